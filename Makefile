@@ -1,0 +1,68 @@
+# Everything runs in .venv, which is made on first use from any Python >= 3.11 that works.
+# Modules are run with `python -m`, so that a moved checkout does not trip over old shebangs.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYTHON := $(BIN)/python
+# Where to look for a Python to make .venv from; override with BASE_PYTHON=/path/to/python.
+BASE_PYTHON ?= python3.13 python3.12 python3.11 python3 python
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all lint format bench clean distclean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
+	  while IFS=@ read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
+
+run: $(READY)  ## Run the demo: a made-up market feed against 1,000,000 subscriptions
+	@$(PYTHON) -m boxmatch demo $(ARGS)
+
+test: lint  ## Lint, check types, run the tests (what CI runs)
+	@$(PYTHON) -m pytest -q -m "not slow" $(ARGS)
+
+test-all: lint  ## The same, with the slow tests too
+	@$(PYTHON) -m pytest -q $(ARGS)
+
+lint: $(READY)  ## Check style, format and types
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m mypy
+
+format: $(READY)  ## Format the code and apply the safe fixes
+	@$(PYTHON) -m ruff check --fix
+	@$(PYTHON) -m ruff format
+
+bench: $(READY)  ## Run the default benchmark; ARGS="width --json out.jsonl" for others
+	@$(PYTHON) -m boxmatch bench $(ARGS)
+
+clean:  ## Remove caches and build output, keep .venv
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## Remove .venv as well
+	@rm -rf $(VENV)
+
+# The stamp is touched last, so a set-up that was cut short is done again. An existing .venv is
+# kept as long as its Python and pip run.
+$(READY): pyproject.toml
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then :; else \
+	  base=; \
+	  for p in $(BASE_PYTHON); do \
+	    if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	    then base="$$p"; break; fi; \
+	  done; \
+	  if [ -z "$$base" ]; then \
+	    echo "boxmatch needs Python 3.11 or later: install it, or name it with make BASE_PYTHON=/path/to/python" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Making $(VENV) with $$("$$base" --version)"; \
+	  "$$base" -m venv --clear $(VENV) >/dev/null 2>&1 || { \
+	    rm -rf $(VENV); \
+	    echo "$$base cannot make virtual environments: install its venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; \
+	    exit 1; \
+	  }; \
+	fi
+	@echo "Installing boxmatch and its development tools into $(VENV) (once, a minute or two)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,122 @@
+"""Every error that Boxmatch raises on purpose.
+
+```
+BoxmatchError
+├── SchemaError            (ValueError)   a schema that makes no sense
+├── AttributeValueError    (ValueError)   a value that does not fit its attribute's type or domain
+├── EventError             (ValueError)   an event batch of a wrong shape or kind
+├── FilterError            (ValueError)   a filter that cannot be compiled; says what and where
+│   ├── FilterSyntaxError                 the text is not a WHERE expression
+│   ├── UnsupportedFilterError            valid SQL, but not a union of boxes
+│   ├── UnknownAttributeError             names an attribute that the schema lacks
+│   └── FilterTooLargeError               expands to more boxes than allowed
+├── SubscriptionIdError    (TypeError)    an id of the wrong kind
+├── UnknownSubscriptionError (KeyError)   no such id
+├── DuplicateSubscriptionError (ValueError) one id twice in one call
+├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
+└── StorageError           (OSError)      a saved matcher that cannot be read or written
+```
+"""
+
+from __future__ import annotations
+
+
+class BoxmatchError(Exception):
+    """Base of all errors raised by Boxmatch."""
+
+
+class SchemaError(BoxmatchError, ValueError):
+    """A schema that makes no sense."""
+
+
+class AttributeValueError(BoxmatchError, ValueError):
+    """A value that does not fit its attribute. Names both."""
+
+    def __init__(self, attribute: str, value: object, reason: str) -> None:
+        self.attribute = attribute
+        self.value = value
+        self.reason = reason
+        super().__init__(f"attribute {attribute!r}: {_short(value)} {reason}")
+
+
+class EventError(BoxmatchError, ValueError):
+    """An event batch of a wrong shape or kind."""
+
+
+class FilterError(BoxmatchError, ValueError):
+    """A filter that cannot be compiled.
+
+    `position` is the offset of the offending part in `text` (None for dict filters, whose
+    message names the attribute instead).
+    """
+
+    def __init__(self, reason: str, text: str | None = None, position: int | None = None) -> None:
+        self.reason = reason
+        self.text = text
+        self.position = position
+        super().__init__(_located(reason, text, position))
+
+
+class FilterSyntaxError(FilterError):
+    """The text is not a WHERE expression."""
+
+
+class UnsupportedFilterError(FilterError):
+    """Valid SQL that is not a union of boxes (arithmetic, functions, column against column)."""
+
+
+class UnknownAttributeError(FilterError):
+    """The filter names an attribute that the schema lacks."""
+
+
+class FilterTooLargeError(FilterError):
+    """The filter expands to more boxes than the limit allows."""
+
+
+class SubscriptionIdError(BoxmatchError, TypeError):
+    """An id that is neither string nor int64, or of the other kind than the ids so far."""
+
+
+class UnknownSubscriptionError(BoxmatchError, KeyError):
+    """No subscription has this id."""
+
+    def __init__(self, subscription_id: object) -> None:
+        self.subscription_id = subscription_id
+        super().__init__(f"no subscription with id {subscription_id!r}")
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return str(self.args[0])
+
+
+class DuplicateSubscriptionError(BoxmatchError, ValueError):
+    """One call names the same id twice, so it cannot tell which filter is meant."""
+
+    def __init__(self, subscription_id: object) -> None:
+        self.subscription_id = subscription_id
+        super().__init__(f"subscription id {subscription_id!r} occurs more than once")
+
+
+class IndexConfigError(BoxmatchError, ValueError):
+    """No such index, or a parameter that it does not take."""
+
+
+class StorageError(BoxmatchError, OSError):
+    """A saved matcher that cannot be read or written. Names the file."""
+
+
+def _short(value: object, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _located(reason: str, text: str | None, position: int | None) -> str:
+    if text is None or position is None:
+        return reason
+    line_start = text.rfind("\n", 0, position) + 1
+    line_end = text.find("\n", position)
+    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    column = position - line_start
+    # A window around the place keeps the message readable when the filter is long.
+    first = max(0, column - 40)
+    shown = line[first : column + 40]
+    return f"{reason} (at offset {position})\n  {shown}\n  {' ' * (column - first)}^"

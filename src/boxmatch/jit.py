@@ -1,0 +1,96 @@
+"""How kernels are compiled: once per machine, cached where it can be written, without the GIL.
+
+Numba invalidates a cached kernel when its own file changes, but not when a kernel that it calls
+lives in another file. The cache folder therefore carries a fingerprint of the whole package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import event as numba_event
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` with Numba: no GIL, no Python objects, cached on disk."""
+    folder = cache_folder()
+    previous = numba.config.CACHE_DIR
+    # The folder is read while decorating; other users of Numba in this process keep theirs.
+    numba.config.CACHE_DIR = str(folder) if folder else previous
+    try:
+        compiled = numba.njit(nogil=True, cache=folder is not None, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = previous
+    return cast(Function, compiled)
+
+
+@cache
+def cache_folder() -> Path | None:
+    """The folder for compiled kernels: the first of the usual places that can be written."""
+    name = f"kernels-{_fingerprint()}"
+    for place in _places():
+        folder = place / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    return None
+
+
+def _places() -> list[Path]:
+    places = []
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        places.append(Path(chosen) / "boxmatch")
+    if user_cache := os.environ.get("XDG_CACHE_HOME"):
+        places.append(Path(user_cache) / "boxmatch")
+    home = os.path.expanduser("~")
+    if home != "~":
+        places.append(Path(home) / ".cache" / "boxmatch")
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    places.append(Path(tempfile.gettempdir()) / f"boxmatch-{user}")
+    return places
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for part in ("jit.py", "model", "indexes"):
+        path = package / part
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class _CompilationNotice(numba_event.Listener):
+    """Says, once per process, why the first call takes seconds."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def on_start(self, event: Any) -> None:
+        module = event.data["dispatcher"].py_func.__module__
+        if self.told or not module.startswith("boxmatch"):
+            return
+        self.told = True
+        print(
+            "boxmatch: compiling its kernels for this machine (once, some ten seconds) …",
+            file=sys.stderr,
+        )
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+numba_event.register("numba:compile", _CompilationNotice())

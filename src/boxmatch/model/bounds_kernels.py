@@ -1,0 +1,109 @@
+"""Bounds as numbers to bounds as keys, compiled."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.jit import kernel
+from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.keys import Int64Array
+
+FLOAT: Final = 0
+INT: Final = 1
+BOOL: Final = 2
+TEXT: Final = 3
+
+NO_ROW: Final = -1
+
+_MIN: Final = np.int64(-(2**63))
+
+
+@kernel
+def count_predicates(lows: npt.NDArray[Any], highs: npt.NDArray[Any], start: Int64Array) -> None:
+    """Where the predicates of each row start; NaN on both sides is none."""
+    start[0] = 0
+    for row in range(lows.shape[0]):
+        count = 0
+        for position in range(lows.shape[1]):
+            low = lows[row, position]
+            high = highs[row, position]
+            count += (low == low) | (high == high)
+        start[row + 1] = start[row] + count
+
+
+@kernel
+def fill_predicates(
+    lows: npt.NDArray[Any],
+    highs: npt.NDArray[Any],
+    exact: tuple[bool, bool],
+    kinds: npt.NDArray[np.uint8],
+    attribute: npt.NDArray[np.uint16],
+    low_keys: Int64Array,
+    high_keys: Int64Array,
+) -> tuple[int, int]:
+    """Write all predicates in order; the row and position that cannot be one, or `NO_ROW`.
+
+    `exact` says whether lows, and highs, are integers.
+    """
+    place = 0
+    for row in range(lows.shape[0]):
+        for position in range(lows.shape[1]):
+            low = lows[row, position]
+            high = highs[row, position]
+            if low != low and high != high:
+                continue
+            kind = kinds[position]
+            if kind == FLOAT:
+                low_key = _float_key(low) if low == low else FIRST
+                high_key = _float_key(high) if high == high else LAST
+            else:
+                if (
+                    kind == TEXT
+                    or not (exact[0] or _is_whole(low))
+                    or not (exact[1] or _is_whole(high))
+                    or (kind == BOOL and not (_is_bit(low) and _is_bit(high)))
+                ):
+                    return row, position
+                low_key = _whole_key(low, exact[0]) if low == low else FIRST
+                high_key = _whole_key(high, exact[1]) if high == high else LAST
+                if low_key < FIRST:
+                    low_key = FIRST
+                if low == np.inf or high_key < FIRST:  # no number is that large, or that small
+                    low_key, high_key = LAST, FIRST
+            attribute[place] = position
+            low_keys[place] = low_key
+            high_keys[place] = high_key
+            place += 1
+    return NO_ROW, NO_ROW
+
+
+@kernel
+def _float_key(value: Any) -> Any:
+    bits = np.float64(value).view(np.int64)
+    return bits if bits >= 0 else _MIN - bits
+
+
+@kernel
+def _is_bit(value: Any) -> Any:
+    return value == 0 or value == 1 or value != value
+
+
+@kernel
+def _is_whole(value: Any) -> Any:
+    """Whether a float is a whole number in int64, or says that there is no bound."""
+    if value != value or value == np.inf or value == -np.inf:
+        return True
+    return value == np.floor(value) and value >= -(2.0**63) and value < 2.0**63
+
+
+@kernel
+def _whole_key(value: Any, exact: bool) -> Any:
+    # Comparing an int64 near its end with a float would round it up to infinity's side.
+    if not exact and value == np.inf:
+        return np.int64(LAST)
+    if not exact and value == -np.inf:
+        return _MIN
+    return np.int64(value)

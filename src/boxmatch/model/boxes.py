@@ -1,0 +1,103 @@
+"""A batch of boxes, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.model.axis import ABSENT, LAST
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class Boxes(NamedTuple):
+    """Boxes as compressed rows: only the attributes that a box constrains are stored.
+
+    Predicate `p` in `start[i]:start[i + 1]` says that box `i` needs attribute `attribute[p]` to
+    have a key in the closed interval `low[p] … high[p]`. Within a box the attributes ascend and
+    none is repeated.
+    """
+
+    dimensions: int
+    start: Int64Array
+    attribute: npt.NDArray[np.uint16]
+    low: Int64Array
+    high: Int64Array
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # a tuple's `count` is of no use here
+        """Number of boxes."""
+        return len(self.start) - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.start.nbytes + self.attribute.nbytes + self.low.nbytes + self.high.nbytes
+
+    @classmethod
+    def empty(cls, dimensions: int) -> Boxes:
+        return cls.of(dimensions, [])
+
+    @classmethod
+    def of(cls, dimensions: int, rows: Sequence[Sequence[tuple[int, int, int]]]) -> Boxes:
+        """From rows of `(attribute, low, high)`, each row sorted by attribute."""
+        start = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=start[1:])
+        flat = [predicate for row in rows for predicate in row]
+        return cls(
+            dimensions,
+            start,
+            np.array([p[0] for p in flat], np.uint16),
+            np.array([p[1] for p in flat], np.int64),
+            np.array([p[2] for p in flat], np.int64),
+        )
+
+    @classmethod
+    def from_dense(cls, low: Int64Array, high: Int64Array) -> Boxes:
+        """From n × d arrays of keys; an interval over the whole axis is no predicate."""
+        dimensions = low.shape[1]
+        constrained = (low != ABSENT) | (high != LAST)
+        start = np.zeros(len(low) + 1, np.int64)
+        np.cumsum(np.count_nonzero(constrained, axis=1), out=start[1:])
+        attribute = np.nonzero(constrained)[1].astype(np.uint16)
+        return cls(dimensions, start, attribute, low[constrained], high[constrained])
+
+    def row(self, index: int) -> list[tuple[int, int, int]]:
+        """Box `index` as `(attribute, low, high)` triples."""
+        span = slice(self.start[index], self.start[index + 1])
+        return list(
+            zip(
+                self.attribute[span].tolist(),
+                self.low[span].tolist(),
+                self.high[span].tolist(),
+                strict=True,
+            )
+        )
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Boxes:
+        """The boxes at `rows`, in that order."""
+        lengths = np.diff(self.start)[rows]
+        start = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=start[1:])
+        source = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], lengths)
+        return Boxes(
+            self.dimensions, start, self.attribute[source], self.low[source], self.high[source]
+        )
+
+    @staticmethod
+    def concatenate(parts: Sequence[Boxes]) -> Boxes:
+        """All boxes of `parts`, which share their dimensions, one after the other."""
+        starts = [parts[0].start[:1]]
+        total = 0
+        for part in parts:
+            starts.append(part.start[1:] + total)
+            total += int(part.start[-1])
+        return Boxes(
+            parts[0].dimensions,
+            np.concatenate(starts),
+            np.concatenate([part.attribute for part in parts]),
+            np.concatenate([part.low for part in parts]),
+            np.concatenate([part.high for part in parts]),
+        )

@@ -1,0 +1,340 @@
+"""Whole columns to keys, without a Python loop over rows where the column has a type.
+
+Each function either gives the keys of all rows or raises `Refused` at the first row that the
+attribute cannot take, with the same reason that a single value would get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.errors import AttributeValueError
+from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.model.keys import (
+    MICROSECONDS,
+    BoolArray,
+    Int64Array,
+    check_string,
+    float_keys,
+    int_keys,
+    is_absent,
+    key_of,
+    value_of,
+)
+from boxmatch.model.schema import Attribute
+from boxmatch.model.strings import StringAxis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Refused(Exception):  # never leaves the package
+    """The value in a row does not fit; `at` says which row and why."""
+
+    def __init__(self, row: int, value: object, reason: str) -> None:
+        super().__init__(row, value, reason)
+        self.row = row
+        self.value = value
+        self.reason = reason
+
+    def at(self, attribute: Attribute, first_row: int = 0) -> AttributeValueError:
+        reason = f"in row {self.row + first_row} {self.reason}"
+        return AttributeValueError(attribute.name, self.value, reason)
+
+
+def scalar_key(attribute: Attribute, axis: StringAxis | None, value: object) -> int:
+    """The key of one value of an event, of any type, with the attribute's domain checked."""
+    if attribute.type == "string":
+        if is_absent(value):
+            return ABSENT
+        text = check_string(attribute, value)
+        return 0 if axis is None else axis.key(text)
+    key = key_of(attribute, value)
+    if attribute.domain is not None and key != ABSENT:
+        low, high = attribute.domain_keys or (key, key)
+        if not low <= key <= high:
+            raise AttributeValueError(attribute.name, value, outside(attribute))
+    return key
+
+
+def outside(attribute: Attribute) -> str:
+    """The reason for refusing a value beyond the attribute's domain."""
+    low, high = attribute.domain or (None, None)
+    return f"is outside the domain {low} to {high}"
+
+
+def object_keys(
+    attribute: Attribute, axis: StringAxis | None, values: Sequence[object]
+) -> Int64Array:
+    """Keys of Python values of whatever type."""
+    keys = np.full(len(values), ABSENT)
+    places: Sequence[int] = range(len(values))
+    if attribute.type in ("string", "enum"):
+        labels = attribute.positions if axis is None else axis.labels
+        try:
+            keys = _find(labels, values)
+            places = np.flatnonzero(keys == ABSENT).tolist()
+            if axis is not None:
+                # Strings that no filter names: once for each, not once for each row.
+                unknown = {values[place] for place in places}
+                texts = [text for text in unknown if type(text) is str]
+                between = dict(zip(texts, axis.between(texts), strict=True))
+                keys[places] = _find(between, [values[place] for place in places])
+                places = [place for place in places if type(values[place]) is not str]
+        except (TypeError, ValueError):
+            # Something that cannot be hashed, or is not text: it is found and named below.
+            places = range(len(values))
+    for place in places:
+        try:
+            keys[place] = scalar_key(attribute, axis, values[place])
+        except AttributeValueError as error:
+            raise Refused(place, values[place], error.reason) from None
+    return keys
+
+
+def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]) -> Int64Array:
+    """Keys of an Arrow array of any type that the attribute can be read from."""
+    import pyarrow.types as t
+
+    check_type(attribute, array)
+    kind: Any = array.type
+    if t.is_null(kind) or array.null_count == len(array):
+        return np.full(len(array), ABSENT)
+    if t.is_run_end_encoded(kind):
+        import pyarrow.compute as pc
+
+        decode: Any = pc.run_end_decode  # type: ignore[attr-defined]  # missing in the stubs
+        return arrow_keys(attribute, axis, decode(array))
+    if t.is_dictionary(kind):
+        return _dictionary_keys(attribute, axis, array)
+    if _is_text(kind):
+        if t.is_string_view(kind):
+            import pyarrow as pa
+
+            array = array.cast(pa.large_string())
+        return _dictionary_keys(attribute, axis, array.dictionary_encode())
+    nulls = _nulls(array)
+    keys, refused = _TYPED[attribute.type](array, nulls)
+    if nulls is not None:
+        keys[nulls] = ABSENT
+        if refused is not None:
+            refused &= ~nulls
+    if refused is not None and refused.any():
+        raise _refusal(attribute, array, int(refused.argmax()))
+    check_domain(attribute, keys)
+    return keys
+
+
+def check_type(attribute: Attribute, array: pa.Array[Any]) -> None:
+    """Refuse an array of a type that the attribute cannot be read from, unless it is all null."""
+    kind: Any = array.type
+    if not readable(attribute.type, kind) and array.null_count < len(array):
+        nulls = _nulls(array)
+        row = 0 if nulls is None else int((~nulls).argmax())
+        value = _python_value(array, row)
+        try:
+            key_of(attribute, value)
+            reason = "cannot be read as one"
+        except AttributeValueError as error:
+            reason = error.reason
+        except TypeError:
+            reason = "is not a string"
+        raise Refused(row, value, f"(Arrow type {kind}) {reason}")
+
+
+def check_domain(attribute: Attribute, keys: Int64Array) -> None:
+    """Refuse keys outside the attribute's domain, if it has one."""
+    ends = attribute.domain_keys
+    if ends is not None:
+        refused = (keys > ends[1]) | ((keys < ends[0]) & (keys != ABSENT))
+        if refused.any():
+            row = int(refused.argmax())
+            raise Refused(row, value_of(attribute, int(keys[row])), outside(attribute))
+
+
+def readable(attribute_type: str, kind: Any) -> bool:
+    """Whether values of an Arrow type can be read as an attribute's type."""
+    import pyarrow.types as t
+
+    if t.is_null(kind):
+        return True
+    if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
+        return readable(attribute_type, kind.value_type)
+    match attribute_type:
+        case "int" | "float":
+            return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind))
+        case "bool":
+            return bool(t.is_boolean(kind))
+        case "timestamp":
+            return bool(t.is_timestamp(kind) or t.is_date(kind) or _is_text(kind))
+        case _:
+            return _is_text(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
+
+
+def _dictionary_keys(
+    attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]
+) -> Int64Array:
+    """Keys of the distinct values, handed out by index."""
+    import pyarrow as pa
+
+    if not isinstance(array, pa.DictionaryArray):
+        raise TypeError(f"not a dictionary: {array.type}")
+    dictionary: Any = array.dictionary
+    nulls = _nulls(array.indices)
+    indices = _values(array.indices).astype(np.int64)
+    if nulls is not None:
+        indices[nulls] = 0
+    # Values that no row uses may be anything; they must neither be refused nor cost time.
+    used = np.zeros(len(dictionary), np.bool_)
+    used[indices if nulls is None else indices[~nulls]] = True
+    places = np.flatnonzero(used)
+    if len(places) < len(dictionary):
+        dictionary = dictionary.take(pa.array(places))
+    try:
+        if _is_text(dictionary.type):
+            texts: list[object] = dictionary.to_numpy(zero_copy_only=False).tolist()
+            found = object_keys(attribute, axis, texts)
+        else:
+            found = arrow_keys(attribute, axis, dictionary)
+    except Refused as refused:
+        hits = indices == places[refused.row]
+        if nulls is not None:
+            hits &= ~nulls
+        raise Refused(int(hits.argmax()), refused.value, refused.reason) from None
+    by_index = np.full(len(used), ABSENT)
+    by_index[places] = found
+    keys = by_index[indices]
+    if nulls is not None:
+        keys[nulls] = ABSENT
+    return keys
+
+
+def _int_column(
+    array: pa.Array[Any], nulls: BoolArray | None
+) -> tuple[Int64Array, BoolArray | None]:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_decimal(array.type):
+        try:
+            array = array.cast(pa.int64())
+        except pa.ArrowInvalid:  # a fraction or too large, somewhere
+            return _by_value(array)
+    return int_keys(_values(array))
+
+
+def _float_column(
+    array: pa.Array[Any], nulls: BoolArray | None
+) -> tuple[Int64Array, BoolArray | None]:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_decimal(array.type):
+        # Text to float rounds correctly; Arrow's own cast from decimals need not.
+        array = array.cast(pa.string()).cast(pa.float64())
+        values = _values(array)
+        return float_keys(values), np.isinf(values)
+    return float_keys(_values(array)), None
+
+
+def _bool_column(
+    array: pa.Array[Any], nulls: BoolArray | None
+) -> tuple[Int64Array, BoolArray | None]:
+    import pyarrow as pa
+
+    return _values(array.cast(pa.uint8())).astype(np.int64), None
+
+
+def _timestamp_column(
+    array: pa.Array[Any], nulls: BoolArray | None
+) -> tuple[Int64Array, BoolArray | None]:
+    counts = _values(array).astype(np.int64)
+    scale = MICROSECONDS[_unit(array.type)]
+    if scale < 0:
+        return counts // -scale, None
+    limit = LAST // scale
+    refused = (counts > limit) | (counts < -limit)
+    return counts * scale, refused
+
+
+def _by_value(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
+    """The slow way, for a column that is going to be refused: which row is it?"""
+    probe = Attribute("probe", "int")
+    refused = np.zeros(len(array), np.bool_)
+    for row, value in enumerate(array.to_pylist()):
+        try:
+            key_of(probe, value)
+        except AttributeValueError:
+            refused[row] = True
+            break
+    return np.zeros(len(array), np.int64), refused
+
+
+_TYPED = {
+    "int": _int_column,
+    "float": _float_column,
+    "bool": _bool_column,
+    "timestamp": _timestamp_column,
+}
+
+
+def _refusal(attribute: Attribute, array: pa.Array[Any], row: int) -> Refused:
+    value = _python_value(array, row)
+    try:
+        key_of(attribute, value)
+    except AttributeValueError as error:
+        return Refused(row, value, error.reason)
+    return Refused(row, value, f"is not a valid {attribute.type}")
+
+
+def _python_value(array: pa.Array[Any], row: int) -> object:
+    try:
+        value: object = array[row].as_py()
+    except (ValueError, OverflowError):  # beyond what Python's datetime can hold
+        value = np.datetime64(int(_values(array)[row]), _unit(array.type))
+    return value
+
+
+def _unit(kind: Any) -> Any:
+    import pyarrow.types as t
+
+    return "D" if t.is_date32(kind) else "ms" if t.is_date64(kind) else kind.unit
+
+
+def _find(labels: Any, values: Sequence[object]) -> Int64Array:
+    return np.fromiter(map(labels.get, values, repeat(ABSENT)), np.int64, len(values))
+
+
+def _nulls(array: pa.Array[Any]) -> BoolArray | None:
+    if array.null_count == 0:
+        return None
+    return array.is_null().to_numpy(zero_copy_only=False)
+
+
+def _values(array: pa.Array[Any]) -> npt.NDArray[Any]:
+    """The fixed-width values as they lie in memory; arbitrary where null.
+
+    Arrow's own conversion would turn integers with nulls into floats.
+    """
+    import pyarrow.types as t
+
+    kind: Any = array.type
+    numeric = t.is_integer(kind) or t.is_floating(kind)  # else a date or a timestamp: a count
+    dtype: np.dtype[Any] = np.dtype(
+        kind.to_pandas_dtype() if numeric else f"i{kind.bit_width // 8}"
+    )
+    buffer: Any = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)

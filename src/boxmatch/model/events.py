@@ -1,0 +1,186 @@
+"""Events to points: one row of keys per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from boxmatch.errors import AttributeValueError, EventError
+from boxmatch.model.arrays import array_keys
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.columns import Refused, arrow_keys, check_type, object_keys, scalar_key
+from boxmatch.model.keys import BoolArray, Int64Array, float_key
+from boxmatch.model.schema import Schema
+from boxmatch.model.strings import StringAxis
+from boxmatch.model.tables import Table, as_table
+
+# How `_fill` treats an attribute: by the one type that its values nearly always have.
+_FLOAT: Final = 0
+_LOOKUP: Final = 1
+_INT: Final = 2
+_BOOL: Final = 3
+_OTHER: Final = 4
+
+_INT64: Final = np.dtype(np.int64)
+
+
+class EventEncoder:
+    """Turns events into keys, d of them per event, in schema order.
+
+    Reads the axes as they are at the time of each call, so strings that are added to them later
+    count from then on. Attributes that the schema does not know are payload and ignored. Any
+    number of threads may share an encoder.
+    """
+
+    def __init__(self, schema: Schema, axes: Mapping[int, StringAxis]) -> None:
+        self.schema = schema
+        self._axes: list[StringAxis | None] = [None] * len(schema)
+        self._table: dict[str, tuple[int, int, Any]] = {}
+        for position, attribute in enumerate(schema):
+            kind = _OTHER
+            find: Callable[[Any], int | None] | None = None
+            if attribute.type == "string":
+                # Without an axis no filter names a string: all of them are alike.
+                axis = axes[position] if position in axes else StringAxis()
+                self._axes[position] = axis
+                kind, find = _LOOKUP, axis.labels.get
+            elif attribute.type == "enum":
+                kind, find = _LOOKUP, attribute.positions.get
+            elif attribute.domain is None:
+                kind = {"float": _FLOAT, "int": _INT, "bool": _BOOL}.get(attribute.type, _OTHER)
+            self._table[attribute.name] = position, kind, find
+        self._blank = np.full(len(schema), ABSENT).tobytes()
+
+    def one(self, event: Mapping[str, object]) -> Int64Array:
+        """The keys of one event. Raises `AttributeValueError` or `EventError`."""
+        buffer = bytearray(self._blank)
+        view = memoryview(buffer)
+        self._fill(event, view.cast("q"), view.cast("d"), 0)
+        return np.frombuffer(buffer, _INT64)
+
+    def batch(self, events: Any, needed: BoolArray | None = None) -> Int64Array:
+        """The keys of many events, n × d.
+
+        Takes dicts, Arrow tables and record batches, whatever has `__arrow_c_stream__`, pandas
+        and polars frames, and n × d arrays of numbers in schema order, where NaN is absent,
+        bools are 0 or 1 and timestamps are microseconds since 1970 in UTC.
+
+        Columns that are not `needed` may be left absent; of those only the type is checked.
+        """
+        if isinstance(events, np.ndarray):
+            return array_keys(self.schema, self._axes, events)
+        table = as_table(events)
+        if table is not None:
+            return self._from_table(table, needed)
+        if isinstance(events, Mapping):
+            raise EventError(
+                "a batch of events is a list of dicts or a table, not one dict; "
+                "for a dict of columns pass pyarrow.table(…)"
+            )
+        if isinstance(events, (str, bytes)) or not isinstance(events, Iterable):
+            raise EventError(
+                f"a batch of events cannot be read from a {type(events).__name__}; pass a list "
+                "of dicts, an Arrow, pandas or polars table, or an n × d array"
+            )
+        return self._from_dicts(list(events))
+
+    def _fill(
+        self,
+        event: Mapping[str, object],
+        ints: memoryview[int],
+        floats: memoryview[float],
+        start: int,
+    ) -> None:
+        """Write the keys of an event from place `start`, through two views of one memory."""
+        try:
+            items = event.items()
+        except AttributeError:
+            raise EventError(
+                f"an event is a mapping from attribute names to values, not {event!r:.80}"
+            ) from None
+        find_attribute = self._table.get
+        for name, value in items:
+            entry = find_attribute(name)
+            if entry is None:
+                continue
+            position, kind, find = entry
+            place = start + position
+            if kind == _FLOAT:
+                if type(value) is float:
+                    # The bits of a positive float are its key already.
+                    if value > 0.0:
+                        floats[place] = value
+                    elif value < 0.0:
+                        floats[place] = -value
+                        ints[place] = -ints[place]
+                    elif value == 0.0:
+                        ints[place] = 0
+                    continue
+                if type(value) is int and FIRST <= value <= LAST:
+                    ints[place] = float_key(float(value))
+                    continue
+            elif kind == _LOOKUP:
+                if type(value) is str:
+                    key = find(value)
+                    if key is not None:
+                        ints[place] = key
+                        continue
+            elif (kind == _INT and type(value) is int and FIRST <= value <= LAST) or (
+                kind == _BOOL and type(value) is bool
+            ):
+                ints[place] = value
+                continue
+            if value is not None:
+                attribute = self.schema.attributes[position]
+                ints[place] = scalar_key(attribute, self._axes[position], value)
+
+    def _from_dicts(self, events: list[Mapping[str, object]]) -> Int64Array:
+        dimensions = len(self.schema)
+        keys = np.full((len(events), dimensions), ABSENT)
+        if not events:
+            return keys
+        view = keys.reshape(-1).data.cast("B")
+        ints, floats = view.cast("q"), view.cast("d")
+        for row, event in enumerate(events):
+            try:
+                self._fill(event, ints, floats, row * dimensions)
+            except AttributeValueError as error:
+                raise Refused(row, error.value, error.reason).at(
+                    self.schema[error.attribute]
+                ) from None
+            except EventError as error:
+                raise EventError(f"row {row}: {error}") from None
+        return keys
+
+    def _from_table(self, table: Table, needed: BoolArray | None) -> Int64Array:
+        keys = np.full((table.length, len(self.schema)), ABSENT)
+        places: dict[object, int] = {}
+        for place, name in enumerate(table.names):
+            if isinstance(name, str) and name in self.schema:
+                if name in places:
+                    raise EventError(f"the table has two columns named {name!r}")
+                places[name] = place
+        for position, attribute in enumerate(self.schema):
+            found = places.get(attribute.name)
+            if found is None:
+                continue
+            wanted = needed is None or bool(needed[position])
+            axis = self._axes[position]
+            column = table.column(found)
+            row = 0
+            try:
+                if isinstance(column, list):
+                    if wanted:
+                        keys[:, position] = object_keys(attribute, axis, column)
+                    continue
+                for chunk in column:
+                    if wanted:
+                        keys[row : row + len(chunk), position] = arrow_keys(attribute, axis, chunk)
+                    else:
+                        check_type(attribute, chunk)
+                    row += len(chunk)
+            except Refused as refused:
+                raise refused.at(attribute, row) from None
+        return keys

@@ -1,0 +1,188 @@
+"""Schemas from data, and to and from Arrow's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from boxmatch.errors import EventError, SchemaError
+from boxmatch.model.keys import is_absent
+from boxmatch.model.schema import Attribute, AttributeType, Schema
+from boxmatch.model.tables import as_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Arrow has no place for an enum's values or for domains: they go into the field's metadata.
+_METADATA: Final = b"boxmatch"
+
+
+def infer_attributes(source: Any) -> list[Attribute]:
+    """The attributes that fit a table or a list of dicts."""
+    import pyarrow as pa
+
+    if isinstance(source, pa.Schema):
+        return attributes_from_arrow(source)
+    try:
+        table = as_table(source)
+    except EventError as error:
+        raise SchemaError(f"cannot infer a schema: {error}") from None
+    if table is None:
+        if isinstance(source, (str, bytes, Mapping, np.ndarray)) or not isinstance(
+            source, Iterable
+        ):
+            raise SchemaError(
+                f"cannot infer a schema from a {type(source).__name__}; "
+                "pass a table or a list of dicts"
+            )
+        return _from_dicts(source)
+    attributes = []
+    for place, name in enumerate(table.names):
+        if not isinstance(name, str):
+            raise SchemaError(f"column {name!r}: an attribute's name must be a string")
+        column = table.column(place)
+        if isinstance(column, list):
+            attributes.append(_from_values(name, column))
+        else:
+            attributes.append(_from_chunks(name, column))
+    return attributes
+
+
+def attributes_from_arrow(schema: pa.Schema) -> list[Attribute]:
+    """The attributes of an Arrow schema's fields."""
+    return [_stored(field) or Attribute(field.name, _type_of(field)) for field in schema]
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of a table of such events."""
+    import pyarrow as pa
+
+    types: dict[str, Any] = {
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "string": pa.string(),
+        "bool": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "enum": pa.dictionary(pa.int32(), pa.string(), ordered=True),
+    }
+    specs = json.loads(schema.to_json())
+    return pa.schema(
+        [
+            pa.field(
+                attribute.name,
+                types[attribute.type],
+                metadata={_METADATA: json.dumps(specs[attribute.name], ensure_ascii=False)},
+            )
+            for attribute in schema
+        ]
+    )
+
+
+def _stored(field: pa.Field[Any]) -> Attribute | None:
+    """The attribute that `arrow_schema` noted down in a field, if it still fits the type."""
+    from boxmatch.model.columns import readable
+
+    text = (field.metadata or {}).get(_METADATA)
+    if text is None:
+        return None
+    schema = Schema.from_json(json.dumps({field.name: None})[:-5] + text.decode() + "}")
+    attribute = schema.attributes[0]
+    return attribute if readable(attribute.type, field.type) else None
+
+
+def _type_of(field: pa.Field[Any]) -> AttributeType:
+    import pyarrow.types as t
+
+    from boxmatch.model.columns import readable
+
+    kind: Any = field.type
+    if t.is_null(kind):
+        raise SchemaError(
+            f"column {field.name!r} has no values and no type; drop it, or write the schema by hand"
+        )
+    while t.is_dictionary(kind) or t.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if t.is_integer(kind):
+        return "int"
+    candidates: tuple[AttributeType, ...] = ("float", "string", "bool", "timestamp")
+    for candidate in candidates:
+        if readable(candidate, kind):
+            return candidate
+    raise SchemaError(
+        f"column {field.name!r}: no attribute type fits Arrow type {field.type}; drop the column"
+    )
+
+
+def _from_chunks(name: str, chunks: tuple[pa.Array[Any], ...]) -> Attribute:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind: Any = chunks[0].type if chunks else pa.null()
+    if t.is_dictionary(kind) and kind.ordered and t.is_large_string(_wide(kind.value_type)):
+        # Ordered categories are an enum, if all chunks agree on them.
+        lists = {tuple(chunk.dictionary.to_pylist()) for chunk in chunks}  # type: ignore[attr-defined]
+        if len(lists) == 1:
+            return Attribute(name, "enum", lists.pop())
+    return Attribute(name, _type_of(pa.field(name, kind)))
+
+
+def _wide(kind: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    return pa.large_string() if t.is_string(kind) or t.is_string_view(kind) else kind
+
+
+def _from_dicts(events: Iterable[Any]) -> list[Attribute]:
+    columns: dict[str, list[object]] = {}
+    for row, event in enumerate(events):
+        if not isinstance(event, Mapping):
+            raise SchemaError(f"row {row}: an event is a mapping, not {event!r:.80}")
+        for name, value in event.items():
+            columns.setdefault(name, []).append(value)
+    return [_from_values(name, values) for name, values in columns.items()]
+
+
+def _from_values(name: str, values: list[object]) -> Attribute:
+    found: dict[AttributeType, object] = {}
+    for value in values:
+        kind = _kind_of(name, value)
+        if kind is not None:
+            found.setdefault(kind, value)
+    if found.keys() == {"int", "float"}:
+        del found["int"]
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
+        raise SchemaError(
+            f"attribute {name!r} is of type {one} in one place ({first!r:.40}) "
+            f"and {other} in another ({second!r:.40})"
+        )
+    if not found:
+        raise SchemaError(
+            f"attribute {name!r} has no value to infer a type from; "
+            "drop it, or write the schema by hand"
+        )
+    return Attribute(name, next(iter(found)))
+
+
+def _kind_of(name: str, value: object) -> AttributeType | None:
+    if isinstance(value, (float, np.floating, Decimal)):  # NaN is absent, but says what it is
+        return "float"
+    if is_absent(value):
+        return None
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
+        return "int"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (date, np.datetime64)):
+        return "timestamp"
+    raise SchemaError(
+        f"attribute {name!r}: no attribute type fits {value!r:.60} of type {type(value).__name__}"
+    )

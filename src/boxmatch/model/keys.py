@@ -1,0 +1,331 @@
+"""Values to keys and back: one order-preserving int64 axis per attribute.
+
+| type      | key                                                                      |
+| --------- | ------------------------------------------------------------------------ |
+| int       | the value                                                                |
+| float     | the IEEE-754 bits in order: the magnitude's bits, negated below zero     |
+| bool      | 0 or 1                                                                   |
+| timestamp | microseconds since 1970-01-01 UTC; anything finer is dropped (floored)   |
+| enum      | the position in the declared list                                        |
+| string    | a label that a `StringAxis` gives out; not here                          |
+
+Every float between -inf and inf has exactly one key and neighbouring floats have neighbouring
+keys; `-0.0` and `0.0` share key 0. None, NaN, NaT and pandas' NA are `ABSENT`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.errors import AttributeValueError
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+
+if TYPE_CHECKING:
+    from boxmatch.model.schema import Attribute
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+INFINITY_KEY: Final = 0x7FF0_0000_0000_0000
+"""Key of `inf` on a float axis; `-inf` has its negative."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_NAIVE: Final = datetime(1970, 1, 1)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_DOUBLE: Final = struct.Struct("=d")
+_INT64: Final = struct.Struct("=q")
+
+# Microseconds per unit, or (negative) units per microsecond.
+MICROSECONDS: Final = {
+    "W": 604_800_000_000,
+    "D": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+    "ns": -1_000,
+    "ps": -1_000_000,
+    "fs": -1_000_000_000,
+    "as": -1_000_000_000_000,
+}
+
+
+def key_of(attribute: Attribute, value: object) -> int:
+    """The key of one value, `ABSENT` for None, NaN and their kind.
+
+    Raises `AttributeValueError` for a value of another type. An attribute's domain is not looked
+    at (a filter may name any value), and string attributes have no keys of their own.
+    """
+    return _KEY_OF[attribute.type](attribute, value)
+
+
+def value_of(attribute: Attribute, key: int) -> Any:
+    """The value whose key this is: the inverse of `key_of`, None for `ABSENT`.
+
+    Timestamps come back as datetimes in UTC, or as `numpy.datetime64` outside the years 1 to 9999.
+    Raises `ValueError` for a key that no value has, such as `LAST` on a float axis.
+    """
+    if key == ABSENT:
+        return None
+    low, high = key_range(attribute)
+    if not low <= key <= high:
+        raise ValueError(f"attribute {attribute.name!r}: no {attribute.type} has key {key}")
+    match attribute.type:
+        case "int":
+            return key
+        case "float":
+            magnitude: float = _DOUBLE.unpack(_INT64.pack(abs(key)))[0]
+            return -magnitude if key < 0 else magnitude
+        case "bool":
+            return bool(key)
+        case "enum":
+            return attribute.values[key]
+        case _:
+            try:
+                return _EPOCH + timedelta(microseconds=key)
+            except OverflowError:
+                return np.datetime64(key, "us")
+
+
+def key_range(attribute: Attribute) -> tuple[int, int]:
+    """The smallest and the largest key that a value of this type can have."""
+    match attribute.type:
+        case "float":
+            return -INFINITY_KEY, INFINITY_KEY
+        case "bool":
+            return 0, 1
+        case "enum":
+            return 0, len(attribute.values) - 1
+        case "string":
+            raise ValueError(f"attribute {attribute.name!r}: keys of strings live on a StringAxis")
+        case _:
+            return FIRST, LAST
+
+
+def is_absent(value: object) -> bool:
+    """Whether the value means "no value": None, a NaN of any kind, NaT, or pandas' NA."""
+    if value is None:
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    # A value of a type from pandas cannot exist before pandas is imported.
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and (value is pandas.NA or value is pandas.NaT)
+
+
+def check_string(attribute: Attribute, value: object) -> str:
+    """The value as a plain `str`; raises `AttributeValueError` if it is not a string.
+
+    Lone surrogates are refused: they are not characters and have no place in UTF-8's order.
+    """
+    if type(value) is str:
+        text = value
+    elif isinstance(value, str):
+        text = str.__str__(value)
+    else:
+        raise AttributeValueError(attribute.name, value, "is not a string")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise AttributeValueError(
+                attribute.name, value, f"has a lone surrogate at offset {error.start}"
+            ) from None
+    return text
+
+
+def float_key(value: float) -> int:
+    """The key of a float, `ABSENT` for NaN."""
+    if value > 0.0:
+        bits: int = _INT64.unpack(_DOUBLE.pack(value))[0]
+        return bits
+    if value < 0.0:
+        bits = _INT64.unpack(_DOUBLE.pack(-value))[0]
+        return -bits
+    return 0 if value == 0.0 else ABSENT
+
+
+def datetime_key(value: datetime) -> int:
+    """The key of a datetime from the standard library; naive ones are UTC."""
+    # Subtracting, unlike converting to UTC, cannot leave the years 1 to 9999.
+    if value.tzinfo is None or value.utcoffset() is None:
+        return (value.replace(tzinfo=None) - _EPOCH_NAIVE) // _MICROSECOND
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def _key_of_int(attribute: Attribute, value: object) -> int:
+    if type(value) is int:
+        whole = value
+    elif is_absent(value):
+        return ABSENT
+    elif isinstance(value, (bool, np.bool_, np.timedelta64)):
+        raise AttributeValueError(attribute.name, value, "is not an int")
+    elif isinstance(value, (int, np.integer)) or (
+        isinstance(value, (float, np.floating)) and value.is_integer()
+    ):
+        whole = int(value)
+    elif isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        # Through the exponent check first: int(Decimal("1e999999")) would take seconds.
+        if value.adjusted() > 19:
+            raise AttributeValueError(attribute.name, value, "is outside the range of int64")
+        whole = int(value)
+    else:
+        raise AttributeValueError(attribute.name, value, "is not an int")
+    if FIRST <= whole <= LAST:
+        return whole
+    if whole == ABSENT:
+        reason = "is not allowed: the smallest int64 is reserved to mean absent"
+    else:
+        reason = "is outside the range of int64"
+    raise AttributeValueError(attribute.name, value, reason)
+
+
+def _key_of_float(attribute: Attribute, value: object) -> int:
+    if type(value) is float:
+        return float_key(value)
+    if type(value) is not int and is_absent(value):
+        return ABSENT
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(
+        value, (int, float, np.integer, np.floating, Decimal)
+    ):
+        raise AttributeValueError(attribute.name, value, "is not a float")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = inf
+    if not isfinite(number) and value not in (inf, -inf):
+        raise AttributeValueError(attribute.name, value, "is outside the range of float64")
+    return float_key(number)
+
+
+def _key_of_bool(attribute: Attribute, value: object) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if is_absent(value):
+        return ABSENT
+    raise AttributeValueError(attribute.name, value, "is not a bool")
+
+
+def _key_of_timestamp(attribute: Attribute, value: object) -> int:
+    if type(value) is datetime:
+        return datetime_key(value)
+    if is_absent(value):
+        return ABSENT
+    if isinstance(value, datetime):
+        # pandas' Timestamp has nanoseconds and units of its own; its UTC form is a datetime64.
+        to_datetime64 = getattr(value, "to_datetime64", None)
+        if to_datetime64 is None:
+            return datetime_key(value)
+        value = to_datetime64()
+    if isinstance(value, date):
+        return datetime_key(datetime(value.year, value.month, value.day))
+    if isinstance(value, np.datetime64):
+        return _datetime64_key(attribute, value)
+    if isinstance(value, str):
+        try:
+            return datetime_key(datetime.fromisoformat(value))
+        except ValueError:
+            reason = "is not a timestamp; write it as in ISO 8601: 2024-05-31T09:30:00+02:00"
+            raise AttributeValueError(attribute.name, value, reason) from None
+    reason = "is not a timestamp (a datetime, a date, or text as in ISO 8601)"
+    raise AttributeValueError(attribute.name, value, reason)
+
+
+def _datetime64_key(attribute: Attribute, value: np.datetime64) -> int:
+    unit, step = np.datetime_data(value.dtype)
+    count = int(value.astype(np.int64)) * step
+    if unit in ("Y", "M") and abs(count) < 4_000_000:  # NumPy knows the calendar
+        days = np.array(count, f"datetime64[{unit}]").astype("datetime64[D]")
+        count, unit = int(days.astype(np.int64)), "D"
+    scale = MICROSECONDS.get(unit)
+    if scale is not None:
+        key = count * scale if scale > 0 else count // -scale
+        if FIRST <= key <= LAST:
+            return key
+    raise AttributeValueError(attribute.name, value, "is too far from 1970 for microseconds")
+
+
+def _key_of_enum(attribute: Attribute, value: object) -> int:
+    if isinstance(value, str):
+        key = attribute.positions.get(value)
+        if key is not None:
+            return key
+    elif is_absent(value):
+        return ABSENT
+    shown = ", ".join(map(repr, attribute.values[:12]))
+    if len(attribute.values) > 12:
+        shown += ", …"
+    raise AttributeValueError(attribute.name, value, f"is not one of {shown}")
+
+
+def _key_of_string(attribute: Attribute, value: object) -> int:
+    raise TypeError(f"attribute {attribute.name!r}: keys of strings live on a StringAxis")
+
+
+_KEY_OF: Final[dict[str, Callable[[Attribute, object], int]]] = {
+    "int": _key_of_int,
+    "float": _key_of_float,
+    "bool": _key_of_bool,
+    "timestamp": _key_of_timestamp,
+    "enum": _key_of_enum,
+    "string": _key_of_string,
+}
+
+
+def float_keys(values: npt.NDArray[Any], out: Int64Array | None = None) -> Int64Array:
+    """Keys of a numeric array of any shape, as floats; NaN is `ABSENT`.
+
+    Integers become the nearest float, as `float()` would make them. The keys go to `out`, if
+    given, which must be contiguous.
+    """
+    floats = np.ascontiguousarray(values, np.float64)
+    bits = floats.view(np.int64)
+    keys = np.empty(floats.shape, np.int64) if out is None else out
+    # Minus the magnitude for negative numbers: invert all but the sign bit, add one.
+    sign = bits >> 63
+    np.right_shift(sign.view(np.uint64), np.uint64(1), out=keys.view(np.uint64))
+    keys ^= bits
+    keys -= sign
+    nan = np.isnan(floats)
+    if nan.any():
+        np.putmask(keys, nan, ABSENT)
+    return keys
+
+
+def int_keys(values: npt.NDArray[Any]) -> tuple[Int64Array, BoolArray | None]:
+    """Keys of a numeric array of any shape, as ints, and where a value is refused (None: nowhere).
+
+    NaN is `ABSENT`. Refused are fractions, infinities, and what int64 cannot hold, its smallest
+    number included. Keys at refused places are arbitrary.
+    """
+    if values.dtype.kind == "f":
+        floats = np.ascontiguousarray(values, np.float64)
+        nan = np.isnan(floats)
+        with np.errstate(invalid="ignore"):
+            keys = floats.astype(np.int64)
+        # What does not fit becomes the smallest int64 or wraps: compare against the range itself.
+        fits = (floats == np.trunc(floats)) & (np.abs(floats) < 2.0**63)
+        fits |= nan
+        if nan.any():
+            np.putmask(keys, nan, ABSENT)
+        return keys, None if fits.all() else ~fits
+    if values.dtype.kind == "u":
+        refused = values > np.uint64(LAST)
+        return values.astype(np.int64), refused if refused.any() else None
+    keys = values.astype(np.int64)
+    refused = keys == ABSENT
+    return keys, refused if refused.any() else None

@@ -1,0 +1,312 @@
+"""What an event may say: named attributes with a type, in a fixed order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from boxmatch.errors import AttributeValueError, SchemaError
+from boxmatch.model.keys import is_absent, key_of, value_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AttributeType = Literal["int", "float", "string", "bool", "timestamp", "enum"]
+TYPES: Final[tuple[AttributeType, ...]] = get_args(AttributeType)
+MAX_ATTRIBUTES: Final = 65_535
+
+_WITH_DOMAIN: Final = ("int", "float", "timestamp")
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute: a name, a type, and what narrows it.
+
+    `values` lists what an enum may be, in the order in which its values compare. `domain` is the
+    closed range of an int, float or timestamp that events must keep to; filters may go beyond.
+    Timestamps in a domain are kept as datetimes in UTC.
+    """
+
+    name: str
+    type: AttributeType
+    values: tuple[str, ...] = ()
+    domain: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if self.type not in TYPES:
+            raise SchemaError(
+                f"attribute {self.name!r}: unknown type {self.type!r}; "
+                f"known types are {', '.join(TYPES)}"
+            )
+        object.__setattr__(self, "values", self._checked_values())
+        object.__setattr__(self, "domain", self._checked_domain())
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """An enum's values with their positions, which are their keys."""
+        return {value: position for position, value in enumerate(self.values)}
+
+    @cached_property
+    def domain_keys(self) -> tuple[int, int] | None:
+        """The keys of the two ends of the domain, if there is one."""
+        if self.domain is None:
+            return None
+        return key_of(self, self.domain[0]), key_of(self, self.domain[1])
+
+    def _checked_values(self) -> tuple[str, ...]:
+        if self.type != "enum":
+            if self.values:
+                raise SchemaError(f"attribute {self.name!r}: only an enum has values")
+            return ()
+        given: object = self.values
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise SchemaError(f"attribute {self.name!r}: the values of an enum must be a list")
+        values: tuple[object, ...] = tuple(given)
+        if not values:
+            raise SchemaError(f"attribute {self.name!r}: an enum needs at least one value")
+        texts: dict[str, None] = {}
+        for value in values:
+            if not isinstance(value, str) or not _is_utf8(value):
+                raise SchemaError(f"attribute {self.name!r}: enum value {value!r} is not a string")
+            if value in texts:
+                raise SchemaError(f"attribute {self.name!r}: enum value {value!r} appears twice")
+            texts[str.__str__(value)] = None
+        return tuple(texts)
+
+    def _checked_domain(self) -> tuple[Any, Any] | None:
+        domain: object = self.domain
+        if domain is None:
+            return None
+        if self.type not in _WITH_DOMAIN:
+            raise SchemaError(f"attribute {self.name!r}: {self.type} attributes have no domain")
+        if not isinstance(domain, (tuple, list)) or len(domain) != 2:
+            raise SchemaError(
+                f"attribute {self.name!r}: a domain is a pair of low and high, not {domain!r}"
+            )
+        low, high = (self._domain_end(end) for end in domain)
+        if low > high:
+            raise SchemaError(
+                f"attribute {self.name!r}: domain starts at {domain[0]!r}, "
+                f"after its end {domain[1]!r}"
+            )
+        return value_of(self, low), value_of(self, high)
+
+    def _domain_end(self, end: object) -> int:
+        if self.type == "float" and end in ("inf", "-inf"):
+            end = float(str(end))  # JSON has no number for infinity
+        if is_absent(end):
+            raise SchemaError(f"attribute {self.name!r}: both ends of a domain must be given")
+        try:
+            return key_of(self, end)
+        except AttributeValueError as error:
+            raise SchemaError(f"attribute {self.name!r}: domain: {end!r} {error.reason}") from None
+
+
+AttributeSpec = str | list[str] | tuple[str, ...] | Mapping[str, Any] | Attribute
+"""How `Schema` takes an attribute: a type's name, an enum's values, a mapping with `type` and
+`values` or `domain`, or an `Attribute`."""
+
+
+class Schema:
+    """The attributes that filters may name, in order. Immutable, hashable, picklable.
+
+    >>> Schema({"symbol": "string", "side": ["buy", "sell"],
+    ...         "price": {"type": "float", "domain": [0, 1e6]}}).names
+    ('symbol', 'side', 'price')
+
+    The order matters where values come without names, as in n × d arrays.
+    """
+
+    __slots__ = ("attributes", "index", "names")
+
+    attributes: tuple[Attribute, ...]
+    names: tuple[str, ...]
+    index: Mapping[str, int]
+
+    def __init__(self, attributes: Mapping[str, AttributeSpec] | Iterable[Attribute]) -> None:
+        given: object = attributes
+        items: tuple[object, ...]
+        if isinstance(given, Mapping):
+            items = tuple(_attribute(name, spec) for name, spec in given.items())
+        elif isinstance(given, str) or not isinstance(given, Iterable):
+            raise SchemaError(f"a schema is made from a mapping, not {given!r}")
+        else:
+            items = tuple(given)
+        if not items:
+            raise SchemaError("a schema needs at least one attribute")
+        if len(items) > MAX_ATTRIBUTES:
+            raise SchemaError(
+                f"a schema has at most {MAX_ATTRIBUTES:,} attributes, not {len(items):,}"
+            )
+        index: dict[str, int] = {}
+        for position, attribute in enumerate(items):
+            if not isinstance(attribute, Attribute):
+                raise SchemaError(f"{attribute!r} is not an Attribute")
+            if attribute.name in index:
+                raise SchemaError(f"attribute {attribute.name!r} appears twice")
+            index[attribute.name] = position
+        object.__setattr__(self, "attributes", items)
+        object.__setattr__(self, "names", tuple(index))
+        object.__setattr__(self, "index", MappingProxyType(index))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Schema cannot be changed (setting {name!r})")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Schema cannot be changed (deleting {name!r})")
+
+    def __reduce__(self) -> tuple[type[Schema], tuple[tuple[Attribute, ...]]]:
+        return Schema, (self.attributes,)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.index
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self.attributes[self.index[name]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.attributes == other.attributes
+
+    def __hash__(self) -> int:
+        return hash(self.attributes)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{a.name!r}: {_spec(a)!r}" for a in self.attributes)
+        return f"Schema({{{inner}}})"
+
+    @classmethod
+    def infer(cls, table: Any) -> Schema:
+        """The schema that fits a table or a list of dicts.
+
+        Takes what a batch of events may be: Arrow, pandas, polars, anything with
+        `__arrow_c_stream__`, or dicts. Ordered categories become an enum. A column without any
+        value has no type to infer, which is an error.
+        """
+        from boxmatch.model.inference import infer_attributes
+
+        return cls(infer_attributes(table))
+
+    def to_json(self) -> str:
+        """Readable JSON, one attribute a line, in the form that the constructor takes."""
+        lines = (
+            f"  {json.dumps(a.name, ensure_ascii=False)}: "
+            f"{json.dumps(_json_spec(a), ensure_ascii=False)}"
+            for a in self.attributes
+        )
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """The schema that `to_json` wrote, or one written by hand in the same form."""
+        try:
+            specs = json.loads(text, object_pairs_hook=_unique_names)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise SchemaError(f"not a schema in JSON: {error}") from None
+        if not isinstance(specs, dict):
+            raise SchemaError(
+                "not a schema in JSON: expected an object from attribute names to types, "
+                f"not {text.strip()[:40]!r}"
+            )
+        return cls(specs)
+
+    def to_arrow(self) -> pa.Schema:
+        """The Arrow schema of a table of such events; enums and domains travel as metadata."""
+        from boxmatch.model.inference import arrow_schema
+
+        return arrow_schema(self)
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> Schema:
+        """The schema of an Arrow schema: exactly the one that `to_arrow` was called on, else the
+        one that the column types suggest.
+        """
+        from boxmatch.model.inference import attributes_from_arrow
+
+        return cls(attributes_from_arrow(schema))
+
+
+def _attribute(name: str, spec: AttributeSpec) -> Attribute:
+    if isinstance(spec, Attribute):
+        if spec.name != name:
+            raise SchemaError(f"attribute {name!r} is given as one named {spec.name!r}")
+        return spec
+    if isinstance(spec, str):
+        if spec == "enum":
+            raise SchemaError(f"attribute {name!r}: write an enum as the list of its values")
+        return Attribute(name, spec)  # type: ignore[arg-type]  # checked by Attribute
+    if isinstance(spec, (list, tuple)):
+        return Attribute(name, "enum", tuple(spec))
+    if not isinstance(spec, Mapping):
+        raise SchemaError(
+            f"attribute {name!r}: {spec!r} is neither a type ({', '.join(TYPES)}) "
+            "nor a list of enum values"
+        )
+    unknown = [key for key in spec if key not in ("type", "values", "domain")]
+    if unknown:
+        raise SchemaError(
+            f"attribute {name!r}: unknown key {unknown[0]!r}; known are type, values, domain"
+        )
+    if "type" not in spec and "values" not in spec:
+        raise SchemaError(f"attribute {name!r}: no type given")
+    return Attribute(name, spec.get("type", "enum"), spec.get("values", ()), spec.get("domain"))
+
+
+def _spec(attribute: Attribute) -> AttributeSpec:
+    """The shortest form from which `_attribute` makes this attribute again."""
+    if attribute.type == "enum":
+        return list(attribute.values)
+    if attribute.domain is None:
+        return attribute.type
+    return {"type": attribute.type, "domain": list(attribute.domain)}
+
+
+def _json_spec(attribute: Attribute) -> Any:
+    if attribute.domain is None:
+        return _spec(attribute)
+    return {"type": attribute.type, "domain": [_json_end(end) for end in attribute.domain]}
+
+
+def _json_end(end: Any) -> Any:
+    if isinstance(end, (int, float)):
+        return str(end) if end in (float("inf"), float("-inf")) else end
+    return end.isoformat() if isinstance(end, datetime) else str(end)
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in names:
+            raise SchemaError(f"not a schema in JSON: {name!r} appears twice")
+        names[name] = value
+    return names
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise SchemaError(f"an attribute's name must be a string, not {name!r}")
+    if not name:
+        raise SchemaError("an attribute's name must not be empty")
+    if not _is_utf8(name):
+        raise SchemaError(f"attribute name {name!r} has a lone surrogate")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

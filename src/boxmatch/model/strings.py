@@ -1,0 +1,353 @@
+"""Where strings live on the axis: labels that keep order while strings come and go.
+
+The endpoints that filters mention get int64 labels in code point order (which is UTF-8's byte
+order too). Any other string takes the place right after the largest endpoint below it. So the
+axis knows only what filters name, however many distinct strings the events bring.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.errors import BoxmatchError
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Int64Array = npt.NDArray[np.int64]
+
+# With labels at least 3 apart, "just after s" and "just before its successor" stay different
+# keys, so that `moved` can tell which of the two a bound is tied to.
+_MIN_GAP: Final = 4
+_LOWEST: Final = FIRST + _MIN_GAP
+_HIGHEST: Final = LAST - _MIN_GAP
+# Bulk labels take the middle half of the axis; the outer quarters are for later arrivals.
+_SPREAD: Final = 2**62
+_STRIDE: Final = 2**38
+_RUN: Final = 8
+_CHUNK: Final = 256
+
+
+class AxisFullError(BoxmatchError, OverflowError):
+    """No label is left between two neighbours; `respread` makes room again."""
+
+
+class _Chunk(NamedTuple):
+    """Some neighbours of the sorted order. Never changed, only replaced.
+
+    `recent` holds the first and the last label of the latest addition, and `run` says how many
+    additions in a row were each right above the one before (negative: right below), which hints
+    at where the next will be.
+    """
+
+    strings: list[str]
+    labels: list[int]
+    recent: tuple[int, int] = (ABSENT, ABSENT)
+    run: int = 0
+
+
+class StringAxis:
+    """Order-maintained labels of the strings that filters mention.
+
+    One thread at a time may change the axis (`add`, `respread`); any number may read meanwhile.
+    A reader sees an addition as done or not done; its keys are in right order among all labels
+    that were known before the read began. `respread` moves labels and must not meet a
+    reader: respread a `copy` and publish that.
+    """
+
+    __slots__ = ("_state", "_text_bytes", "labels")
+
+    labels: dict[str, int]
+    """Known strings and their labels; read it, do not write it. The dict is never replaced."""
+
+    def __init__(self, strings: Iterable[str] = ()) -> None:
+        self.labels = {}
+        # The first string of each chunk, but "" for the first one, which starts at the start.
+        self._state: tuple[list[str], list[_Chunk]] = ([""], [_Chunk([], [])])
+        self._text_bytes = 0
+        self.add(strings)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __contains__(self, string: object) -> bool:
+        return string in self.labels
+
+    def __repr__(self) -> str:
+        return f"<StringAxis of {len(self):,} strings>"
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, the strings themselves included."""
+        _, chunks = self._state
+        per_label = 2 * 8 + 32  # two pointers in a chunk, one int object
+        return (
+            sys.getsizeof(self.labels)
+            + self._text_bytes
+            + per_label * len(self)
+            + 200 * len(chunks)
+        )
+
+    def add(self, strings: Iterable[str]) -> None:
+        """Make strings known; those that are known already keep their labels.
+
+        Raises `AxisFullError`, with nothing changed, when there is no room between neighbours,
+        and `ValueError` for lone surrogates.
+        """
+        if isinstance(strings, str):
+            strings = (strings,)
+        known = self.labels
+        new = sorted({string for string in strings if string not in known})
+        if not new:
+            return
+        for string in new:
+            if not string.isascii():
+                _check(string)
+        heads, chunks = self._state
+        state = heads.copy(), chunks.copy()
+        labels = _insert(*state, new)
+        # A published state never changes, so a reader that holds one can take its time.
+        self._state = state
+        known.update(zip(new, labels, strict=True))
+        self._text_bytes += sum(map(sys.getsizeof, new))
+
+    def label(self, string: str) -> int:
+        """The label of a known string; `KeyError` if it is not."""
+        return self.labels[string]
+
+    def key(self, string: str) -> int:
+        """Where an event with this string stands: at its label, or right after its predecessor's.
+
+        `FIRST` if it precedes all known strings. Raises `ValueError` for lone surrogates.
+        """
+        label = self.labels.get(string)
+        return self.between((string,))[0] if label is None else label
+
+    def keys(self, strings: Sequence[str]) -> Int64Array:
+        """`key` of many strings."""
+        keys = self.find(strings)
+        unknown = np.flatnonzero(keys == ABSENT)
+        keys[unknown] = self.between([strings[place] for place in unknown.tolist()])
+        return keys
+
+    def find(self, values: Sequence[object]) -> Int64Array:
+        """The labels of many values, `ABSENT` for each that is not a known string."""
+        return np.fromiter(
+            map(self.labels.get, values, repeat(ABSENT)),  # type: ignore[arg-type]
+            np.int64,
+            len(values),
+        )
+
+    def between(self, strings: Iterable[str]) -> list[int]:
+        """`key` of strings that are mostly not known, for which it takes a search."""
+        heads, chunks = self._state
+        keys = []
+        for string in strings:
+            if not string.isascii():
+                _check(string)
+            known, labels, _, _ = chunks[bisect_right(heads, string) - 1]
+            place = bisect_right(known, string)
+            if place == 0:
+                keys.append(FIRST)  # only the first chunk can start after the string
+            elif known[place - 1] == string:
+                keys.append(labels[place - 1])
+            else:
+                keys.append(labels[place - 1] + 1)
+        return keys
+
+    def bound(self, key: int) -> tuple[str, int] | int:
+        """The inverse for bounds of filters: `(s, offset)` with `label(s) + offset == key`.
+
+        The offset is -1, 0 or 1. `ABSENT`, `FIRST` and `LAST` come back as they are. Any other
+        key raises `KeyError`.
+        """
+        if key in (ABSENT, FIRST, LAST):
+            return key
+        _, chunks = self._state
+        # The last label that is at most key + 1 is the only one within reach.
+        chunk = bisect_right(chunks, key + 1, key=_first_label) - 1
+        if chunk >= 0:
+            strings, labels = chunks[chunk][:2]
+            place = bisect_right(labels, key + 1) - 1
+            if place >= 0 and key - labels[place] <= 1:
+                return strings[place], key - labels[place]
+        raise KeyError(f"no string has a label next to {key}")
+
+    def respread(self) -> tuple[Int64Array, Int64Array]:
+        """Space all labels evenly again; gives the old labels, sorted, and their new ones."""
+        strings, old = _flat(self._state[1])
+        new = _spread(len(strings))
+        self._state = _chunked(strings, new)
+        self.labels.update(zip(strings, new, strict=True))
+        return np.array(old, np.int64), np.array(new, np.int64)
+
+    def copy(self) -> StringAxis:
+        """An independent axis with the same labels."""
+        other = StringAxis()
+        other.labels.update(self.labels)
+        heads, chunks = self._state
+        other._state = heads.copy(), chunks.copy()
+        other._text_bytes = self._text_bytes
+        return other
+
+    def to_arrow(self) -> pa.Table:
+        """Columns `string` and `label`, in order."""
+        import pyarrow as pa
+
+        strings, labels = _flat(self._state[1])
+        return pa.table(
+            {
+                "string": pa.array(strings, pa.large_string()),
+                "label": pa.array(labels, pa.int64()),
+            }
+        )
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> StringAxis:
+        """The axis that `to_arrow` wrote. Raises `ValueError` if the labels are out of order."""
+        strings = table["string"].to_numpy().tolist()
+        labels: Int64Array = table["label"].to_numpy()
+        gaps_hold = bool(np.all(labels[1:] >= labels[:-1] + _MIN_GAP))
+        if len(labels) and not (gaps_hold and labels[0] >= _LOWEST and labels[-1] <= _HIGHEST):
+            raise ValueError("the labels of a string axis are out of order")
+        if any(map(str.__ge__, strings, strings[1:])):
+            raise ValueError("the strings of a string axis are out of order")
+        axis = cls()
+        as_list = labels.tolist()
+        axis._state = _chunked(strings, as_list)
+        axis.labels.update(zip(strings, as_list, strict=True))
+        axis._text_bytes = sum(map(sys.getsizeof, strings))
+        return axis
+
+
+def moved(keys: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
+    """Bounds after a `respread` that moved labels `old` (sorted) to `new`.
+
+    A bound keeps its offset to the label that it is tied to. `ABSENT`, `FIRST` and `LAST` stay.
+    """
+    result = keys.copy()
+    inner = (keys != ABSENT) & (keys != FIRST) & (keys != LAST)
+    bounds = keys[inner]
+    nearest = np.searchsorted(old, bounds + 1, side="right") - 1
+    result[inner] = bounds - old[nearest] + new[nearest]
+    return result
+
+
+def _insert(heads: list[str], chunks: list[_Chunk], new: list[str]) -> list[int]:
+    """Insert sorted new strings, in place, and give their labels."""
+    added: list[int] = []
+    first = 0
+    while first < len(new):
+        string = new[first]
+        at = bisect_right(heads, string) - 1
+        strings, labels, recent, run = chunks[at]
+        place = bisect_left(strings, string)
+        below = labels[place - 1] if place else None
+        above = None
+        # All new strings that fall between the same two old ones are placed together.
+        end = len(new)
+        if place < len(strings):
+            above = labels[place]
+            end = bisect_left(new, strings[place], first)
+        elif at + 1 < len(chunks):
+            above = chunks[at + 1].labels[0]
+            end = bisect_left(new, heads[at + 1], first)
+            if above == chunks[at + 1].recent[0]:
+                _, _, recent, run = chunks[at + 1]
+        if below == recent[1]:
+            run = max(run, 0) + 1
+        elif above == recent[0]:
+            run = min(run, 0) - 1
+        else:
+            run = 0
+        fresh = _place(end - first, below, above, run)
+        strings, labels = strings.copy(), labels.copy()
+        strings[place:place] = new[first:end]
+        labels[place:place] = fresh
+        chunk = _Chunk(strings, labels, (fresh[0], fresh[-1]), run)
+        if len(strings) <= _CHUNK:
+            chunks[at] = chunk
+        else:
+            pieces = _pieces(chunk)
+            chunks[at : at + 1] = pieces
+            heads[at + 1 : at + 1] = [piece.strings[0] for piece in pieces[1:]]
+        added += fresh
+        first = end
+    return added
+
+
+def _place(count: int, below: int | None, above: int | None, run: int) -> list[int]:
+    """Labels for some strings between two labels, or beyond an end where there is no label."""
+    if below is None and above is None:
+        return _spread(count)
+    low = _LOWEST if below is None else below
+    high = _HIGHEST if above is None else above
+    room = high - low
+    step = room // (count + 1)
+    # Each addition takes about this many bits off the gap: the more, the sooner to be careful.
+    in_run = abs(run) * count.bit_length() >= _RUN
+    if below is None or above is None:
+        # The first few steps are big, to leave room for strings that come in random order;
+        # those of a long run are smaller, to last for millions.
+        step = min(step, _STRIDE if in_run else (room >> 3) // count)
+    elif in_run:
+        # Dividing a gap again and again exhausts it; in a run, step by the root of the gap.
+        step = min(step, 1 << room.bit_length() // 2)
+    step = max(step, _MIN_GAP)
+    if step * (count + 1) > room:
+        raise AxisFullError(f"no room for {count:,} more labels between two strings of an axis")
+    if below is None or (above is not None and in_run and run < 0):
+        return [high - step * place for place in range(count, 0, -1)]
+    return [low + step * place for place in range(1, count + 1)]
+
+
+def _spread(count: int) -> list[int]:
+    """Labels for all strings of an axis, evenly spaced."""
+    step = 2 * _SPREAD // (count + 1)
+    return [step * place - _SPREAD for place in range(1, count + 1)]
+
+
+def _chunked(strings: list[str], labels: list[int]) -> tuple[list[str], list[_Chunk]]:
+    size = _CHUNK // 2
+    chunks = [
+        _Chunk(strings[start : start + size], labels[start : start + size])
+        for start in range(0, max(len(strings), 1), size)
+    ]
+    return ["", *(chunk.strings[0] for chunk in chunks[1:])], chunks
+
+
+def _pieces(chunk: _Chunk) -> list[_Chunk]:
+    """A chunk that has grown too long, in parts."""
+    _, pieces = _chunked(chunk.strings, chunk.labels)
+    for place, piece in enumerate(pieces):
+        if any(piece.labels[0] <= label <= piece.labels[-1] for label in chunk.recent):
+            pieces[place] = piece._replace(recent=chunk.recent, run=chunk.run)
+    return pieces
+
+
+def _first_label(chunk: _Chunk) -> int:
+    return chunk.labels[0] if chunk.labels else LAST
+
+
+def _check(string: str) -> None:
+    try:
+        string.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{string[:40]!r} has a lone surrogate at offset {error.start}: it is not text"
+        ) from None
+
+
+def _flat(chunks: list[_Chunk]) -> tuple[list[str], list[int]]:
+    return (
+        [string for chunk in chunks for string in chunk.strings],
+        [label for chunk in chunks for label in chunk.labels],
+    )

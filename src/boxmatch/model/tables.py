@@ -1,0 +1,138 @@
+"""One view of the tables that events and schemas come from: Arrow, pandas, polars and their kind.
+
+Columns are opened one at a time, so that payload which Boxmatch cannot read does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from boxmatch.errors import EventError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Below this many rows to a chunk, looping over chunks costs more than joining them.
+_SMALL_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table by columns.
+
+    `column(i)` opens the one that is named `names[i]`: the chunks of an Arrow column, or a list
+    of plain Python values where there is no type to go by.
+    """
+
+    length: int
+    names: Sequence[object]
+    column: Callable[[int], tuple[pa.Array[Any], ...] | list[object]]
+
+
+def as_table(source: Any) -> Table | None:
+    """The source as a table; None if it is not one. Raises `EventError` for near misses."""
+    kind = type(source)
+    package = kind.__module__.partition(".")[0]
+    if package == "pandas":
+        if kind.__name__ != "DataFrame" and not hasattr(source, "iloc"):
+            return None
+        if source.ndim != 2:
+            raise EventError(f"a pandas {kind.__name__} is not a table; pass a DataFrame")
+        return _from_pandas(source)
+    if package == "polars":
+        if kind.__name__ != "DataFrame":
+            hint = "call .collect() first" if kind.__name__ == "LazyFrame" else "pass a DataFrame"
+            raise EventError(f"a polars {kind.__name__} is not a table; {hint}")
+        return _from_polars(source)
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return _from_arrow(source)
+    return None
+
+
+def _from_arrow(source: Any) -> Table:
+    import pyarrow as pa
+
+    if isinstance(source, (pa.Table, pa.RecordBatch)):
+        table = source
+    else:
+        try:
+            if hasattr(source, "__arrow_c_stream__"):
+                table = pa.RecordBatchReader.from_stream(source).read_all()
+            else:
+                table = pa.record_batch(source)
+        except (pa.ArrowException, TypeError) as error:
+            raise EventError(f"a {type(source).__name__} is not a table: {error}") from None
+
+    def column(place: int) -> tuple[pa.Array[Any], ...]:
+        found: Any = table.column(place)
+        if isinstance(found, pa.Array):
+            return (found,)
+        if found.num_chunks > 1 and len(found) < _SMALL_CHUNK * found.num_chunks:
+            found = found.combine_chunks()
+            if isinstance(found, pa.Array):
+                return (found,)
+        return tuple(found.chunks)
+
+    return Table(table.num_rows, table.schema.names, column)
+
+
+def _from_pandas(frame: Any) -> Table:
+    import pyarrow as pa
+
+    def column(place: int) -> tuple[pa.Array[Any], ...] | list[object]:
+        series = frame.iloc[:, place]
+        values: list[object]
+        if series.dtype == object:
+            values = series.tolist()
+            return values
+        try:
+            # Plain NumPy data need not be searched for NaN here, only when they become keys.
+            plain = type(series.dtype).__module__.startswith("numpy")
+            array: Any = pa.array(series.to_numpy() if plain else series, from_pandas=not plain)
+        except (pa.ArrowException, TypeError, ValueError):
+            values = series.tolist()
+            return values
+        return tuple(array.chunks) if isinstance(array, pa.ChunkedArray) else (array,)
+
+    return Table(len(frame), list(frame.columns), column)
+
+
+def _from_polars(frame: Any) -> Table:
+    import polars
+    import pyarrow as pa
+
+    def column(place: int) -> tuple[pa.Array[Any], ...] | list[object]:
+        series = frame.to_series(place)
+        try:
+            return (series.to_arrow(),)
+        except (pa.ArrowException, TypeError, ValueError, polars.exceptions.PolarsError):
+            values: list[object] = series.to_list()  # Python objects, 128-bit integers
+            return values
+
+    return Table(frame.height, frame.columns, column)
+
+
+def as_column(values: Any) -> Any:
+    """One column as a NumPy array of numbers or a list of Python values."""
+    import numpy as np
+
+    if isinstance(values, (list, tuple, np.ndarray)):
+        return values
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        import pyarrow as pa
+
+        column: Any = pa.chunked_array(values)
+        return _plain(column)
+    if hasattr(values, "to_numpy"):
+        return values.to_numpy()
+    return list(values)
+
+
+def _plain(column: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type) and column.null_count == 0:
+        return column.to_numpy()
+    return column.to_pylist()
