@@ -1,0 +1,63 @@
+"""The filter language: SQL `WHERE` text or dicts in, unions of boxes out, and back to text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from boxmatch.errors import FilterError, FilterTooLargeError
+from boxmatch.model.filters.box import Bound, Box, CompiledFilter
+from boxmatch.model.filters.compiler import compile_expression
+from boxmatch.model.filters.mapping import compile_mapping
+from boxmatch.model.filters.rendering import render
+from boxmatch.model.filters.shapes import ShapeCache
+from boxmatch.model.filters.sql import parse_text
+from boxmatch.model.schema import Schema
+
+__all__ = ["Bound", "Box", "CompiledFilter", "compile_filter", "compile_many", "render"]
+
+_SHAPES = ShapeCache()
+
+
+def compile_filter(
+    schema: Schema, filter: str | Mapping[str, Any], *, max_boxes: int = 1024
+) -> CompiledFilter:
+    """Compile SQL text or a dict to a union of boxes.
+
+    A filter that can never match is fine; its result says so. Raises `FilterError`, or one of the
+    kinds that derive from it, with the place in the text.
+    """
+    if isinstance(filter, str):
+        if max_boxes < 1:
+            raise ValueError(f"max_boxes must be at least 1, not {max_boxes}")
+        found = _SHAPES.find(schema, filter)
+        if found is not None:
+            template, constants = found
+            try:
+                return template.compiled(constants, max_boxes)
+            except FilterTooLargeError:
+                raise
+            except ValueError:
+                pass  # again in full, for a message that knows the text and the place
+        return _compile_text(schema, filter, max_boxes)
+    if isinstance(filter, Mapping):
+        return compile_mapping(schema, filter, max_boxes)
+    raise FilterError(f"a filter is SQL text or a dict, not {type(filter).__name__}")
+
+
+def compile_many(
+    schema: Schema, filters: Iterable[str | Mapping[str, Any]], *, max_boxes: int = 1024
+) -> list[CompiledFilter]:
+    """Compile filters in order; an error names the row, counted from 0, of the filter it is in."""
+    compiled: list[CompiledFilter] = []
+    for row, filter in enumerate(filters):
+        try:
+            compiled.append(compile_filter(schema, filter, max_boxes=max_boxes))
+        except FilterError as error:
+            located = type(error)(f"row {row}: {error.reason}", error.text, error.position)
+            raise located from error
+    return compiled
+
+
+def _compile_text(schema: Schema, text: str, max_boxes: int) -> CompiledFilter:
+    return compile_expression(schema, parse_text(schema, text), max_boxes, text)

@@ -1,0 +1,138 @@
+"""The dict form of filters: all of its entries must hold.
+
+| entry                | means                                          |
+| -------------------- | ---------------------------------------------- |
+| `"IBM"`              | equal to the value                             |
+| `(20, 30)`           | from 20 to 30, both included                   |
+| `(20, None)`         | 20 or more; with None on both sides: any value |
+| `["IBM", "AAPL"]`    | any of the values (also a set)                 |
+| `None`               | the event has no such attribute                |
+
+A list may hold None, which then means what it means alone. A dict without lists is one box and is
+compiled directly, without an expression in between.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from boxmatch.errors import AttributeValueError, FilterError, UnknownAttributeError
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.filters.axes import narrowed, widened
+from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
+from boxmatch.model.filters.compiler import compile_expression
+from boxmatch.model.filters.expressions import Among, And, Compare, Expression, IsNull, Not, Or
+from boxmatch.model.filters.expressions import Value as Constant
+from boxmatch.model.filters.literals import key_of_value
+from boxmatch.model.keys import check_string, float_key
+from boxmatch.model.schema import Attribute, Schema
+
+_LISTS = (list, set, frozenset)
+
+
+def compile_mapping(schema: Schema, filter: Mapping[str, Any], max_boxes: int) -> CompiledFilter:
+    """Compile a dict filter."""
+    box: list[tuple[int, Bound, Bound]] = []
+    index, attributes = schema.index, schema.attributes
+    never = False
+    for name, wanted in filter.items():
+        position = index.get(name)
+        if position is None:
+            raise _unknown(schema, name)
+        if isinstance(wanted, _LISTS):
+            return compile_expression(schema, expression_of_mapping(schema, filter), max_boxes)
+        try:
+            interval = _interval(attributes[position], wanted)
+        except AttributeValueError as error:
+            raise FilterError(str(error)) from error
+        if interval is None:
+            never = True
+        else:
+            box.append((position, *interval))
+    if never:
+        return NEVER
+    box.sort()
+    return CompiledFilter((tuple(box),), True)
+
+
+def expression_of_mapping(schema: Schema, filter: Mapping[str, Any]) -> Expression:
+    """The same filter as an expression."""
+    operands: list[Expression] = []
+    for name, wanted in filter.items():
+        position = schema.index.get(name)
+        if position is None:
+            raise _unknown(schema, name)
+        if isinstance(wanted, tuple):
+            low, high = _ends(schema.attributes[position], wanted)
+            if low is None and high is None:
+                operands.append(Not(IsNull(position)))
+            if low is not None:
+                operands.append(Compare(position, ">=", Constant("object", low)))
+            if high is not None:
+                operands.append(Compare(position, "<=", Constant("object", high)))
+        elif isinstance(wanted, _LISTS):
+            values = tuple(Constant("object", value) for value in wanted if value is not None)
+            listed: Expression = Among(position, values)
+            operands.append(Or((listed, IsNull(position))) if None in wanted else listed)
+        elif wanted is None:
+            operands.append(IsNull(position))
+        else:
+            operands.append(Compare(position, "=", Constant("object", wanted)))
+    return And(tuple(operands))
+
+
+def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | None:
+    """The interval of an entry that is no list; None if it is empty."""
+    if wanted is None:
+        return ABSENT, ABSENT
+    if not isinstance(wanted, tuple):
+        if attribute.type == "string":
+            text = check_string(attribute, wanted)
+            return (text, 0) if text else FIRST, (text, 0)
+        key = _key(attribute, wanted)
+        return narrowed(attribute, *widened(attribute, key, key))
+    low, high = _ends(attribute, wanted)
+    if attribute.type == "string":
+        return _string_interval(attribute, low, high)
+    first = FIRST if low is None else _key(attribute, low)
+    last = LAST if high is None else _key(attribute, high)
+    first, last = widened(attribute, first, last)
+    return narrowed(attribute, first, last) if first <= last else None
+
+
+def _string_interval(attribute: Attribute, low: object, high: object) -> tuple[Bound, Bound] | None:
+    first: Bound = FIRST
+    last: Bound = LAST
+    if low is not None and (start := check_string(attribute, low)):
+        first = (start, 0)
+    if high is not None:
+        last = (check_string(attribute, high), 0)
+        if first != FIRST and last < first:  # type: ignore[operator]
+            return None
+    return first, last
+
+
+def _key(attribute: Attribute, value: object) -> int:
+    # The common cases first: this is what a subscription of ten ranges spends its time on.
+    if type(value) is int and attribute.type == "int" and FIRST <= value <= LAST:
+        return value
+    if type(value) is float and attribute.type == "float" and value == value:
+        return float_key(value)
+    return key_of_value(attribute, Constant("object", value))
+
+
+def _ends(attribute: Attribute, wanted: tuple[Any, ...]) -> tuple[Any, Any]:
+    if len(wanted) != 2:
+        raise FilterError(
+            f"attribute {attribute.name!r}: a range is a tuple of low and high, not {wanted!r}; "
+            "use a list for alternatives"
+        )
+    return wanted[0], wanted[1]
+
+
+def _unknown(schema: Schema, name: object) -> UnknownAttributeError:
+    close = difflib.get_close_matches(str(name), schema.names, n=3)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return UnknownAttributeError(f"there is no attribute {name!r}{hint}")
