@@ -1,0 +1,83 @@
+"""What every index is: a few verbs over boxes and points."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.errors import IndexConfigError
+from boxmatch.model.boxes import Boxes, Int64Array
+
+Int32Array = npt.NDArray[np.int32]
+Lines = npt.NDArray[np.uint64]
+
+
+class Matches(NamedTuple):
+    """Which boxes hold which points: `counts[i]` positions belong to point `i`, in order."""
+
+    counts: Int64Array
+    positions: Int32Array
+
+
+class Index(ABC):
+    """An exact index over a fixed batch of boxes.
+
+    `build` may store the boxes in an order of its own and says so; all other verbs speak of
+    positions in that order. Once built, an index never changes, so any number of threads may use
+    it. Points are an n × d array of keys. `alive`, where given, has one bit per position, in lines
+    of 512: boxes whose bit is clear are passed over.
+    """
+
+    name: ClassVar[str]
+    parameters: ClassVar[dict[str, Any]] = {}
+    """Parameters that the index takes, with their defaults."""
+
+    def __init__(self, dimensions: int, **parameters: Any) -> None:
+        unknown = sorted(parameters.keys() - self.parameters.keys())
+        if unknown:
+            known = ", ".join(sorted(self.parameters)) or "none"
+            raise IndexConfigError(
+                f"index {self.name!r} takes no parameter {unknown[0]!r} (it takes: {known})"
+            )
+        self.dimensions = dimensions
+        self.chosen = {**self.parameters, **parameters}
+
+    @abstractmethod
+    def build(self, boxes: Boxes) -> Int64Array | None:
+        """Take the boxes; return the row of `boxes` at each position (None: the same order)."""
+
+    @abstractmethod
+    def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
+        """The boxes that hold each point."""
+
+    @abstractmethod
+    def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
+        """The boxes that hold the single point in an array of shape (1, d)."""
+
+    @abstractmethod
+    def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
+        """How many boxes hold each point."""
+
+    @property
+    @abstractmethod
+    def boxes(self) -> Boxes:
+        """The boxes by position. Shares memory with the index."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> dict[str, int]:
+        """Bytes held, by part."""
+
+    @abstractmethod
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All that `from_arrays` needs, by name."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(
+        cls, dimensions: int, parameters: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
+    ) -> Self:
+        """The index that `to_arrays` was asked of."""

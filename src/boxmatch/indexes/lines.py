@@ -1,0 +1,226 @@
+"""Lines: 512 bits at a time, held in one vector register.
+
+Numba does not vectorise loops over eight words, so a line is a type of its own: `<8 x i64>` to
+LLVM, which picks AVX-512, AVX2 or NEON. Called from plain Python (kernels with the JIT off), the
+same functions work on Python integers of 512 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+LINE_BITS = 512
+LINE_WORDS = 8
+_MASK = (1 << LINE_BITS) - 1
+
+_word = ir.IntType(64)
+_vector = ir.VectorType(_word, LINE_WORDS)
+
+
+def zero_lines(count: int) -> npt.NDArray[np.uint64]:
+    """`count` lines that start where a cache line does, so that no load touches two of them."""
+    size = LINE_WORDS * 8
+    buffer = np.zeros((count + 1) * size, np.uint8)
+    first = -buffer.ctypes.data % size
+    aligned = buffer[first : first + count * size]
+    return aligned.view(np.uint64).reshape(count, LINE_WORDS)
+
+
+class LineType(types.Type):
+    def __init__(self) -> None:
+        super().__init__(name="Line")
+
+
+line_type = LineType()
+
+
+@register_model(LineType)
+class _LineModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, type_: Any) -> None:
+        super().__init__(manager, type_, _vector)
+
+
+# What kernels call; each has an overload below.
+
+
+def load_line(lines: Any, row: Any) -> Any:
+    """Line `row` of an array of shape (n, 8) of uint64."""
+    return int.from_bytes(lines[row].tobytes(), "little")
+
+
+def store_line(lines: Any, row: Any, line: Any) -> None:
+    """Put `line` into row `row` of an array of shape (n, 8) of uint64."""
+    lines[row] = np.frombuffer(line.to_bytes(64, "little"), np.uint64)
+
+
+def full_line() -> Any:
+    """The line with all bits set."""
+    return _MASK
+
+
+def and_lines(left: Any, right: Any) -> Any:
+    return left & right
+
+
+def or_lines(left: Any, right: Any) -> Any:
+    return left | right
+
+
+def and_not_line(left: Any, right: Any) -> Any:
+    """The bits of `left` that are not in `right`."""
+    return left & (right ^ _MASK)
+
+
+def any_bit(line: Any) -> bool:
+    return bool(line != 0)
+
+
+def count_bits(line: Any) -> int:
+    return int(line.bit_count())
+
+
+def fetch(array: Any, index: Any) -> None:
+    """Ask for row `index` of an array to be brought into the cache; it need not exist."""
+
+
+def trailing_zeros(word: Any) -> int:
+    """Position of the lowest set bit of a nonzero word."""
+    value = int(word)
+    return (value & -value).bit_length() - 1
+
+
+def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    as_lines = builder.bitcast(data, _vector.as_pointer())
+    return builder.gep(as_lines, [row])
+
+
+@intrinsic
+def _load(typing_context: Any, lines: Any, row: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        return builder.load(pointer, align=8)
+
+    return line_type(lines, types.intp), generate
+
+
+@intrinsic
+def _store(typing_context: Any, lines: Any, row: Any, line: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(lines, types.intp, line), generate
+
+
+@intrinsic
+def _fetch(typing_context: Any, array: Any, index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        structure = context.make_array(signature.args[0])(context, builder, args[0])
+        byte_pointer = ir.IntType(8).as_pointer()
+        stride = cgutils.unpack_tuple(builder, structure.strides)[0]
+        start = builder.bitcast(structure.data, byte_pointer)
+        pointer = builder.gep(start, [builder.mul(args[1], stride)])
+        flag = ir.IntType(32)
+        prefetch = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte_pointer, flag, flag, flag]),
+            "llvm.prefetch.p0",
+        )
+        # read, keep in every level of cache, data
+        builder.call(prefetch, [pointer, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic
+def _full(typing_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(_vector, [-1] * LINE_WORDS)
+
+    return line_type(), generate
+
+
+@intrinsic
+def _and(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.and_(args[0], args[1])
+
+    return line_type(left, right), generate
+
+
+@intrinsic
+def _or(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.or_(args[0], args[1])
+
+    return line_type(left, right), generate
+
+
+@intrinsic
+def _and_not(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        ones = ir.Constant(_vector, [-1] * LINE_WORDS)
+        return builder.and_(args[0], builder.xor(args[1], ones))
+
+    return line_type(left, right), generate
+
+
+@intrinsic
+def _any(typing_context: Any, line: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = ir.Constant(_vector, [0] * LINE_WORDS)
+        words = builder.bitcast(builder.icmp_signed("!=", args[0], zero), ir.IntType(LINE_WORDS))
+        return builder.icmp_signed("!=", words, ir.IntType(LINE_WORDS)(0))
+
+    return types.boolean(line), generate
+
+
+@intrinsic
+def _count(typing_context: Any, line: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        module = builder.module
+        ctpop = cgutils.get_or_insert_function(
+            module, ir.FunctionType(_vector, [_vector]), "llvm.ctpop.v8i64"
+        )
+        add = cgutils.get_or_insert_function(
+            module, ir.FunctionType(_word, [_vector]), "llvm.vector.reduce.add.v8i64"
+        )
+        return builder.call(add, [builder.call(ctpop, args)])
+
+    return types.int64(line), generate
+
+
+@intrinsic
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), generate
+
+
+# `strict=False`: the annotations of the function and of its implementation differ.
+for _function, _implementation in (
+    (load_line, lambda lines, row: _load(lines, row)),
+    (store_line, lambda lines, row, line: _store(lines, row, line)),
+    (fetch, lambda array, index: _fetch(array, index)),
+    (full_line, lambda: _full()),
+    (and_lines, lambda left, right: _and(left, right)),
+    (or_lines, lambda left, right: _or(left, right)),
+    (and_not_line, lambda left, right: _and_not(left, right)),
+    (any_bit, lambda line: _any(line)),
+    (count_bits, lambda line: _count(line)),
+    (trailing_zeros, lambda word: _trailing_zeros(word)),
+):
+    overload(_function, strict=False)(
+        lambda *arguments, _implementation=_implementation: _implementation
+    )

@@ -1,0 +1,31 @@
+"""Indexes by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from boxmatch.errors import IndexConfigError
+from boxmatch.indexes.base import Index
+
+# Modules are named here and imported when asked for: each compiles kernels of its own.
+_CLASSES = {
+    "scan": "boxmatch.indexes.scan:ScanIndex",
+    "tile": "boxmatch.indexes.tile.index:TileIndex",
+}
+
+
+def index_names() -> tuple[str, ...]:
+    """The names that `Matcher(index=…)` takes."""
+    return tuple(_CLASSES)
+
+
+def index_class(name: str) -> type[Index]:
+    """The class of the index called `name`."""
+    try:
+        module, _, attribute = _CLASSES[name].partition(":")
+    except KeyError:
+        raise IndexConfigError(
+            f"no index is called {name!r}; there are: {', '.join(_CLASSES)}"
+        ) from None
+    found: type[Index] = getattr(import_module(module), attribute)
+    return found

@@ -1,0 +1,142 @@
+"""`scan`: compare every box with every point. The truth that all other indexes are held to."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
+from boxmatch.jit import kernel
+from boxmatch.model.boxes import Boxes, Int64Array
+
+_NO_LINES = np.zeros((0, 8), np.uint64)
+
+
+class ScanIndex(Index):
+    """Brute force. Exact by being obvious; fine up to a few thousand boxes."""
+
+    name = "scan"
+
+    def build(self, boxes: Boxes) -> None:
+        self._boxes = boxes
+
+    def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
+        return scan_match(self._boxes, self._boxes.count, points, alive)
+
+    def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
+        return self.match(point, alive).positions
+
+    def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
+        return scan_count(self._boxes, self._boxes.count, points, alive)
+
+    @property
+    def boxes(self) -> Boxes:
+        return self._boxes
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        return {"boxes": self._boxes.nbytes}
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        fields = self._boxes._asdict()
+        del fields["dimensions"]
+        return fields
+
+    @classmethod
+    def from_arrays(
+        cls, dimensions: int, parameters: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
+    ) -> Self:
+        index = cls(dimensions, **parameters)
+        index.build(Boxes(dimensions, **arrays))
+        return index
+
+
+def scan_match(boxes: Boxes, rows: int, points: Int64Array, alive: Lines | None) -> Matches:
+    """Compare the first `rows` boxes with every point."""
+    counts = np.empty(len(points), np.int64)
+    positions = _list(*boxes[1:], rows, points, _lines(alive), counts)
+    return Matches(counts, positions)
+
+
+def scan_count(boxes: Boxes, rows: int, points: Int64Array, alive: Lines | None) -> Int64Array:
+    """Count the boxes among the first `rows` that hold each point."""
+    counts = np.empty(len(points), np.int64)
+    _count(*boxes[1:], rows, points, _lines(alive), counts)
+    return counts
+
+
+def _lines(alive: Lines | None) -> Lines:
+    return _NO_LINES if alive is None else alive
+
+
+@kernel
+def _holds(
+    start: Int64Array,
+    attribute: npt.NDArray[np.uint16],
+    low: Int64Array,
+    high: Int64Array,
+    box: int,
+    points: Int64Array,
+    event: int,
+) -> bool:
+    for p in range(start[box], start[box + 1]):
+        key = points[event, attribute[p]]
+        if key < low[p] or key > high[p]:
+            return False
+    return True
+
+
+@kernel
+def _is_alive(alive: Lines, box: int) -> bool:
+    if len(alive) == 0:
+        return True
+    word = alive[box >> 9, (box >> 6) & 7]
+    return bool((word >> np.uint64(box & 63)) & np.uint64(1))
+
+
+@kernel
+def _list(
+    start: Int64Array,
+    attribute: npt.NDArray[np.uint16],
+    low: Int64Array,
+    high: Int64Array,
+    rows: int,
+    points: Int64Array,
+    alive: Lines,
+    counts: Int64Array,
+) -> Int32Array:
+    found = np.empty(64, np.int32)
+    end = 0
+    for event in range(len(points)):
+        before = end
+        for box in range(rows):
+            if _holds(start, attribute, low, high, box, points, event) and _is_alive(alive, box):
+                if end == len(found):
+                    longer = np.empty(2 * end, np.int32)
+                    longer[:end] = found
+                    found = longer
+                found[end] = box
+                end += 1
+        counts[event] = end - before
+    return found[:end]
+
+
+@kernel
+def _count(
+    start: Int64Array,
+    attribute: npt.NDArray[np.uint16],
+    low: Int64Array,
+    high: Int64Array,
+    rows: int,
+    points: Int64Array,
+    alive: Lines,
+    counts: Int64Array,
+) -> None:
+    for event in range(len(points)):
+        matched = 0
+        for box in range(rows):
+            if _holds(start, attribute, low, high, box, points, event) and _is_alive(alive, box):
+                matched += 1
+        counts[event] = matched

@@ -1,0 +1,247 @@
+"""From boxes to a tile index: cuts, order, directory, lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxmatch.indexes.lines import LINE_BITS, fetch, zero_lines
+from boxmatch.indexes.tile.directory import filled_lines, make_directory
+from boxmatch.indexes.tile.ends import collect_ends, no_ends
+from boxmatch.indexes.tile.layout import (
+    Int32Array,
+    Int64Array,
+    Predicates,
+    TileState,
+    UInt16Array,
+)
+from boxmatch.indexes.tile.order import cluster
+from boxmatch.indexes.tile.ranks import Ruler, choose_cuts, make_ruler, rank_predicates
+from boxmatch.indexes.tile.slots import choose_slots, fill_lines, mark_unsettled, order_slots
+from boxmatch.jit import kernel
+from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.model.boxes import Boxes
+
+_SLOT_BOXES = 16
+"""An attribute gets lines in a tile if at least so many of its boxes constrain it."""
+
+_DENSE_SLOT_BOXES = 2
+"""The same, where many boxes match and checking them one by one is what costs."""
+
+_TRIAL_EVENTS = 64
+_TRIAL_BOXES = 1_024
+
+_EVENT_SIZE = 4
+
+_DENSE = 4.0
+"""Matches per tile and event from which on an index is made for many matches."""
+
+
+def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
+    """The index, and the row of `boxes` that each of its positions holds."""
+    ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count)))
+    boxes, order, predicates = _arrange(boxes, ruler)
+    cut_start = ruler.cut_start
+    dense = _expected_matches(predicates, cut_start) > _DENSE
+    constrained = _constrained(boxes.start, boxes.attribute, boxes.dimensions)
+    top_attribute, top_shift, top_row, top = make_directory(predicates, cut_start, constrained)
+    slots, line_count = choose_slots(
+        constrained, cut_start, boxes.count, cells, _DENSE_SLOT_BOXES if dense else _SLOT_BOXES
+    )
+    lines = zero_lines(line_count)
+    fill_lines(slots, predicates, lines)
+    tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32)
+    slot_depth = np.empty(len(constrained), np.uint16)
+    order_slots(slots, lines, slot_depth)
+    ends = collect_ends(boxes, predicates, slots, line_count) if dense else no_ends()
+    unsettled = zero_lines(len(constrained))
+    unlined = zero_lines(len(constrained))
+    mark_unsettled(slots, predicates, unsettled, unlined)
+    state = TileState(
+        **ruler._asdict(),
+        top_attribute=top_attribute,
+        top_shift=top_shift,
+        top_row=top_row,
+        top=top,
+        cell_shift=slots.cell_shift,
+        tile_line=tile_line,
+        slot_start=slots.start,
+        slot_depth=slot_depth,
+        slot_attribute=slots.attribute,
+        slot_line=slots.line,
+        lines=lines,
+        end_start=ends[0],
+        end_key=ends[1],
+        end_bit=ends[2],
+        unsettled=unsettled,
+        unlined=unlined,
+        filled=filled_lines(boxes.count),
+        box_start=boxes.start,
+        box_attribute=boxes.attribute,
+        box_low=boxes.low,
+        box_high=boxes.high,
+    )
+    return state, order
+
+
+def _quantiles(count: int) -> int:
+    """Cuts for an attribute with many distinct ends: more boxes deserve a finer directory."""
+    return int(np.clip(1 << (max(count, 1) // 64).bit_length(), 64, 1024))
+
+
+def _arrange(boxes: Boxes, ruler: Ruler) -> tuple[Boxes, Int64Array, Predicates]:
+    """The boxes in clustered order, that order, and their predicates as ranks."""
+    low = np.empty(len(boxes.attribute), np.uint16)
+    high = np.empty(len(boxes.attribute), np.uint16)
+    rank_predicates(ruler, boxes.attribute, boxes.low, boxes.high, low, high)
+    order = cluster(boxes, ruler.cut_start, low, high)
+    boxes, low, high = _gather(boxes, low, high, order)
+    sure_low = np.empty(len(low), np.int32)
+    sure_high = np.empty(len(low), np.int32)
+    predicates = Predicates(boxes.start, boxes.attribute, low, high, sure_low, sure_high)
+    _fill_sure(ruler, predicates, boxes.low, boxes.high)
+    return boxes, order, predicates
+
+
+def _gather(
+    boxes: Boxes, low_rank: UInt16Array, high_rank: UInt16Array, order: Int64Array
+) -> tuple[Boxes, UInt16Array, UInt16Array]:
+    """The boxes, and the ranks of their predicates, in the given order."""
+    start = np.zeros(boxes.count + 1, np.int64)
+    np.cumsum(np.diff(boxes.start)[order], out=start[1:])
+    size = len(boxes.attribute)
+    gathered = Boxes(
+        boxes.dimensions,
+        start,
+        np.empty(size, np.uint16),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
+    ranks = np.empty(size, np.uint16), np.empty(size, np.uint16)
+    _gather_predicates(
+        boxes.start,
+        (boxes.attribute, low_rank, high_rank),
+        (boxes.low, boxes.high),
+        order,
+        (gathered.attribute, *ranks),
+        (gathered.low, gathered.high),
+    )
+    return gathered, *ranks
+
+
+@kernel
+def _gather_predicates(
+    start: Int64Array,
+    short: tuple[UInt16Array, ...],
+    long: tuple[Int64Array, ...],
+    order: Int64Array,
+    short_out: tuple[UInt16Array, ...],
+    long_out: tuple[Int64Array, ...],
+) -> None:
+    attribute, low_rank, high_rank = short
+    low, high = long
+    attribute_out, low_rank_out, high_rank_out = short_out
+    low_out, high_out = long_out
+    count = len(order)
+    target = 0
+    for position in range(count):
+        # Rows come from all over memory: ask for those a little ahead.
+        if position + 24 < count:
+            fetch(start, order[position + 24])
+        if position + 12 < count:
+            ahead = start[order[position + 12]]
+            fetch(attribute, ahead)
+            fetch(low_rank, ahead)
+            fetch(high_rank, ahead)
+            fetch(low, ahead)
+            fetch(low, ahead + 7)
+            fetch(high, ahead)
+            fetch(high, ahead + 7)
+        row = order[position]
+        for p in range(start[row], start[row + 1]):
+            attribute_out[target] = attribute[p]
+            low_rank_out[target] = low_rank[p]
+            high_rank_out[target] = high_rank[p]
+            low_out[target] = low[p]
+            high_out[target] = high[p]
+            target += 1
+
+
+@kernel
+def _fill_sure(ruler: Ruler, predicates: Predicates, low: Int64Array, high: Int64Array) -> None:
+    """Set the ranks that each predicate covers as a whole."""
+    cuts, cut_start = ruler.cuts, ruler.cut_start
+    attribute, low_rank, high_rank = predicates.attribute, predicates.low, predicates.high
+    sure_low, sure_high = predicates.sure_low, predicates.sure_high
+    for p in range(len(attribute)):
+        a = attribute[p]
+        first = cut_start[a]
+        ranks = cut_start[a + 1] - first
+        r = np.int32(low_rank[p])
+        whole = low[p] == ABSENT or (r > 0 and cuts[first + r - 1] == low[p])
+        sure_low[p] = r if whole else r + 1
+        r = np.int32(high_rank[p])
+        whole = high[p] == LAST if r == ranks else cuts[first + r] == high[p] + 1
+        sure_high[p] = r if whole else r - 1
+
+
+@kernel
+def _constrained(start: Int64Array, attribute: UInt16Array, dimensions: int) -> UInt16Array:
+    """How many boxes of each tile constrain each attribute."""
+    count = len(start) - 1
+    tiles = (count + LINE_BITS - 1) // LINE_BITS
+    table = np.zeros((tiles, dimensions), np.uint16)
+    for box in range(count):
+        for p in range(start[box], start[box + 1]):
+            table[box // LINE_BITS, attribute[p]] += 1
+    return table
+
+
+@kernel
+def _expected_matches(predicates: Predicates, cut_start: Int32Array) -> float:
+    """Boxes of a tile that an event matches, estimated on a sample of made-up events.
+
+    Half of their values lie in the middle of some predicate, since people ask for what happens;
+    the other half anywhere. An event has a few times as many attributes as a box constrains.
+    """
+    start, attribute = predicates.start, predicates.attribute
+    low, high = predicates.low, predicates.high
+    boxes = len(start) - 1
+    dimensions = len(cut_start) - 1
+    if len(attribute) == 0:
+        return float(LINE_BITS)
+    present = _EVENT_SIZE * len(attribute) / boxes / dimensions
+    state = np.uint64(88172645463325252)
+    event = np.empty(dimensions, np.int64)
+    matched = 0
+    for _ in range(_TRIAL_EVENTS):
+        for a in range(dimensions):
+            state = _next_random(state)
+            event[a] = 1 + np.int64(state >> np.uint64(33)) % (cut_start[a + 1] - cut_start[a])
+        for _ in range(dimensions):
+            state = _next_random(state)
+            some = np.int64(state >> np.uint64(1)) % len(attribute)
+            event[attribute[some]] = (np.int64(low[some]) + np.int64(high[some]) + 1) >> 1
+        for a in range(dimensions):
+            state = _next_random(state)
+            if np.int64(state >> np.uint64(33)) > present * 2.0**31:
+                event[a] = 0
+        for _ in range(_TRIAL_BOXES):
+            state = _next_random(state)
+            box = np.int64(state >> np.uint64(1)) % boxes
+            holds = True
+            for p in range(start[box], start[box + 1]):
+                rank = event[attribute[p]]
+                if rank < low[p] or rank > high[p]:
+                    holds = False
+                    break
+            matched += int(holds)
+    return LINE_BITS * matched / (_TRIAL_EVENTS * _TRIAL_BOXES)
+
+
+@kernel
+def _next_random(state: np.uint64) -> np.uint64:
+    """Xorshift: the same estimate for the same boxes, whatever else draws random numbers."""
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state

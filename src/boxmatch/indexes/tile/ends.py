@@ -1,0 +1,122 @@
+"""The ends of predicates, line by line: what settles every doubt that a line leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxmatch.indexes.lines import LINE_BITS
+from boxmatch.indexes.tile.layout import (
+    UPPER_END,
+    Int32Array,
+    Int64Array,
+    Predicates,
+    UInt16Array,
+)
+from boxmatch.indexes.tile.ranks import cell_of
+from boxmatch.indexes.tile.slots import Slots
+from boxmatch.jit import kernel
+from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.model.boxes import Boxes
+
+Ends = tuple[Int64Array, Int64Array, UInt16Array]
+
+
+def no_ends() -> Ends:
+    return np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint16)
+
+
+def collect_ends(boxes: Boxes, predicates: Predicates, slots: Slots, line_count: int) -> Ends:
+    """Where each line's ends begin, their keys in ascending order, and whose they are."""
+    start = np.zeros(line_count + 1, np.int64)
+    _place_ends(slots, predicates, boxes.low, boxes.high, start)
+    np.cumsum(start, out=start)
+    keys = np.empty(start[-1], np.int64)
+    bits = np.empty(start[-1], np.uint16)
+    _fill_ends(slots, predicates, boxes.low, boxes.high, start.copy(), keys, bits)
+    _sort_ends(start, keys, bits)
+    return start, keys, bits
+
+
+@kernel
+def _enter_tile(slots: Slots, tile: int, line_of: Int32Array) -> None:
+    for s in range(slots.start[tile], slots.start[tile + 1]):
+        line_of[slots.attribute[s]] = slots.line[s]
+
+
+@kernel
+def _leave_tile(slots: Slots, tile: int, line_of: Int32Array) -> None:
+    for s in range(slots.start[tile], slots.start[tile + 1]):
+        line_of[slots.attribute[s]] = -1
+
+
+@kernel
+def _place_ends(
+    slots: Slots, predicates: Predicates, low: Int64Array, high: Int64Array, counts: Int64Array
+) -> None:
+    """Count the ends in each line, one place further on."""
+    boxes = len(predicates.start) - 1
+    line_of = np.full(len(slots.cell_shift), -1, np.int32)
+    for tile in range(len(slots.start) - 1):
+        _enter_tile(slots, tile, line_of)
+        first = predicates.start[tile * LINE_BITS]
+        last = predicates.start[min(boxes, (tile + 1) * LINE_BITS)]
+        for p in range(first, last):
+            a = predicates.attribute[p]
+            if line_of[a] >= 0:
+                if low[p] != ABSENT:
+                    counts[line_of[a] + cell_of(predicates.low[p], slots.cell_shift[a]) + 1] += 1
+                if high[p] != LAST:
+                    counts[line_of[a] + cell_of(predicates.high[p], slots.cell_shift[a]) + 1] += 1
+        _leave_tile(slots, tile, line_of)
+
+
+@kernel
+def _fill_ends(
+    slots: Slots,
+    predicates: Predicates,
+    low: Int64Array,
+    high: Int64Array,
+    cursor: Int64Array,
+    keys: Int64Array,
+    bits: UInt16Array,
+) -> None:
+    boxes = len(predicates.start) - 1
+    line_of = np.full(len(slots.cell_shift), -1, np.int32)
+    for tile in range(len(slots.start) - 1):
+        _enter_tile(slots, tile, line_of)
+        for box in range(tile * LINE_BITS, min(boxes, (tile + 1) * LINE_BITS)):
+            bit = box - tile * LINE_BITS
+            for p in range(predicates.start[box], predicates.start[box + 1]):
+                a = predicates.attribute[p]
+                if line_of[a] < 0:
+                    continue
+                if low[p] != ABSENT:
+                    line = line_of[a] + cell_of(predicates.low[p], slots.cell_shift[a])
+                    keys[cursor[line]] = low[p]
+                    bits[cursor[line]] = bit
+                    cursor[line] += 1
+                if high[p] != LAST:
+                    line = line_of[a] + cell_of(predicates.high[p], slots.cell_shift[a])
+                    keys[cursor[line]] = high[p] + 1
+                    bits[cursor[line]] = bit + UPPER_END
+                    cursor[line] += 1
+        _leave_tile(slots, tile, line_of)
+
+
+@kernel
+def _sort_ends(start: Int64Array, keys: Int64Array, bits: UInt16Array) -> None:
+    for line in range(len(start) - 1):
+        first, last = start[line], start[line + 1]
+        if last - first > 32:
+            order = np.argsort(keys[first:last])
+            keys[first:last] = keys[first:last][order]
+            bits[first:last] = bits[first:last][order]
+            continue
+        # Insertion sort: a line has a handful.
+        for i in range(first + 1, last):
+            key, bit = keys[i], bits[i]
+            j = i
+            while j > first and keys[j - 1] > key:
+                keys[j], bits[j] = keys[j - 1], bits[j - 1]
+                j -= 1
+            keys[j], bits[j] = key, bit

@@ -1,0 +1,92 @@
+"""`tile`: our own index. Clustered boxes in tiles of 512, behind two levels of bitmaps."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.errors import IndexConfigError
+from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
+from boxmatch.indexes.tile.build import build_tiles
+from boxmatch.indexes.tile.layout import TileState
+from boxmatch.indexes.tile.search import search_batch, search_one
+from boxmatch.indexes.tile.sweep import SWEEP_EVENTS, sweeping_pays
+from boxmatch.model.boxes import Boxes, Int64Array
+
+_NO_LINES = np.zeros((0, 8), np.uint64)
+
+_PARTS = {
+    "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
+    "lines": ("lines", "unsettled", "unlined", "filled"),
+    "ends": ("end_start", "end_key", "end_bit"),
+    "directory": ("top", "top_attribute", "top_shift", "top_row"),
+    "ranks": ("cuts", "cut_start", "guess", "guess_shift", "cell_shift"),
+    "slots": ("tile_line", "slot_start", "slot_depth", "slot_attribute", "slot_line"),
+}
+
+
+class TileIndex(Index):
+    """Groups subscriptions into tiles and predicates into bit lines; see the package's modules.
+
+    `cells`: lines that an attribute constrained by every box gets in a tile; others get fewer in
+    proportion. More cells leave fewer candidates to check and take more memory.
+    """
+
+    name = "tile"
+    parameters = {"cells": 64}  # noqa: RUF012 - declared once, never changed
+
+    def __init__(self, dimensions: int, **parameters: Any) -> None:
+        super().__init__(dimensions, **parameters)
+        cells = self.chosen["cells"]
+        if not isinstance(cells, int) or not 8 <= cells <= 120:
+            raise IndexConfigError(f"index 'tile': cells must be from 8 to 120, not {cells!r}")
+
+    def build(self, boxes: Boxes) -> Int64Array:
+        self._state, order = build_tiles(boxes, self.chosen["cells"])
+        return order
+
+    def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
+        counts = np.empty(len(points), np.int64)
+        return Matches(counts, self._search(points, alive, True, counts))
+
+    def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
+        return search_one(self._state, point, _NO_LINES if alive is None else alive)
+
+    def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
+        counts = np.empty(len(points), np.int64)
+        self._search(points, alive, False, counts)
+        return counts
+
+    def _search(
+        self, points: Int64Array, alive: Lines | None, listing: bool, counts: Int64Array
+    ) -> Int32Array:
+        state = self._state
+        many_matches = len(state.end_key) > 0 and len(points) >= SWEEP_EVENTS
+        sweep = many_matches and sweeping_pays(state, points)
+        lines = _NO_LINES if alive is None else alive
+        return search_batch(state, points, lines, sweep, listing, counts)
+
+    @property
+    def boxes(self) -> Boxes:
+        state = self._state
+        return Boxes(
+            self.dimensions, state.box_start, state.box_attribute, state.box_low, state.box_high
+        )
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        arrays = self._state._asdict()
+        return {part: sum(arrays[name].nbytes for name in names) for part, names in _PARTS.items()}
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return self._state._asdict()
+
+    @classmethod
+    def from_arrays(
+        cls, dimensions: int, parameters: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
+    ) -> Self:
+        index = cls(dimensions, **parameters)
+        index._state = TileState(**arrays)
+        return index

@@ -1,0 +1,86 @@
+"""What a tile index is made of: arrays only, so that kernels, files and tests can share it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Whole = int | np.integer[Any]
+"""A number in a kernel, where NumPy's integers and Python's are the same."""
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+UInt8Array = npt.NDArray[np.uint8]
+UInt16Array = npt.NDArray[np.uint16]
+Lines = npt.NDArray[np.uint64]
+"""Rows of eight words: 512 bits."""
+
+
+UPPER_END = 512
+
+
+class Predicates(NamedTuple):
+    """The predicates of boxes in clustered order, as ranks.
+
+    Box `b` has those in `start[b]:start[b + 1]`. A predicate touches the ranks `low … high` and
+    covers `sure_low … sure_high` as a whole (none, if these cross).
+    """
+
+    start: Int64Array
+    attribute: UInt16Array
+    low: UInt16Array
+    high: UInt16Array
+    sure_low: Int32Array
+    sure_high: Int32Array
+
+
+class TileState(NamedTuple):
+    """A tile index over boxes in clustered order; tile `t` holds boxes `512 t … 512 t + 511`.
+
+    Ranks. The cuts of attribute `a` are `cuts[cut_start[a]:cut_start[a + 1]]`; the rank of a key
+    is the number of cuts at or below it; `guess` says where to look. Rank 0 is "absent". A coarser
+    cell of shift `s` joins `2 ** s` ranks and leaves rank 0 alone.
+
+    Directory. For the attributes in `top_attribute`, one row of bits per cell says which tiles
+    could hold a point there: `top_row` is the first row, `top_shift` the shift. Row 0 has all.
+
+    Lines. A tile has slots, one per attribute that a good part of its boxes constrain, most
+    selective first. Slot `s` has one line per cell of its attribute, from `lines[slot_line[s]]`:
+    which boxes could hold a point in this cell. A tile's lines lie together, from `tile_line` on.
+    Boxes outside `unsettled` are decided by the lines alone; those in `unlined` have predicates
+    without a slot. `filled` has the boxes that exist, and `slot_depth` how many slots leave, as a
+    rule, no box of the tile.
+
+    Ends. Where a good part of all boxes match, `end_start[l]:end_start[l + 1]` are the ends of
+    predicates that lie in the cell of line `l`, ascending. A predicate holds from the key of its
+    lower end on, and no longer from the key of its upper one on. `end_bit` is the box's bit, plus
+    `UPPER_END` for an upper end.
+    """
+
+    cuts: Int64Array
+    cut_start: Int32Array
+    guess: UInt16Array
+    guess_shift: UInt8Array
+    top_attribute: UInt16Array
+    top_shift: UInt8Array
+    top_row: Int32Array
+    top: Lines
+    cell_shift: UInt8Array
+    tile_line: Int32Array
+    slot_start: Int32Array
+    slot_depth: UInt16Array
+    slot_attribute: UInt16Array
+    slot_line: Int32Array
+    lines: Lines
+    end_start: Int64Array
+    end_key: Int64Array
+    end_bit: UInt16Array
+    unsettled: Lines
+    unlined: Lines
+    filled: Lines
+    box_start: Int64Array
+    box_attribute: UInt16Array
+    box_low: Int64Array
+    box_high: Int64Array

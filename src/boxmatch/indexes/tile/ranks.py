@@ -1,0 +1,199 @@
+"""Cuts and ranks: where on an attribute's axis memberships change, and on which side a key lies.
+
+Cutting at the quantiles of the predicates' own ends makes hot spots and skew cost nothing. Where
+an attribute has few distinct ends, every one of them becomes a cut and ranks lose nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from boxmatch.indexes.tile.layout import (
+    Int32Array,
+    Int64Array,
+    TileState,
+    UInt8Array,
+    UInt16Array,
+    Whole,
+)
+from boxmatch.jit import kernel
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.boxes import Boxes
+
+EXACT_CUTS = 16_384
+"""Up to so many distinct ends, an attribute gets a cut at each."""
+
+GUESS_BITS = 10
+
+_SAMPLE = 32_768
+"""Predicates looked at per attribute when choosing its cuts."""
+
+
+def choose_cuts(boxes: Boxes, quantiles: int) -> tuple[Int64Array, Int32Array]:
+    """Sorted cuts of all attributes one after the other, and where each attribute's begin."""
+    counts = count_attributes(boxes.attribute, boxes.dimensions)
+    strides = np.maximum(1, counts // _SAMPLE)
+    sizes = 2 * ((counts + strides - 1) // strides)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    ends = np.empty(offsets[-1], np.int64)
+    _sample_ends(boxes.attribute, boxes.low, boxes.high, strides, offsets[:-1].copy(), ends)
+    parts = []
+    for attribute in range(boxes.dimensions):
+        sample = np.sort(ends[offsets[attribute] : offsets[attribute + 1]])
+        # Ends that fall on FIRST say nothing: that cut is always there.
+        sample = sample[np.searchsorted(sample, FIRST, side="right") :]
+        distinct = sample[:1] if len(sample) == 0 else _distinct(sample)
+        if len(distinct) > EXACT_CUTS:
+            at = np.linspace(0, len(sample) - 1, quantiles).astype(np.int64)
+            distinct = _distinct(sample[at])
+        parts.append(np.concatenate([[FIRST], distinct]))
+    start = np.zeros(boxes.dimensions + 1, np.int32)
+    np.cumsum([len(part) for part in parts], out=start[1:])
+    return np.concatenate(parts).astype(np.int64), start
+
+
+@kernel
+def count_attributes(attribute: UInt16Array, dimensions: int) -> Int64Array:
+    """Predicates per attribute (`np.bincount` would first copy to int64)."""
+    counts = np.zeros(dimensions, np.int64)
+    for p in range(len(attribute)):
+        counts[attribute[p]] += 1
+    return counts
+
+
+def _distinct(ordered: Int64Array) -> Int64Array:
+    keep = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered[keep]
+
+
+@kernel
+def _sample_ends(
+    attribute: UInt16Array,
+    low: Int64Array,
+    high: Int64Array,
+    strides: Int64Array,
+    cursor: Int64Array,
+    ends: Int64Array,
+) -> None:
+    wait = np.zeros(len(strides), np.int64)
+    for p in range(len(attribute)):
+        a = attribute[p]
+        if wait[a] > 0:
+            wait[a] -= 1
+            continue
+        wait[a] = strides[a] - 1
+        ends[cursor[a]] = max(low[p], FIRST)
+        # A predicate without an upper end says nothing above; repeat its low end.
+        ends[cursor[a] + 1] = high[p] + 1 if high[p] < LAST else max(low[p], FIRST)
+        cursor[a] += 2
+
+
+class Ruler(NamedTuple):
+    """The cuts of all attributes, with a table per attribute that says where to look.
+
+    The stretch between an attribute's lowest and highest cut is divided into `2 ** GUESS_BITS`
+    equal parts or fewer; `guess[a, part]` is the rank at which a part begins. Most searches end
+    after a step or two.
+    """
+
+    cuts: Int64Array
+    cut_start: Int32Array
+    guess: UInt16Array
+    guess_shift: UInt8Array
+
+
+def make_ruler(cuts: Int64Array, cut_start: Int32Array) -> Ruler:
+    dimensions = len(cut_start) - 1
+    guess = np.zeros((dimensions, (1 << GUESS_BITS) + 1), np.uint16)
+    shift = np.zeros(dimensions, np.uint8)
+    _fill_guesses(cuts, cut_start, guess, shift)
+    return Ruler(cuts, cut_start, guess, shift)
+
+
+@kernel
+def _fill_guesses(
+    cuts: Int64Array, cut_start: Int32Array, guess: UInt16Array, guess_shift: UInt8Array
+) -> None:
+    parts = 1 << GUESS_BITS
+    for a in range(len(cut_start) - 1):
+        # The first cut is FIRST, which lies far from all others.
+        first, last = cut_start[a] + 1, cut_start[a + 1]
+        if first >= last:
+            continue
+        lowest = np.uint64(cuts[first])
+        span = np.uint64(cuts[last - 1]) - lowest
+        shift = 0
+        while (span >> np.uint64(shift)) >= parts:
+            shift += 1
+        guess_shift[a] = shift
+        cut = first
+        for part in range(parts + 1):
+            while cut < last and (np.uint64(cuts[cut]) - lowest) >> np.uint64(shift) < part:
+                cut += 1
+            guess[a, part] = cut - cut_start[a]
+
+
+@kernel
+def rank_of(ruler: Ruler, a: Whole, key: Whole) -> Whole:
+    """Number of cuts of attribute `a` at or below `key`."""
+    cuts = ruler.cuts
+    start = np.int64(ruler.cut_start[a])
+    count = np.int64(ruler.cut_start[a + 1]) - start
+    if key == ABSENT:
+        return 0
+    if key >= cuts[start + count - 1]:
+        return count
+    if key < cuts[start + 1]:
+        return 1
+    part = (np.uint64(key) - np.uint64(cuts[start + 1])) >> np.uint64(ruler.guess_shift[a])
+    low = np.int64(ruler.guess[a, part])
+    high = np.int64(ruler.guess[a, part + np.uint64(1)])
+    while low < high:
+        middle = (low + high) >> 1
+        if cuts[start + middle] <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def rank_predicates(
+    ruler: Ruler,
+    attribute: UInt16Array,
+    low: Int64Array,
+    high: Int64Array,
+    low_rank: UInt16Array,
+    high_rank: UInt16Array,
+) -> None:
+    """Ranks of both ends of each predicate."""
+    for p in range(len(attribute)):
+        low_rank[p] = rank_of(ruler, attribute[p], low[p])
+        high_rank[p] = rank_of(ruler, attribute[p], high[p])
+
+
+@kernel
+def cell_of(rank: Whole, shift: Whole) -> Whole:
+    """The cell of a rank: rank 0, "absent", stays alone."""
+    return (np.int64(rank) + (1 << shift) - 1) >> shift
+
+
+def shifts_for(ranks: Int64Array, cells: Int64Array) -> Int64Array:
+    """The smallest shifts that leave at most so many cells."""
+    ratio = np.maximum(1.0, ranks / cells)
+    return np.ceil(np.log2(ratio)).astype(np.int64)
+
+
+@kernel
+def locate(state: TileState, keys: Int64Array, ranks: UInt16Array, cells: UInt8Array) -> None:
+    """Ranks and cells of points."""
+    ruler = Ruler(state.cuts, state.cut_start, state.guess, state.guess_shift)
+    cell_shift = state.cell_shift
+    for e in range(keys.shape[0]):
+        for a in range(keys.shape[1]):
+            rank = rank_of(ruler, a, keys[e, a])
+            ranks[e, a] = rank
+            cells[e, a] = cell_of(rank, cell_shift[a])

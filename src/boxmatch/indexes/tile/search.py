@@ -1,0 +1,493 @@
+"""Finding the boxes that hold a point, by lines.
+
+A batch goes tile by tile: the directory gives every event its live tiles, the bit matrix is turned
+over so that every tile gets its live events, and a tile's lines stay in the first-level cache while
+those events pass. Kernels are called once per tile or block, never per event: handing over a
+`TileState` costs more than matching one event in one tile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxmatch.indexes.lines import (
+    LINE_BITS,
+    LINE_WORDS,
+    and_lines,
+    and_not_line,
+    any_bit,
+    count_bits,
+    fetch,
+    load_line,
+    store_line,
+    trailing_zeros,
+)
+from boxmatch.indexes.tile.layout import (
+    UPPER_END,
+    Int32Array,
+    Int64Array,
+    Lines,
+    TileState,
+    UInt8Array,
+    UInt16Array,
+)
+from boxmatch.indexes.tile.ranks import cell_of, locate
+from boxmatch.indexes.tile.sweep import order_events, sweep_tile
+from boxmatch.jit import kernel
+
+_BLOCK = 2_048
+"""Events that pass a tile together."""
+
+_SWEEP_BLOCK = 4_096
+
+_AHEAD = 4
+_LINES_AHEAD = 8
+"""For one event: how many live tiles ahead to fetch, and how many of their lines."""
+
+_DOUBTS = 16_384
+"""Doubtful boxes that are collected before any is looked at."""
+
+_DOUBTS_AHEAD = 12
+
+_FEW_DOUBTS = 3
+"""Up to so many doubtful boxes are checked one by one, even where ends could settle all."""
+
+
+@kernel
+def mark_live(state: TileState, ranks: UInt16Array, events: int, live: Lines) -> None:
+    """For each event, the tiles that could hold a match, as bits."""
+    top, top_attribute = state.top, state.top_attribute
+    top_row, top_shift = state.top_row, state.top_shift
+    width = (len(state.unsettled) + LINE_BITS - 1) // LINE_BITS
+    for e in range(events):
+        for w in range(width):
+            line = load_line(top, w)
+            for i in range(len(top_attribute)):
+                row = top_row[i] + cell_of(ranks[e, top_attribute[i]], top_shift[i])
+                line = and_lines(line, load_line(top, row * width + w))
+            store_line(live, e * width + w, line)
+
+
+@kernel
+def _turn(square: Lines) -> None:
+    """Transpose 64 words of 64 bits in place."""
+    step = np.int64(32)
+    mask = np.uint64(0x00000000FFFFFFFF)
+    while step > 0:
+        k = np.int64(0)
+        while k < 64:
+            swap = (square[k] >> np.uint64(step) ^ square[k + step]) & mask
+            square[k] ^= swap << np.uint64(step)
+            square[k + step] ^= swap
+            k = (k + step + 1) & ~step
+        step >>= 1
+        mask ^= mask << np.uint64(step)
+
+
+@kernel
+def _turn_live(live: Lines, events: int, tiles: int, turned: Lines) -> None:
+    """From tiles per event to events per tile."""
+    square = np.empty(64, np.uint64)
+    for word in range((tiles + 63) // 64):
+        # Groups past the last event become empty: a block before this one may have been longer.
+        for group in range(turned.shape[1]):
+            for i in range(64):
+                event = group * 64 + i
+                square[i] = live[event, word] if event < events else np.uint64(0)
+            _turn(square)
+            for i in range(64):
+                turned[word * 64 + i, group] = square[i]
+
+
+@kernel
+def _live_events(turned: Lines, tile: int, events: Int64Array) -> int:
+    """The events for which the tile is live; returns how many."""
+    count = 0
+    for group in range(turned.shape[1]):
+        bits = turned[tile, group]
+        while bits != 0:
+            events[count] = group * 64 + trailing_zeros(bits)
+            bits &= bits - np.uint64(1)
+            count += 1
+    return count
+
+
+@kernel
+def _pass_lines(
+    state: TileState,
+    tile: int,
+    alive: Lines,
+    cells: UInt8Array,
+    events: Int64Array,
+    count: int,
+    candidates: Lines,
+) -> int:
+    """Keep the events that some box of the tile could hold, with those boxes as candidates."""
+    lines = state.lines
+    first = state.slot_start[tile]
+    slots = np.int64(state.slot_start[tile + 1] - first)
+    slot_line = np.empty(slots, np.int64)
+    slot_attribute = np.empty(slots, np.uint64)
+    for s in range(slots):
+        slot_line[s] = state.slot_line[first + s]
+        slot_attribute[s] = state.slot_attribute[first + s]
+    depth = np.int64(state.slot_depth[tile])
+    base = load_line(alive if len(alive) else state.filled, tile)
+    # Most events die within `depth` lines. Not asking after each line, and packing the survivors
+    # without a branch, keeps the processor from guessing wrong.
+    # The next tile's lines come from far away: ask for some of them with every event.
+    next_tile = min(tile + 1, len(state.slot_start) - 2)
+    ahead, stop = state.tile_line[next_tile], state.tile_line[next_tile + 1]
+    step = (stop - ahead) // count + 1
+    passed = 0
+    for i in range(count):
+        for _ in range(min(step, stop - ahead)):
+            fetch(lines, ahead)
+            ahead += 1
+        e = events[i]
+        line = base
+        for s in range(depth):
+            cell = np.int64(cells[e, slot_attribute[np.uint64(s)]])
+            line = and_lines(line, load_line(lines, slot_line[np.uint64(s)] + cell))
+        store_line(candidates, passed, line)
+        events[passed] = e
+        passed += any_bit(line)
+    if depth == slots:
+        return passed
+    count = passed
+    passed = 0
+    for i in range(count):
+        e = events[i]
+        line = load_line(candidates, i)
+        for s in range(depth, slots):
+            cell = np.int64(cells[e, slot_attribute[np.uint64(s)]])
+            line = and_lines(line, load_line(lines, slot_line[np.uint64(s)] + cell))
+            if not any_bit(line):
+                break
+        store_line(candidates, passed, line)
+        events[passed] = e
+        passed += any_bit(line)
+    return passed
+
+
+@kernel
+def _settle(
+    state: TileState,
+    tile: int,
+    cells: UInt8Array,
+    keys: Int64Array,
+    events: Int64Array,
+    at: int,
+    count: int,
+    candidates: Lines,
+    exact: bool,
+    doubt_event: Int32Array,
+    doubt_box: Int32Array,
+    doubts: int,
+) -> tuple[int, int]:
+    """Leave in the candidates of events `at … count` only boxes that are certain to hold them.
+
+    The others are appended to the doubts. Stops when these are full; returns which event is next,
+    and the number of doubts. If the lines are `exact`, only predicates without a slot are in doubt.
+    """
+    slot_line, slot_attribute = state.slot_line, state.slot_attribute
+    end_start, end_key, end_bit = state.end_start, state.end_key, state.end_bit
+    unlined = load_line(state.unlined, tile)
+    unsettled = unlined if exact else load_line(state.unsettled, tile)
+    scratch = np.empty((1, LINE_WORDS), np.uint64)
+    while at < count and doubts + LINE_BITS <= len(doubt_box):
+        line = load_line(candidates, at)
+        doubtful = and_lines(line, unsettled)
+        if any_bit(doubtful):
+            e = events[at]
+            if not exact and len(end_key) > 0 and count_bits(doubtful) > _FEW_DOUBTS:
+                for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
+                    key = keys[e, slot_attribute[s]]
+                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])
+                    for end in range(end_start[row], end_start[row + 1]):
+                        upper = end_bit[end] >= UPPER_END
+                        fails = (key >= end_key[end]) == upper
+                        word = (end_bit[end] >> np.uint16(6)) & np.uint16(7)
+                        bit = np.uint64(end_bit[end] & np.uint16(63))
+                        candidates[at, word] &= ~(np.uint64(fails) << bit)
+                line = load_line(candidates, at)
+                doubtful = and_lines(line, unlined)
+            store_line(scratch, 0, doubtful)
+            before = doubts
+            doubts = _list_bits(scratch, 0, tile, doubt_box, doubts)
+            doubt_event[before:doubts] = e
+            store_line(candidates, at, and_not_line(line, doubtful))
+        at += 1
+    return at, doubts
+
+
+@kernel
+def _check(
+    state: TileState,
+    keys: Int64Array,
+    doubt_event: Int32Array,
+    doubt_box: Int32Array,
+    doubts: int,
+) -> int:
+    """Compare every predicate of the doubtful boxes; keep those that hold, return their number."""
+    start, attribute = state.box_start, state.box_attribute
+    low, high = state.box_low, state.box_high
+    kept = 0
+    for d in range(doubts):
+        # Bounds come from far away: ask for those of the doubts ahead.
+        if d + 2 * _DOUBTS_AHEAD < doubts:
+            fetch(start, np.int64(doubt_box[d + 2 * _DOUBTS_AHEAD]))
+        if d + _DOUBTS_AHEAD < doubts:
+            p = start[doubt_box[d + _DOUBTS_AHEAD]]
+            fetch(attribute, p)
+            fetch(low, p)
+            fetch(low, p + 7)
+            fetch(high, p)
+            fetch(high, p + 7)
+        box, e = doubt_box[d], doubt_event[d]
+        holds = True
+        for p in range(start[box], start[box + 1]):
+            key = keys[e, attribute[p]]
+            if key < low[p] or key > high[p]:
+                holds = False
+                break
+        doubt_box[kept], doubt_event[kept] = box, e
+        kept += holds
+    return kept
+
+
+@kernel
+def _list_bits(line: Lines, row: int, tile: int, boxes: Int32Array, at: int) -> int:
+    """Write the boxes whose bits are set to `boxes[at:]`; return where the list then ends."""
+    for word in range(LINE_WORDS):
+        bits = line[row, word]
+        base = tile * LINE_BITS + word * 64
+        while bits != 0:
+            boxes[at] = base + trailing_zeros(bits)
+            bits &= bits - np.uint64(1)
+            at += 1
+    return at
+
+
+@kernel
+def _longer(array: Int32Array, length: int) -> Int32Array:
+    longer = np.empty(length, np.int32)
+    longer[: len(array)] = array
+    return longer
+
+
+@kernel
+def search_batch(
+    state: TileState,
+    keys: Int64Array,
+    alive: Lines,
+    sweep: bool,
+    listing: bool,
+    counts: Int64Array,
+) -> Int32Array:
+    """Set `counts` to each event's matches; if `listing`, return their boxes, event by event.
+
+    `alive` is empty, or has one line per tile: the boxes that still exist. If `sweep`, candidates
+    come from passing the ends of predicates, not from the lines.
+    """
+    dimensions = keys.shape[1]
+    tiles = len(state.unsettled)
+    width = (tiles + LINE_BITS - 1) // LINE_BITS
+    block = min(_SWEEP_BLOCK if sweep else _BLOCK, (len(keys) + 63) // 64 * 64)
+    live = np.zeros((0 if sweep else block * width, LINE_WORDS), np.uint64)
+    turned = np.zeros((0 if sweep else width * LINE_BITS, block // 64), np.uint64)
+    ranks = np.empty((0 if sweep else block, dimensions), np.uint16)
+    cells = np.empty((0 if sweep else block, dimensions), np.uint8)
+    order = np.empty((dimensions if sweep else 0, block), np.int32)
+    ordered = np.empty((dimensions if sweep else 0, block), np.int64)
+    events = np.arange(block + 1)
+    candidates = np.empty((block + 1, LINE_WORDS), np.uint64)
+    doubt_event = np.empty(_DOUBTS, np.int32)
+    doubt_box = np.empty(_DOUBTS, np.int32)
+    found_event = np.empty(64 * block if listing else 0, np.int32)
+    found_box = np.empty(64 * block if listing else 0, np.int32)
+    result = np.empty(0, np.int32)
+    counts[:] = 0
+    for first in range(0, len(keys), block):
+        size = min(block, len(keys) - first)
+        block_keys = keys[first : first + size]
+        block_counts = counts[first : first + size]
+        if sweep:
+            order_events(block_keys, order, ordered)
+        else:
+            locate(state, block_keys, ranks, cells)
+            mark_live(state, ranks, size, live)
+            _turn_live(live.reshape(block, width * LINE_WORDS), size, tiles, turned)
+        found = 0
+        doubts = 0
+        for tile in range(tiles):
+            if sweep:
+                sweep_tile(state, tile, alive, order, ordered, size, candidates)
+                count = size
+            else:
+                count = _live_events(turned, tile, events)
+                if count > 0:
+                    count = _pass_lines(state, tile, alive, cells, events, count, candidates)
+            settled = 0
+            while settled < count:
+                if doubts + LINE_BITS > _DOUBTS:
+                    kept = _check(state, block_keys, doubt_event, doubt_box, doubts)
+                    found_event, found_box, found = _record(
+                        doubt_event,
+                        doubt_box,
+                        kept,
+                        block_counts,
+                        listing,
+                        found_event,
+                        found_box,
+                        found,
+                    )
+                    doubts = 0
+                before = settled
+                settled, doubts = _settle(
+                    state,
+                    tile,
+                    cells,
+                    block_keys,
+                    events,
+                    settled,
+                    count,
+                    candidates,
+                    sweep,
+                    doubt_event,
+                    doubt_box,
+                    doubts,
+                )
+                for i in range(before, settled):
+                    matched = count_bits(load_line(candidates, i))
+                    block_counts[events[i]] += matched
+                    if listing and matched > 0:
+                        if found + matched > len(found_box):
+                            found_event = _longer(found_event, 2 * found + LINE_BITS)
+                            found_box = _longer(found_box, 2 * found + LINE_BITS)
+                        found_event[found : found + matched] = events[i]
+                        found = _list_bits(candidates, i, tile, found_box, found)
+        kept = _check(state, block_keys, doubt_event, doubt_box, doubts)
+        found_event, found_box, found = _record(
+            doubt_event, doubt_box, kept, block_counts, listing, found_event, found_box, found
+        )
+        if listing:
+            result = _append_by_event(result, found_event[:found], found_box[:found], block_counts)
+    return result
+
+
+@kernel
+def _record(
+    event: Int32Array,
+    box: Int32Array,
+    size: int,
+    counts: Int64Array,
+    listing: bool,
+    found_event: Int32Array,
+    found_box: Int32Array,
+    found: int,
+) -> tuple[Int32Array, Int32Array, int]:
+    """Add matches to the counts and, if `listing`, to what was found."""
+    for i in range(size):
+        counts[event[i]] += 1
+    if listing:
+        if found + size > len(found_box):
+            found_event = _longer(found_event, 2 * found + size)
+            found_box = _longer(found_box, 2 * found + size)
+        found_event[found : found + size] = event[:size]
+        found_box[found : found + size] = box[:size]
+        found += size
+    return found_event, found_box, found
+
+
+@kernel
+def _append_by_event(
+    result: Int32Array, event: Int32Array, box: Int32Array, counts: Int64Array
+) -> Int32Array:
+    """`result` followed by the boxes, grouped by event."""
+    cursor = np.empty(len(counts), np.int64)
+    end = len(result)
+    for e in range(len(counts)):
+        cursor[e] = end
+        end += counts[e]
+    grown = _longer(result, end)
+    for i in range(len(box)):
+        grown[cursor[event[i]]] = box[i]
+        cursor[event[i]] += 1
+    return grown
+
+
+@kernel
+def search_one(state: TileState, keys: Int64Array, alive: Lines) -> Int32Array:
+    """The boxes that hold the one point in `keys`, of shape (1, d)."""
+    tiles = len(state.unsettled)
+    width = (tiles + LINE_BITS - 1) // LINE_BITS
+    ranks = np.empty(keys.shape, np.uint16)
+    cells = np.empty(keys.shape, np.uint8)
+    live = np.empty((width, LINE_WORDS), np.uint64)
+    candidates = np.empty((1, LINE_WORDS), np.uint64)
+    event = np.zeros(1, np.int64)
+    waiting = np.empty(tiles + _AHEAD, np.int64)
+    locate(state, keys, ranks, cells)
+    mark_live(state, ranks, 1, live)
+    live_tiles = 0
+    for word in range(width * LINE_WORDS):
+        bits = live[word >> 3, word & 7]
+        while bits != 0:
+            waiting[live_tiles] = word * 64 + trailing_zeros(bits)
+            bits &= bits - np.uint64(1)
+            live_tiles += 1
+    waiting[live_tiles : live_tiles + _AHEAD] = 0
+    lines, slot_start = state.lines, state.slot_start
+    slot_line, slot_attribute = state.slot_line, state.slot_attribute
+    exists = alive if len(alive) else state.filled
+    doubt_event = np.empty(2 * LINE_BITS, np.int32)
+    doubt_box = np.empty(2 * LINE_BITS, np.int32)
+    doubts = 0
+    found = np.empty(2 * LINE_BITS, np.int32)
+    end = 0
+    for i in range(live_tiles):
+        # Live tiles are scattered over memory: ask for the first lines of one ahead.
+        ahead = slot_start[waiting[i + _AHEAD]]
+        stop = min(ahead + _LINES_AHEAD, slot_start[waiting[i + _AHEAD] + 1])
+        for s in range(ahead, stop):
+            fetch(lines, slot_line[s] + np.int64(cells[0, slot_attribute[s]]))
+        tile = waiting[i]
+        line = load_line(exists, tile)
+        for s in range(slot_start[tile], slot_start[tile + 1]):
+            cell = np.int64(cells[0, slot_attribute[s]])
+            line = and_lines(line, load_line(lines, slot_line[s] + cell))
+            if not any_bit(line):
+                break
+        if not any_bit(line):
+            continue
+        store_line(candidates, 0, line)
+        _, doubts = _settle(
+            state,
+            tile,
+            cells,
+            keys,
+            event,
+            0,
+            1,
+            candidates,
+            False,
+            doubt_event,
+            doubt_box,
+            doubts,
+        )
+        if end + 2 * LINE_BITS > len(found):
+            found = _longer(found, 2 * len(found))
+        end = _list_bits(candidates, 0, tile, found, end)
+        if doubts >= LINE_BITS:
+            kept = _check(state, keys, doubt_event, doubt_box, doubts)
+            if end + kept + LINE_BITS > len(found):
+                found = _longer(found, 2 * len(found) + kept)
+            found[end : end + kept] = doubt_box[:kept]
+            end += kept
+            doubts = 0
+    kept = _check(state, keys, doubt_event, doubt_box, doubts)
+    if end + kept > len(found):
+        found = _longer(found, end + kept)
+    found[end : end + kept] = doubt_box[:kept]
+    return found[: end + kept]

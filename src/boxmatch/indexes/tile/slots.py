@@ -1,0 +1,195 @@
+"""Slots and their lines: which boxes of a tile could hold a point, cell by cell."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, count_bits, load_line
+from boxmatch.indexes.tile.layout import (
+    Int32Array,
+    Int64Array,
+    Lines,
+    Predicates,
+    UInt8Array,
+    UInt16Array,
+    Whole,
+)
+from boxmatch.indexes.tile.ranks import cell_of, shifts_for
+from boxmatch.jit import kernel
+
+_FEWEST_CELLS = 8
+
+_LEFT_AT_DEPTH = 0.5
+"""Boxes of a tile expected to pass the slots that every event is tried on."""
+
+
+class Slots(NamedTuple):
+    """Tile `t` has the slots in `start[t]:start[t + 1]`; see `TileState`."""
+
+    start: Int32Array
+    attribute: UInt16Array
+    line: Int32Array
+    cell_shift: UInt8Array
+    cell_count: Int64Array
+    """Cells of each attribute; a slot has one line for each."""
+
+
+def choose_slots(
+    constrained: UInt16Array, cut_start: Int32Array, boxes: int, cells: int, least: int
+) -> tuple[Slots, int]:
+    """Slots for attributes that at least `least` boxes of a tile constrain, and their lines.
+
+    An attribute gets cells in proportion to how often it is constrained: eight bytes of lines for
+    each predicate, if one that all boxes constrain has 64.
+    """
+    ranks = np.diff(cut_start).astype(np.int64)
+    frequency = constrained.sum(axis=0, dtype=np.int64) / max(1, boxes)
+    wanted = np.clip(np.ceil(cells * frequency), _FEWEST_CELLS, cells).astype(np.int64)
+    # Ranks that are nearly few enough stay whole: exact lines need no check.
+    shift = np.where(ranks <= 2 * wanted, 0, shifts_for(ranks, wanted))
+    count = ((ranks + (1 << shift) - 1 >> shift) + 1).astype(np.int64)
+    # A tile of few boxes would otherwise have no lines at all.
+    most = constrained.max(axis=1, initial=0)
+    enough = np.minimum(least, np.maximum(1, most))
+    tile, attribute = np.nonzero(constrained >= enough[:, None])
+    start = np.zeros(len(constrained) + 1, np.int32)
+    np.cumsum(np.bincount(tile, minlength=len(constrained)), out=start[1:])
+    ends = np.cumsum(count[attribute])
+    line = (ends - count[attribute]).astype(np.int32)
+    total = int(ends[-1]) if len(ends) else 0
+    slots = Slots(start, attribute.astype(np.uint16), line, shift.astype(np.uint8), count)
+    return slots, total
+
+
+@kernel
+def _cells(predicates: Predicates, p: Whole, shift: Whole, whole: bool) -> tuple[Whole, Whole]:
+    """First and last cell that a predicate touches or, if `whole`, covers."""
+    if not whole:
+        return cell_of(predicates.low[p], shift), cell_of(predicates.high[p], shift)
+    low = predicates.sure_low[p]
+    high = predicates.sure_high[p]
+    first = cell_of(low, shift)
+    last = cell_of(high, shift)
+    if first > 0 and ((first - 1) << shift) + 1 < low:
+        first += 1
+    if last > 0 and (last << shift) > high:
+        last -= 1
+    return first, last
+
+
+@kernel
+def fill_lines(
+    slots: Slots,
+    predicates: Predicates,
+    lines: Lines,
+) -> None:
+    """Draw the lines: a box has its bit in every cell that its predicate touches."""
+    slot_start, slot_attribute, slot_line = slots.start, slots.attribute, slots.line
+    cell_shift, cell_count = slots.cell_shift, slots.cell_count
+    start, attribute = predicates.start, predicates.attribute
+    dimensions = len(cell_shift)
+    count = len(start) - 1
+    slot_of = np.full(dimensions, -1, np.int64)
+    for tile in range(len(slot_start) - 1):
+        first_box = tile * LINE_BITS
+        last_box = min(count, first_box + LINE_BITS)
+        for s in range(slot_start[tile], slot_start[tile + 1]):
+            slot_of[slot_attribute[s]] = s
+            # Every box passes the whole axis, until a predicate says otherwise.
+            for box in range(first_box, last_box):
+                bit = box - first_box
+                lines[slot_line[s], bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+        for box in range(first_box, last_box):
+            word = (box - first_box) >> 6
+            bit_mask = np.uint64(1) << np.uint64((box - first_box) & 63)
+            for p in range(start[box], start[box + 1]):
+                a = attribute[p]
+                s = slot_of[a]
+                if s < 0:
+                    continue
+                first, last = _cells(predicates, p, cell_shift[a], False)
+                base = slot_line[s]
+                # Bits that change from one cell to the next; running them up gives the lines.
+                if first > last:
+                    lines[base, word] ^= bit_mask
+                    continue
+                if first > 0:
+                    lines[base, word] ^= bit_mask
+                    lines[base + first, word] ^= bit_mask
+                if last + 1 < cell_count[a]:
+                    lines[base + last + 1, word] ^= bit_mask
+        for s in range(slot_start[tile], slot_start[tile + 1]):
+            a = slot_attribute[s]
+            slot_of[a] = -1
+            base = slot_line[s]
+            for cell in range(1, cell_count[a]):
+                for word in range(LINE_WORDS):
+                    lines[base + cell, word] ^= lines[base + cell - 1, word]
+
+
+@kernel
+def order_slots(
+    slots: Slots,
+    lines: Lines,
+    slot_depth: UInt16Array,
+) -> None:
+    """Put each tile's most selective slots first, and say how many leave few boxes."""
+    slot_start, slot_attribute, slot_line = slots.start, slots.attribute, slots.line
+    cell_count = slots.cell_count
+    tiles = len(slot_start) - 1
+    for tile in range(tiles):
+        first, last = slot_start[tile], slot_start[tile + 1]
+        passing = np.empty(last - first, np.float64)
+        for s in range(first, last):
+            cells = cell_count[slot_attribute[s]]
+            bits = np.int64(0)
+            # Cell 0 is "absent": what an event that lacks the attribute would see.
+            for cell in range(1, cells):
+                bits += count_bits(load_line(lines, slot_line[s] + cell))
+            passing[s - first] = bits / (LINE_BITS * max(1, cells - 1))
+        best = np.argsort(passing)
+        attributes = slot_attribute[first:last].copy()
+        rows = slot_line[first:last].copy()
+        depth = 0
+        expected = float(LINE_BITS)
+        for i in range(last - first):
+            slot_attribute[first + i] = attributes[best[i]]
+            slot_line[first + i] = rows[best[i]]
+            if expected > _LEFT_AT_DEPTH:
+                expected *= passing[best[i]]
+                depth += 1
+        slot_depth[tile] = depth
+
+
+@kernel
+def mark_unsettled(
+    slots: Slots,
+    predicates: Predicates,
+    unsettled: Lines,
+    unlined: Lines,
+) -> None:
+    """A box is settled if each of its predicates has lines that lose nothing of it."""
+    slot_start, slot_attribute, cell_shift = slots.start, slots.attribute, slots.cell_shift
+    start, attribute = predicates.start, predicates.attribute
+    has_slot = np.zeros(len(cell_shift), np.bool_)
+    count = len(start) - 1
+    for tile in range(len(slot_start) - 1):
+        first_box = tile * LINE_BITS
+        for s in range(slot_start[tile], slot_start[tile + 1]):
+            has_slot[slot_attribute[s]] = True
+        for box in range(first_box, min(count, first_box + LINE_BITS)):
+            settled = True
+            lined = True
+            for p in range(start[box], start[box + 1]):
+                a = attribute[p]
+                lined = lined and has_slot[a]
+                touched = _cells(predicates, p, cell_shift[a], False)
+                covered = _cells(predicates, p, cell_shift[a], True)
+                settled = settled and has_slot[a] and touched == covered
+            bit = box - first_box
+            unsettled[tile, bit >> 6] |= np.uint64(not settled) << np.uint64(bit & 63)
+            unlined[tile, bit >> 6] |= np.uint64(not lined) << np.uint64(bit & 63)
+        for s in range(slot_start[tile], slot_start[tile + 1]):
+            has_slot[slot_attribute[s]] = False

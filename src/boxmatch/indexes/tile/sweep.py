@@ -1,0 +1,124 @@
+"""Finding the boxes that hold many points at once, where a good part of all boxes match.
+
+Lines leave doubt in each cell, and when most candidates survive, settling it costs more than all
+else. A sweep has no doubt: along one attribute, the events of a block and the ends of a tile's
+predicates are passed in order, a line is kept that flips one bit at each end, and every event gets
+the line as it stands when its turn comes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxmatch.indexes.lines import (
+    LINE_WORDS,
+    and_lines,
+    any_bit,
+    count_bits,
+    load_line,
+    store_line,
+)
+from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileState
+from boxmatch.indexes.tile.ranks import cell_of, locate
+from boxmatch.jit import kernel
+from boxmatch.model.axis import ABSENT
+
+SWEEP_EVENTS = 256
+"""Fewer events than this do not pay for passing all the ends."""
+
+_PROBED_EVENTS = 32
+_PROBED_TILES = 64
+
+# Relative costs, measured: settling one candidate, and passing one slot in a sweep.
+_CANDIDATE_COST = 5.0
+_SLOT_COST = 1.0
+
+
+@kernel
+def sweeping_pays(state: TileState, keys: Int64Array) -> bool:
+    """Would these events leave so many candidates that sweeping is cheaper than settling them?
+
+    Looks at a few events in a few tiles.
+    """
+    events = min(_PROBED_EVENTS, len(keys))
+    tiles = len(state.unsettled)
+    probed = min(_PROBED_TILES, tiles)
+    sample = np.empty((events, keys.shape[1]), np.int64)
+    for e in range(events):
+        sample[e] = keys[e * len(keys) // events]
+    ranks = np.empty(sample.shape, np.uint16)
+    cells = np.empty(sample.shape, np.uint8)
+    locate(state, sample, ranks, cells)
+    slots = 0
+    candidates = 0
+    for i in range(probed):
+        tile = i * tiles // probed
+        unsettled = load_line(state.unsettled, tile)
+        slots += state.slot_start[tile + 1] - state.slot_start[tile]
+        for e in range(events):
+            line = unsettled
+            for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
+                cell = np.int64(cells[e, state.slot_attribute[s]])
+                line = and_lines(line, load_line(state.lines, state.slot_line[s] + cell))
+                if not any_bit(line):
+                    break
+            candidates += count_bits(line)
+    return candidates * _CANDIDATE_COST > slots * events * _SLOT_COST
+
+
+@kernel
+def order_events(keys: Int64Array, order: Int32Array, ordered: Int64Array) -> None:
+    """For each attribute, the events in ascending order of their keys."""
+    column = np.empty(len(keys), np.int64)
+    for a in range(keys.shape[1]):
+        present = False
+        for e in range(len(keys)):
+            column[e] = keys[e, a]
+            present = present or column[e] != ABSENT
+        if present:
+            by_key = np.argsort(column)
+            for i in range(len(keys)):
+                order[a, i] = by_key[i]
+                ordered[a, i] = column[by_key[i]]
+        else:
+            for i in range(len(keys)):
+                order[a, i] = i
+                ordered[a, i] = ABSENT
+
+
+@kernel
+def sweep_tile(
+    state: TileState,
+    tile: int,
+    alive: Lines,
+    order: Int32Array,
+    ordered: Int64Array,
+    size: int,
+    matches: Lines,
+) -> None:
+    """One line per event: the boxes of the tile that hold it, as far as slots can tell."""
+    end_key, end_bit = state.end_key, state.end_bit
+    base = load_line(alive if len(alive) else state.filled, tile)
+    for e in range(size):
+        store_line(matches, e, base)
+    current = np.empty((1, LINE_WORDS), np.uint64)
+    for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
+        a = state.slot_attribute[s]
+        first_line = np.int64(state.slot_line[s])
+        ranks = np.int64(state.cut_start[a + 1] - state.cut_start[a])
+        at = state.end_start[first_line]
+        stop = state.end_start[first_line + cell_of(ranks, state.cell_shift[a]) + 1]
+        # Cell 0 is "absent", below every end.
+        line = load_line(state.lines, first_line)
+        store_line(current, 0, line)
+        for i in range(size):
+            key = ordered[a, i]
+            if at < stop and end_key[at] <= key:
+                while at < stop and end_key[at] <= key:
+                    bit = end_bit[at]
+                    word = (bit >> np.uint16(6)) & np.uint16(7)
+                    current[0, word] ^= np.uint64(1) << np.uint64(bit & np.uint16(63))
+                    at += 1
+                line = load_line(current, 0)
+            place = np.int64(order[a, i])
+            store_line(matches, place, and_lines(load_line(matches, place), line))
