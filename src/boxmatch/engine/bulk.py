@@ -1,0 +1,191 @@
+"""Many subscriptions at once: from tables, filters and arrays to boxes with owners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from boxmatch.engine.ids import IdArray, IdKind, check_ids
+from boxmatch.engine.parts import BoolArray
+from boxmatch.errors import EventError, SchemaError
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.events import EventEncoder
+from boxmatch.model.filters import Bound, CompiledFilter, compile_many
+from boxmatch.model.schema import Schema
+from boxmatch.model.strings import StringAxis
+from boxmatch.model.tables import Table, as_column, as_table
+
+NEVER = ((0, FIRST, ABSENT),)
+"""The box of a subscription that no event can match: it still has an id and a place.
+
+Its upper end is right below its lower one, which is the one kind of empty interval that an index
+has to bear.
+"""
+
+Axes = Mapping[int, StringAxis]
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Subscriptions by number, and their boxes: box `i` belongs to subscription `owner[i]`."""
+
+    ids: IdArray
+    kind: IdKind
+    boxes: Boxes
+    owner: Int64Array
+    overlapping: BoolArray
+    """By subscription: may its boxes overlap?"""
+    never: int = 0
+    """How many of the filters can never match."""
+
+    @classmethod
+    def one_box_each(cls, ids: Any, boxes: Boxes) -> Bulk:
+        checked, kind = check_ids(ids)
+        if len(checked) != boxes.count:
+            raise ValueError(f"{len(checked):,} ids for {boxes.count:,} boxes")
+        crossed = np.flatnonzero(boxes.low > boxes.high)
+        if len(crossed):
+            boxes = boxes._replace(low=boxes.low.copy(), high=boxes.high.copy())
+            boxes.low[crossed], boxes.high[crossed] = FIRST, ABSENT
+        never = len(np.unique(np.searchsorted(boxes.start, crossed, side="right")))
+        count = boxes.count
+        return cls(checked, kind, boxes, np.arange(count), np.zeros(count, bool), never)
+
+
+def from_table(schema: Schema, axes: Axes, table: Any, max_boxes: int) -> Bulk:
+    """From a table with columns `id` and `filter`, or `id` and columns of bounds."""
+    columns = as_table(table)
+    if columns is None:
+        return _from_records(schema, axes, table, max_boxes)
+    names = list(columns.names)
+    if "id" not in names:
+        raise ValueError(f"the table has no column 'id' (it has: {', '.join(map(str, names))})")
+    ids = _values(columns, names.index("id"))
+    if "filter" in names:
+        filters = _values(columns, names.index("filter"))
+        return from_filters(schema, axes, ids, filters, max_boxes)
+    return Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
+
+
+def _from_records(schema: Schema, axes: Axes, records: Any, max_boxes: int) -> Bulk:
+    listed = list(records)
+    for row, record in enumerate(listed):
+        if not isinstance(record, Mapping) or "id" not in record or "filter" not in record:
+            raise ValueError(f"record {row} has no 'id' and 'filter': {record!r}")
+    ids = [record["id"] for record in listed]
+    return from_filters(schema, axes, ids, [record["filter"] for record in listed], max_boxes)
+
+
+def _values(columns: Table, place: int) -> Any:
+    column = columns.column(place)
+    if isinstance(column, list):
+        return column
+    if len(column) == 1:
+        return as_column(column[0])
+    return list(chain.from_iterable(as_column(chunk) for chunk in column))
+
+
+def from_filters(
+    schema: Schema, axes: Axes, ids: Any, filters: Sequence[Any], max_boxes: int
+) -> Bulk:
+    """From filters in text or dict form."""
+    checked, kind = check_ids(ids)
+    if len(checked) != len(filters):
+        raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
+    compiled = compile_many(schema, filters, max_boxes=max_boxes)
+    add_strings(axes, compiled)
+    rows = [row for one in compiled for row in resolve(axes, one)]
+    owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
+    overlapping = np.array([not one.disjoint for one in compiled], bool)
+    never = sum(one.never for one in compiled)
+    return Bulk(checked, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
+
+
+def add_strings(axes: Axes, compiled: Sequence[CompiledFilter]) -> None:
+    """Make the strings that filters mention known to their axes."""
+    if not axes:
+        return
+    found: dict[int, set[str]] = {}
+    for one in compiled:
+        for box in one.boxes:
+            for attribute, low, high in box:
+                if attribute in axes:
+                    known = found.setdefault(attribute, set())
+                    known.update(bound[0] for bound in (low, high) if isinstance(bound, tuple))
+    for attribute, strings in found.items():
+        axes[attribute].add(strings)
+
+
+def resolve(axes: Axes, compiled: CompiledFilter) -> Sequence[Any]:
+    """The boxes of a filter with plain keys; its strings are known to their axes."""
+    if compiled.never:
+        return (NEVER,)
+    if not axes:
+        return compiled.boxes
+    return [
+        [
+            (attribute, _key(axes, attribute, low), _key(axes, attribute, high))
+            for attribute, low, high in box
+        ]
+        for box in compiled.boxes
+    ]
+
+
+def _key(axes: Axes, attribute: int, bound: Bound) -> int:
+    if isinstance(bound, tuple):
+        return axes[attribute].label(bound[0]) + bound[1]
+    return bound
+
+
+def _boxes_of_columns(schema: Schema, axes: Axes, table: Any, columns: Table) -> Boxes:
+    """One box per row, from columns `NAME` (equal), `NAME_low` and `NAME_high` (closed)."""
+    positions = schema.index
+    meaning: dict[str, tuple[int, str]] = {}
+    for name in map(str, columns.names):
+        stem, _, end = name.rpartition("_")
+        if name in positions:
+            meaning[name] = positions[name], "equal"
+        elif end in ("low", "high") and stem in positions:
+            meaning[name] = positions[stem], end
+        elif name != "id":
+            raise SchemaError(
+                f"column {name!r} is neither an attribute nor one with _low or _high behind it; "
+                "a table of subscriptions has 'id' and 'filter', or 'id' and such columns"
+            )
+    # The columns are encoded as if they were events: same types, same checks, but no domains.
+    reader_attributes = []
+    reader_axes: dict[int, StringAxis] = {}
+    for place, (name, (attribute, _)) in enumerate(meaning.items()):
+        reader_attributes.append(replace(schema.attributes[attribute], name=name, domain=None))
+        if attribute in axes:
+            axes[attribute].add(_strings(columns, name))
+            reader_axes[place] = axes[attribute]
+    if not reader_attributes:
+        raise EventError("the table of subscriptions has no column besides 'id'")
+    keys = EventEncoder(Schema(reader_attributes), reader_axes).batch(table)
+    low = np.full((columns.length, len(schema)), ABSENT)
+    high = np.full((columns.length, len(schema)), LAST)
+    for place, (attribute, end) in enumerate(meaning.values()):
+        given = keys[:, place] != ABSENT
+        if end in ("equal", "low"):
+            low[given, attribute] = np.maximum(low[given, attribute], keys[given, place])
+        if end in ("equal", "high"):
+            high[given, attribute] = np.minimum(high[given, attribute], keys[given, place])
+            # A bound above only: the attribute must be there all the same.
+            low[given, attribute] = np.maximum(low[given, attribute], FIRST)
+    return Boxes.from_dense(low, high)
+
+
+def _strings(columns: Table, name: str) -> set[str]:
+    column = columns.column(list(columns.names).index(name))
+    if isinstance(column, list):
+        return {value for value in column if isinstance(value, str)}
+    found: set[str] = set()
+    for chunk in column:
+        found.update(value for value in chunk.unique().to_pylist() if isinstance(value, str))
+    return found

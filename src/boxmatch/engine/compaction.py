@@ -1,0 +1,178 @@
+"""Keeping parts few: tails become segments, small segments become larger ones.
+
+Sizes grow geometrically, so a box is moved a logarithmic number of times and an event is looked up
+in a logarithmic number of parts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from boxmatch.engine.ids import IdArray
+from boxmatch.engine.parts import Part, Segment, Store, Tail
+from boxmatch.indexes.base import Index
+from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.strings import moved
+
+if TYPE_CHECKING:
+    from boxmatch.engine.matcher import Matcher
+
+_log = logging.getLogger("boxmatch")
+
+_GROWTH = 2
+_MANY_REMOVED = 4
+"""A segment is built anew when one in so many of its boxes is gone."""
+
+_FEW_ROWS = 1_024
+
+
+def plan(parts: Sequence[Part]) -> list[Part]:
+    """Which parts to merge next; empty if all is well."""
+    tails = [part for part in parts if isinstance(part.store, Tail)]
+    segments = sorted((p for p in parts if isinstance(p.store, Segment)), key=_live)
+    chosen = tails
+    total = sum(map(_live, tails))
+    for part in segments:
+        if wasteful(part) or (chosen and _live(part) <= _GROWTH * total):
+            chosen.append(part)
+            total += _live(part)
+        elif len(chosen) <= 1 and not tails:
+            chosen = [part]
+            total = _live(part)
+    if len(chosen) > 1 or tails or any(map(wasteful, chosen)):
+        return chosen
+    return []
+
+
+def _live(part: Part) -> int:
+    return part.rows - part.removed
+
+
+def wasteful(part: Part) -> bool:
+    """Is so much of the part gone that it should be built anew?"""
+    return part.removed > _FEW_ROWS and part.removed * _MANY_REMOVED > part.rows
+
+
+class Merged(NamedTuple):
+    """New segments, and for each merged part where its positions went."""
+
+    segments: list[Segment]
+    moves: list[tuple[Part, Int64Array]]
+
+    def carry_over(self) -> None:
+        """Remove from the new segments what was removed from the old parts in the meantime."""
+        for part, target in self.moves:
+            for position in part.store.removals.since(part.removed):
+                segment, place = divmod(int(target[position]), _PLACES)
+                self.segments[segment].removals.add([place])
+
+
+_PLACES = 2**40
+
+
+def merge(
+    parts: Sequence[Part],
+    make_index: Callable[[], Index],
+    labels: Mapping[int, tuple[Int64Array, Int64Array]] | None = None,
+) -> Merged:
+    """Build segments of all that lives in `parts`: one, and one more if any boxes overlap.
+
+    `labels` are the old and new labels of string attributes that have moved.
+
+    Subscriptions whose own boxes overlap are kept apart, so that the rest can be counted without
+    looking at who owns a box.
+    """
+    live = [part.live_positions() for part in parts]
+    boxes = Boxes.concatenate(
+        [part.store.boxes.take(rows) for part, rows in zip(parts, live, strict=True)]
+    )
+    for attribute, (old, new) in (labels or {}).items():
+        mine = boxes.attribute == attribute
+        boxes.low[mine] = moved(boxes.low[mine], old, new)
+        boxes.high[mine] = moved(boxes.high[mine], old, new)
+    ids: IdArray = np.concatenate(
+        [part.store.ids[rows] for part, rows in zip(parts, live, strict=True)]
+    )
+    owners, overlapping = _owners(parts, live)
+    moves = [(part, np.full(part.rows, -1, np.int64)) for part in parts]
+    ends = np.cumsum([len(rows) for rows in live])
+    segments: list[Segment] = []
+    for apart in (False, True):
+        rows = np.flatnonzero(overlapping == apart)
+        if len(rows) == 0:
+            continue
+        some = boxes if len(rows) == boxes.count else boxes.take(rows)
+        segment, order = Segment.build(
+            make_index(), some, ids[rows], owners[rows].astype(np.int32) if apart else None
+        )
+        place = np.empty(len(rows), np.int64)
+        place[order] = np.arange(len(rows)) + len(segments) * _PLACES
+        source = np.searchsorted(ends, rows, side="right")
+        for i, (_, target) in enumerate(moves):
+            mine = source == i
+            first = ends[i] - len(live[i])
+            target[live[i][rows[mine] - first]] = place[mine]
+        segments.append(segment)
+    return Merged(segments, moves)
+
+
+def _owners(parts: Sequence[Part], live: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
+    """By row: a number per subscription, and whether its boxes overlap."""
+    owners = []
+    overlapping = []
+    used = 0
+    for part, rows in zip(parts, live, strict=True):
+        numbers = part.store.owners
+        flags = part.store.overlapping(part.rows)[rows]
+        owners.append(np.arange(len(rows)) if numbers is None else numbers[rows] + used)
+        overlapping.append(flags)
+        used += part.rows
+    return np.concatenate(owners), np.concatenate(overlapping)
+
+
+class Compactor:
+    """Merges in a background thread that lives only while there is work."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = weakref.ref(matcher)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        with self._lock:
+            # A fork leaves the thread object behind, not the thread.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="boxmatch-compaction", daemon=True
+                )
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            matcher = self._matcher()
+            try:
+                if matcher is None or not matcher._merge_once():
+                    with self._lock:
+                        # Work that came since the last look is for this thread, or the next.
+                        if matcher is None or not matcher._needs_merging():
+                            self._thread = None
+                            return
+            except Exception:
+                _log.exception("compaction failed; matching goes on without it")
+                with self._lock:
+                    self._thread = None
+                return
+            del matcher
+
+
+def stores_after(stores: Sequence[Store], merged: Merged) -> list[Store]:
+    """`stores` with the merged ones replaced, the tail in use still last."""
+    gone = {id(part.store) for part, _ in merged.moves}
+    kept = [store for store in stores if id(store) not in gone]
+    return [*kept[:-1], *merged.segments, kept[-1]]

@@ -1,0 +1,146 @@
+"""Subscription ids: strings or integers, one kind per matcher, held as columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
+from boxmatch.jit import kernel
+from boxmatch.model.boxes import Int64Array
+from boxmatch.model.tables import as_column
+
+IdKind = Literal["int", "string"]
+IdArray = npt.NDArray[np.int64] | npt.NDArray[np.object_]
+SubscriptionId = str | int
+
+
+def check_id(value: object) -> tuple[SubscriptionId, IdKind]:
+    """The id as a plain `str` or `int`, and its kind."""
+    if isinstance(value, str):
+        return str(value), "string"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        number = int(value)
+        if -(2**63) <= number < 2**63:
+            return number, "int"
+        raise SubscriptionIdError(f"subscription id {number} does not fit into 64 bits")
+    raise SubscriptionIdError(
+        f"a subscription id is a string or an integer, not {type(value).__name__} ({value!r})"
+    )
+
+
+def check_ids(values: Any) -> tuple[IdArray, IdKind]:
+    """Many ids as one array, which must hold one kind and no id twice."""
+    column = as_column(values)
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
+        if column.max(initial=0) >= 2**63:
+            raise SubscriptionIdError(f"subscription id {column.max()} does not fit into 64 bits")
+        ids: IdArray = column.astype(np.int64)
+        kind: IdKind = "int"
+    else:
+        ids, kind = _checked(column)
+    _refuse_twins(ids)
+    return ids, kind
+
+
+def _checked(values: Any) -> tuple[IdArray, IdKind]:
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    kinds = set(map(type, listed))
+    if kinds == {str}:
+        return as_objects(listed), "string"
+    if kinds == {int}:
+        try:
+            return np.array(listed, np.int64), "int"
+        except OverflowError:
+            pass
+    checked = [check_id(value) for value in listed]
+    found = {kind for _, kind in checked}
+    if len(found) > 1:
+        raise SubscriptionIdError("subscription ids must be all strings or all integers")
+    plain = [value for value, _ in checked]
+    if found == {"string"}:
+        return as_objects(plain), "string"
+    return np.array(plain, np.int64), "int"
+
+
+def as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
+    """An object array, without NumPy looking into the values."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _refuse_twins(ids: IdArray) -> None:
+    if ids.dtype == np.int64:
+        ordered = np.sort(ids)
+        twins = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if len(twins):
+            raise DuplicateSubscriptionError(ordered[twins[0]].item())
+    elif len(set(ids)) < len(ids):
+        (twin, _), *_ = Counter(ids).most_common(1)
+        raise DuplicateSubscriptionError(twin)
+
+
+def hashes(ids: IdArray) -> Int64Array:
+    """One int64 per id; equal ids have equal ones. Strings' change from process to process."""
+    if ids.dtype == np.int64:
+        return ids.astype(np.int64, copy=False)
+    return np.fromiter(map(hash, ids), np.int64, len(ids))
+
+
+class Lookup:
+    """Positions by id, in twelve bytes an id."""
+
+    def __init__(self, ids: IdArray) -> None:
+        self._ids = ids
+        found = hashes(ids)
+        self._order = np.argsort(found).astype(np.int32)
+        self._sorted = found[self._order]
+
+    @property
+    def nbytes(self) -> int:
+        return self._order.nbytes + self._sorted.nbytes
+
+    def find(self, subscription_id: SubscriptionId) -> list[int]:
+        """The positions that hold the id."""
+        key = subscription_id if isinstance(subscription_id, int) else hash(subscription_id)
+        first = _first_at(self._sorted, key)
+        found = []
+        while first < len(self._sorted) and self._sorted[first] == key:
+            position = int(self._order[first])
+            if self._ids[position] == subscription_id:
+                found.append(position)
+            first += 1
+        return found
+
+    def find_many(self, ids: IdArray) -> Int64Array:
+        """The positions that hold any of the ids, which are distinct."""
+        wanted = hashes(ids)
+        first = np.searchsorted(self._sorted, wanted, side="left")
+        lengths = np.searchsorted(self._sorted, wanted, side="right") - first
+        total = int(lengths.sum())
+        if total == 0:
+            return np.empty(0, np.int64)
+        # All places of all runs of equal hashes, one run after the other.
+        ends = np.cumsum(lengths)
+        places = np.arange(total) + np.repeat(first - (ends - lengths), lengths)
+        positions: Int64Array = self._order[places].astype(np.int64)
+        same: npt.NDArray[np.bool_] = self._ids[positions] == np.repeat(ids, lengths)
+        return positions[same]
+
+
+@kernel
+def _first_at(ordered: Int64Array, key: int) -> int:
+    low = 0
+    high = len(ordered)
+    while low < high:
+        middle = (low + high) >> 1
+        if ordered[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,326 @@
+"""The parts of a matcher: segments behind an index, and tails that take what is new.
+
+Both hold boxes and ids by position, both only ever grow or log removals, and a snapshot says how
+much of each it sees. All boxes of a subscription are in one part.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
+from boxmatch.engine.removals import Removals
+from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
+from boxmatch.indexes.scan import scan_count, scan_match
+from boxmatch.model.boxes import Boxes, Int64Array
+
+BoolArray = npt.NDArray[np.bool_]
+Row = Sequence[tuple[int, int, int]]
+
+
+class Store(ABC):
+    """Boxes and ids by position. One writer at a time; any number of readers."""
+
+    def __init__(self) -> None:
+        self.removals = Removals()
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Positions in use, removed ones included."""
+
+    @property
+    @abstractmethod
+    def boxes(self) -> Boxes:
+        """The boxes by position."""
+
+    @property
+    @abstractmethod
+    def ids(self) -> IdArray:
+        """The subscription's id by position."""
+
+    @property
+    @abstractmethod
+    def owners(self) -> Int32Array | None:
+        """The subscription's number by position; None if no two boxes of one overlap."""
+
+    @abstractmethod
+    def overlapping(self, rows: int) -> BoolArray:
+        """For the first `rows` positions: may boxes of the subscription overlap?"""
+
+    @property
+    @abstractmethod
+    def constrained(self) -> BoolArray:
+        """The attributes that some box constrains."""
+
+    @abstractmethod
+    def find(self, subscription_id: SubscriptionId) -> list[int]:
+        """The positions of a subscription; none if it is not here, or no longer."""
+
+    @abstractmethod
+    def find_many(self, ids: IdArray) -> list[int]:
+        """The positions of many subscriptions."""
+
+    @abstractmethod
+    def match_one(self, point: Int64Array, rows: int, alive: Lines | None) -> Int32Array: ...
+
+    @abstractmethod
+    def match(self, points: Int64Array, rows: int, alive: Lines | None) -> Matches: ...
+
+    @abstractmethod
+    def count(self, points: Int64Array, rows: int, alive: Lines | None) -> Int64Array: ...
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A store as a snapshot sees it: its first `rows` positions, after `removed` removals."""
+
+    store: Store
+    rows: int
+    removed: int
+
+    @classmethod
+    def now(cls, store: Store) -> Part:
+        return cls(store, store.rows, len(store.removals))
+
+    @property
+    def alive(self) -> Lines | None:
+        return self.store.removals.alive(self.removed, self.rows) if self.removed else None
+
+    def match_one(self, point: Int64Array) -> IdArray:
+        """The ids, each once, of the boxes that hold the point."""
+        positions = self.store.match_one(point, self.rows, self.alive)
+        owners = self.store.owners
+        if owners is not None and len(positions) > 1:
+            _, first = np.unique(owners[positions], return_index=True)
+            positions = positions[first]
+        return self.store.ids[positions]
+
+    def match(self, points: Int64Array) -> Matches:
+        """The positions, one per subscription, of the boxes that hold each point."""
+        found = self.store.match(points, self.rows, self.alive)
+        owners = self.store.owners
+        return found if owners is None else _once_per_owner(found, owners)
+
+    def count(self, points: Int64Array) -> Int64Array:
+        """How many subscriptions have a box that holds each point."""
+        if self.store.owners is not None:
+            return self.match(points).counts
+        return self.store.count(points, self.rows, self.alive)
+
+    def live_positions(self) -> Int64Array:
+        keep = np.ones(self.rows, bool)
+        keep[self.store.removals.positions(self.removed)] = False
+        return np.flatnonzero(keep)
+
+
+def _once_per_owner(found: Matches, owners: Int32Array) -> Matches:
+    """Boxes of one subscription may overlap: keep one position per event and owner."""
+    event = np.repeat(np.arange(len(found.counts)), found.counts)
+    owner = owners[found.positions].astype(np.int64)
+    _, first = np.unique(event * (int(owner.max(initial=0)) + 1) + owner, return_index=True)
+    counts = np.bincount(event[first], minlength=len(found.counts))
+    return Matches(counts, found.positions[first])
+
+
+class Segment(Store):
+    """Boxes behind an index. Made once; only the log of removals grows."""
+
+    def __init__(self, index: Index, ids: IdArray, owners: Int32Array | None) -> None:
+        super().__init__()
+        self.index = index
+        self._ids = ids
+        self._owners = owners
+
+    @classmethod
+    def build(
+        cls, index: Index, boxes: Boxes, ids: IdArray, owners: Int32Array | None
+    ) -> tuple[Segment, Int64Array]:
+        """A segment of `boxes`, and the row of `boxes` at each of its positions."""
+        order = index.build(boxes)
+        if order is None:
+            return cls(index, ids, owners), np.arange(boxes.count)
+        return cls(index, ids[order], None if owners is None else owners[order]), order
+
+    @property
+    def rows(self) -> int:
+        return len(self._ids)
+
+    @property
+    def boxes(self) -> Boxes:
+        return self.index.boxes
+
+    @property
+    def ids(self) -> IdArray:
+        return self._ids
+
+    @property
+    def owners(self) -> Int32Array | None:
+        return self._owners
+
+    def overlapping(self, rows: int) -> BoolArray:
+        return np.full(rows, self._owners is not None)
+
+    @cached_property
+    def constrained(self) -> BoolArray:
+        boxes = self.index.boxes
+        seen = np.zeros(boxes.dimensions, bool)
+        seen[boxes.attribute] = True
+        return seen
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self._ids)
+
+    def find(self, subscription_id: SubscriptionId) -> list[int]:
+        return [p for p in self._lookup.find(subscription_id) if p not in self.removals]
+
+    def find_many(self, ids: IdArray) -> list[int]:
+        return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
+
+    def match_one(self, point: Int64Array, rows: int, alive: Lines | None) -> Int32Array:
+        return self.index.match_one(point, alive)
+
+    def match(self, points: Int64Array, rows: int, alive: Lines | None) -> Matches:
+        return self.index.match(points, alive)
+
+    def count(self, points: Int64Array, rows: int, alive: Lines | None) -> Int64Array:
+        return self.index.count(points, alive)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        held = dict(self.index.nbytes)
+        held["ids"] = id_bytes(self._ids) + (0 if self._owners is None else self._owners.nbytes)
+        if "_lookup" in self.__dict__:
+            held["lookup"] = self._lookup.nbytes
+        return held
+
+
+class Tail(Store):
+    """The newest boxes, compared one by one: a few thousand at most."""
+
+    def __init__(self, dimensions: int, id_dtype: type) -> None:
+        super().__init__()
+        self._rows = 0
+        self._predicates = 0
+        self._boxes = Boxes(
+            dimensions,
+            np.zeros(1025, np.int64),
+            np.empty(8192, np.uint16),
+            np.empty(8192, np.int64),
+            np.empty(8192, np.int64),
+        )
+        self._ids: IdArray = np.empty(1024, id_dtype)
+        self._owner = np.empty(1024, np.int32)
+        self._overlap = np.empty(1024, bool)
+        self._any_overlap = False
+        self._constrained = np.zeros(dimensions, bool)
+        self._places: dict[SubscriptionId, tuple[int, int]] = {}
+
+    def append(self, subscription_id: SubscriptionId, boxes: Sequence[Row], disjoint: bool) -> None:
+        """Add a subscription that is not here. Seen by snapshots taken from now on."""
+        first = self._rows
+        self._make_room(len(boxes), sum(map(len, boxes)))
+        start, attribute, low, high = self._boxes[1:]
+        for row in boxes:
+            if row:
+                span = slice(self._predicates, self._predicates + len(row))
+                attribute[span], low[span], high[span] = zip(*row, strict=True)
+                self._constrained[attribute[span]] = True
+                self._predicates = span.stop
+            self._ids[self._rows] = subscription_id
+            self._owner[self._rows] = first
+            self._overlap[self._rows] = not disjoint
+            self._rows += 1
+            start[self._rows] = self._predicates
+        self._any_overlap |= not disjoint
+        self._places[subscription_id] = first, self._rows
+
+    def _make_room(self, rows: int, predicates: int) -> None:
+        # Readers keep the arrays they hold; what they see in them never changes.
+        if self._rows + rows > len(self._ids):
+            size = 2 * (self._rows + rows)
+            self._ids = _longer(self._ids, size)
+            self._owner = _longer(self._owner, size)
+            self._overlap = _longer(self._overlap, size)
+            self._boxes = self._boxes._replace(start=_longer(self._boxes.start, size + 1))
+        if self._predicates + predicates > len(self._boxes.attribute):
+            size = 2 * (self._predicates + predicates)
+            boxes = self._boxes
+            self._boxes = boxes._replace(
+                attribute=_longer(boxes.attribute, size),
+                low=_longer(boxes.low, size),
+                high=_longer(boxes.high, size),
+            )
+
+    @property
+    def rows(self) -> int:
+        return self._rows
+
+    @property
+    def boxes(self) -> Boxes:
+        dimensions, start, attribute, low, high = self._boxes
+        used = slice(0, self._predicates)
+        return Boxes(dimensions, start[: self._rows + 1], attribute[used], low[used], high[used])
+
+    @property
+    def ids(self) -> IdArray:
+        return self._ids
+
+    @property
+    def owners(self) -> Int32Array | None:
+        return self._owner if self._any_overlap else None
+
+    def overlapping(self, rows: int) -> BoolArray:
+        return self._overlap[:rows]
+
+    @property
+    def constrained(self) -> BoolArray:
+        return self._constrained
+
+    def find(self, subscription_id: SubscriptionId) -> list[int]:
+        place = self._places.get(subscription_id)
+        if place is None or place[0] in self.removals:
+            return []
+        return list(range(*place))
+
+    def find_many(self, ids: IdArray) -> list[int]:
+        return [position for one in ids.tolist() for position in self.find(one)]
+
+    def match_one(self, point: Int64Array, rows: int, alive: Lines | None) -> Int32Array:
+        return scan_match(self._boxes, rows, point, alive).positions
+
+    def match(self, points: Int64Array, rows: int, alive: Lines | None) -> Matches:
+        return scan_match(self._boxes, rows, points, alive)
+
+    def count(self, points: Int64Array, rows: int, alive: Lines | None) -> Int64Array:
+        return scan_count(self._boxes, rows, points, alive)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        return {"tail": self._boxes.nbytes + self._ids.nbytes + self._owner.nbytes}
+
+
+def _longer(array: Any, size: int) -> Any:
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def id_bytes(ids: IdArray) -> int:
+    """Bytes of the ids, the strings included (as if all were as long as a sample of them)."""
+    if ids.dtype != object or len(ids) == 0:
+        return ids.nbytes
+    sample = ids[:: max(1, len(ids) // 1000)]
+    return ids.nbytes + int(np.mean([49 + len(one) for one in sample]) * len(ids))

@@ -1,0 +1,64 @@
+"""Which boxes of a batch are gone: a log that grows, and bits as of any point in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from boxmatch.indexes.base import Lines
+
+
+class Removals:
+    """A log of removed positions.
+
+    Writers append; a reader knows how long the log was when its snapshot was taken, and asks for
+    the bits as of then. One writer at a time; any number of readers.
+    """
+
+    def __init__(self) -> None:
+        self._log: list[int] = []
+        self._gone: set[int] = set()
+        self._latest: tuple[int, int, Lines] = (0, 0, _filled(0))
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def __contains__(self, position: int) -> bool:
+        return position in self._gone
+
+    def add(self, positions: Iterable[int]) -> None:
+        new = list(positions)
+        self._gone.update(new)
+        self._log.extend(new)
+
+    def since(self, length: int) -> list[int]:
+        """The positions removed after the log had `length` entries."""
+        return self._log[length:]
+
+    def positions(self, length: int) -> list[int]:
+        """The first `length` positions removed."""
+        return self._log[:length]
+
+    def alive(self, length: int, rows: int) -> Lines | None:
+        """Bits of the positions below `rows` that are left after `length` removals."""
+        if length == 0:
+            return None
+        known, known_rows, bits = self._latest
+        if known_rows != rows or known > length:
+            known, bits = 0, _filled(rows)
+        elif known < length:
+            bits = bits.copy()
+        else:
+            return bits
+        words = bits.reshape(-1)
+        for position in self._log[known:length]:
+            words[position >> 6] &= ~np.uint64(1 << (position & 63))
+        self._latest = length, rows, bits
+        return bits
+
+
+def _filled(rows: int) -> Lines:
+    bits = np.zeros((rows + 511) // 512 * 512, np.uint8)
+    bits[:rows] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint64).reshape(-1, 8)

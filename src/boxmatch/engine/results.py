@@ -1,0 +1,77 @@
+"""What a batch gives back: columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boxmatch.engine.ids import IdArray
+from boxmatch.indexes.base import Matches
+from boxmatch.model.boxes import Int64Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class MatchResult:
+    """Matches of a batch of events, ordered by event.
+
+    `event` and `subscription` are parallel: row `i` says that subscription `subscription[i]` wants
+    event `event[i]`. Within an event the order of subscriptions means nothing.
+    """
+
+    def __init__(self, counts: Int64Array, subscription: IdArray) -> None:
+        self.counts = counts
+        self.subscription = subscription
+
+    @cached_property
+    def event(self) -> Int64Array:
+        """The event's row in the batch, for each match."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def __len__(self) -> int:
+        """Number of matches."""
+        return len(self.subscription)
+
+    def __repr__(self) -> str:
+        return f"<MatchResult: {len(self):,} matches of {len(self.counts):,} events>"
+
+    def to_arrow(self) -> pa.Table:
+        """Columns `event` and `subscription`."""
+        import pyarrow as pa
+
+        kind = pa.int64() if self.subscription.dtype == np.int64 else pa.string()
+        return pa.table({"event": self.event, "subscription": pa.array(self.subscription, kind)})
+
+
+def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: type) -> MatchResult:
+    """One result from the matches of several parts, each with its ids by position."""
+    found = [(matches, ids) for matches, ids in found if len(matches.positions)]
+    if len(found) == 1:
+        (counts, positions), ids = found[0]
+        return MatchResult(counts, ids[positions])
+    total = np.zeros(events, np.int64)
+    for matches, _ in found:
+        total += matches.counts
+    subscription: IdArray = np.empty(int(total.sum()), dtype)
+    # Where the next match of each event goes.
+    cursor = np.cumsum(total) - total
+    for (counts, positions), ids in found:
+        own = np.cumsum(counts) - counts
+        target = np.arange(len(positions)) + np.repeat(cursor - own, counts)
+        subscription[target] = ids[positions]
+        cursor += counts
+    return MatchResult(total, subscription)
+
+
+def join_chunks(results: Sequence[MatchResult]) -> MatchResult:
+    """One result from the results of consecutive chunks of a batch."""
+    if len(results) == 1:
+        return results[0]
+    return MatchResult(
+        np.concatenate([result.counts for result in results]),
+        np.concatenate([result.subscription for result in results]),
+    )

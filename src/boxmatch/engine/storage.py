@@ -1,0 +1,263 @@
+"""A matcher on disk: a directory with a manifest and arrays that are mapped, not read.
+
+Every save writes its files into a fresh subdirectory and then replaces the manifest, which is one
+atomic step; files of the save before are removed last. Whenever the process dies, the manifest
+names files that are complete.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from boxmatch.engine.ids import IdArray, IdKind, as_objects
+from boxmatch.engine.parts import Part, Segment
+from boxmatch.errors import StorageError
+from boxmatch.indexes.registry import index_class
+from boxmatch.model.schema import Schema
+from boxmatch.model.strings import StringAxis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a directory holds, besides the arrays of `parts`."""
+
+    schema: Schema
+    index: str
+    parameters: dict[str, Any]
+    max_boxes: int
+    kind: IdKind | None
+    size: int
+    axes: dict[int, StringAxis]
+    segments: list[Segment]
+
+
+def save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
+    """Write everything; `saved.segments` is not looked at, `parts` say what is alive."""
+    manifest_path = path / _MANIFEST
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is not a directory")
+    if path.is_dir() and any(path.iterdir()) and not manifest_path.exists():
+        raise StorageError(f"{path} holds other files; a matcher needs a directory of its own")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folder = path / f"data-{uuid.uuid4().hex}"
+        folder.mkdir()
+        writer = _Writer(folder)
+        manifest = {
+            "format": FORMAT,
+            "schema": json.loads(saved.schema.to_json()),
+            "index": saved.index,
+            "parameters": saved.parameters,
+            "max_boxes": saved.max_boxes,
+            "kind": saved.kind,
+            "size": saved.size,
+            "folder": folder.name,
+            "axes": {
+                str(position): writer.table(f"strings-{position}", axis.to_arrow())
+                for position, axis in saved.axes.items()
+            },
+            "segments": [
+                _save_part(writer, f"segment-{number}", part) for number, part in enumerate(parts)
+            ],
+        }
+        manifest["files"] = writer.files
+        _replace(manifest_path, manifest)
+    except OSError as error:
+        raise StorageError(f"cannot save to {path}: {error}") from error
+    for old in path.glob("data-*"):
+        if old != folder:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _save_part(writer: _Writer, name: str, part: Part) -> dict[str, Any]:
+    segment = part.store
+    if not isinstance(segment, Segment):
+        raise TypeError(f"only segments are saved, not {type(segment).__name__}")
+    arrays = segment.index.to_arrays()
+    entry: dict[str, Any] = {
+        "index": segment.index.name,
+        "arrays": {key: writer.array(f"{name}-{key}", value) for key, value in arrays.items()},
+        "removed": writer.array(
+            f"{name}-removed", np.array(segment.removals.positions(part.removed), np.int64)
+        ),
+    }
+    if segment.owners is not None:
+        entry["owners"] = writer.array(f"{name}-owners", segment.owners)
+    if segment.ids.dtype == np.int64:
+        entry["ids"] = writer.array(f"{name}-ids", segment.ids)
+    else:
+        import pyarrow as pa
+
+        ids = pa.array(segment.ids, pa.large_string())
+        entry["ids"] = writer.table(f"{name}-ids", pa.table({"id": ids}))
+    return entry
+
+
+def _replace(path: Path, manifest: dict[str, Any]) -> None:
+    text = json.dumps(manifest, indent=1)
+    checksum = xxhash.xxh3_128_hexdigest(text.encode())
+    draft = path.with_name(f"{_MANIFEST}.{uuid.uuid4().hex}")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(f"{checksum}\n{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class _Writer:
+    """Writes arrays and tables into a folder and remembers their checksums."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.files: dict[str, dict[str, Any]] = {}
+
+    def array(self, name: str, array: npt.NDArray[Any]) -> str:
+        def write(path: Path) -> None:
+            np.save(path, array, allow_pickle=False)
+
+        return self._write(f"{name}.npy", write)
+
+    def table(self, name: str, table: pa.Table) -> str:
+        import pyarrow as pa
+
+        def write(path: Path) -> None:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+                file.write_table(table)
+
+        return self._write(f"{name}.arrow", write)
+
+    def _write(self, name: str, write: Any) -> str:
+        path = self._folder / name
+        write(path)
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+        self.files[name] = {"bytes": path.stat().st_size, "xxh3": _checksum(path)}
+        return name
+
+
+def _checksum(path: Path) -> str:
+    # A map, not a read: the same pages serve the arrays afterwards.
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+        return xxhash.xxh3_128_hexdigest(content)
+
+
+def load(path: Path) -> Saved:
+    """Read a directory that `save` has written; `StorageError` names any file that is not whole."""
+    manifest = _read_manifest(path)
+    reader = _Reader(path / manifest["folder"], manifest["files"])
+    try:
+        dimensions = len(manifest["schema"])
+        return Saved(
+            schema=Schema.from_json(json.dumps(manifest["schema"])),
+            index=manifest["index"],
+            parameters=manifest["parameters"],
+            max_boxes=manifest["max_boxes"],
+            kind=manifest["kind"],
+            size=manifest["size"],
+            axes={
+                int(position): StringAxis.from_arrow(reader.table(name))
+                for position, name in manifest["axes"].items()
+            },
+            segments=[
+                _load_segment(reader, entry, manifest, dimensions) for entry in manifest["segments"]
+            ],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{path / _MANIFEST} does not describe a matcher: {error}") from error
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest_path = path / _MANIFEST
+    try:
+        checksum, _, text = manifest_path.read_text(encoding="utf-8").partition("\n")
+    except FileNotFoundError:
+        raise StorageError(f"no matcher is saved at {path}: {_MANIFEST} is missing") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"cannot read {manifest_path}: {error}") from error
+    text = text.removesuffix("\n")
+    if xxhash.xxh3_128_hexdigest(text.encode()) != checksum:
+        raise StorageError(f"{manifest_path} is damaged: its checksum is wrong")
+    manifest: dict[str, Any] = json.loads(text)
+    if manifest.get("format") != FORMAT:
+        raise StorageError(
+            f"{manifest_path} has format {manifest.get('format')}; this version reads {FORMAT}"
+        )
+    return manifest
+
+
+def _load_segment(
+    reader: _Reader, entry: dict[str, Any], manifest: dict[str, Any], dimensions: int
+) -> Segment:
+    arrays = {key: reader.array(name) for key, name in entry["arrays"].items()}
+    kind = index_class(entry["index"])
+    parameters = manifest["parameters"] if entry["index"] == manifest["index"] else {}
+    index = kind.from_arrays(dimensions, parameters, arrays)
+    ids: IdArray
+    if entry["ids"].endswith(".npy"):
+        ids = reader.array(entry["ids"])
+    else:
+        ids = as_objects(reader.table(entry["ids"])["id"].to_pylist())
+    owners = reader.array(entry["owners"]) if "owners" in entry else None
+    segment = Segment(index, ids, owners)
+    segment.removals.add(reader.array(entry["removed"]).tolist())
+    return segment
+
+
+class _Reader:
+    """Maps files of a folder after comparing their checksums."""
+
+    def __init__(self, folder: Path, files: dict[str, dict[str, Any]]) -> None:
+        self._folder = folder
+        self._files = files
+
+    def _checked(self, name: str) -> Path:
+        path = self._folder / name
+        expected = self._files[name]
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            raise StorageError(f"{path} is missing") from None
+        if size != expected["bytes"]:
+            raise StorageError(f"{path} has {size} bytes instead of {expected['bytes']}")
+        if _checksum(path) != expected["xxh3"]:
+            raise StorageError(f"{path} is damaged: its checksum is wrong")
+        return path
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        # Private maps are writable as far as NumPy can tell, so that kernels see one kind of
+        # array, though nobody writes and all processes share the pages.
+        array: npt.NDArray[Any] = np.load(self._checked(name), mmap_mode="c", allow_pickle=False)
+        return np.asarray(array)
+
+    def table(self, name: str) -> pa.Table:
+        import pyarrow as pa
+
+        with pa.memory_map(str(self._checked(name))) as source:
+            return pa.ipc.open_file(source).read_all()
