@@ -1,0 +1,84 @@
+"""Boxmatch: which of my millions of standing subscriptions want this event?
+
+```python
+import boxmatch as bm
+
+m = bm.Matcher(bm.Schema({"symbol": "string", "price": "float"}))
+m.subscribe("alice", "symbol = 'IBM' AND price BETWEEN 20 AND 30")
+m.match({"symbol": "IBM", "price": 24.5})  # ['alice']
+```
+
+Names are loaded when first used, so that the import itself costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from boxmatch.engine.explain import Explanation
+    from boxmatch.engine.matcher import Matcher
+    from boxmatch.engine.results import MatchResult
+    from boxmatch.errors import (
+        AttributeValueError,
+        BoxmatchError,
+        DuplicateSubscriptionError,
+        EventError,
+        FilterError,
+        FilterSyntaxError,
+        FilterTooLargeError,
+        IndexConfigError,
+        SchemaError,
+        StorageError,
+        SubscriptionIdError,
+        UnknownAttributeError,
+        UnknownSubscriptionError,
+        UnsupportedFilterError,
+    )
+    from boxmatch.model.schema import Attribute, Schema
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attribute",
+    "AttributeValueError",
+    "BoxmatchError",
+    "DuplicateSubscriptionError",
+    "EventError",
+    "Explanation",
+    "FilterError",
+    "FilterSyntaxError",
+    "FilterTooLargeError",
+    "IndexConfigError",
+    "MatchResult",
+    "Matcher",
+    "Schema",
+    "SchemaError",
+    "StorageError",
+    "SubscriptionIdError",
+    "UnknownAttributeError",
+    "UnknownSubscriptionError",
+    "UnsupportedFilterError",
+    "__version__",
+]
+
+_HOMES = {
+    "Attribute": "boxmatch.model.schema",
+    "Explanation": "boxmatch.engine.explain",
+    "MatchResult": "boxmatch.engine.results",
+    "Matcher": "boxmatch.engine.matcher",
+    "Schema": "boxmatch.model.schema",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "boxmatch.errors")), name)
+    globals()[name] = value  # the next use is an ordinary lookup
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Benchmarks: presets, measurements, competitors and reports."""

@@ -1,0 +1,54 @@
+"""The `boxmatch` command. Thin: each command parses its options and calls a layer above."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from boxmatch import __version__
+from boxmatch.cli.bench import bench
+from boxmatch.cli.demo import demo
+from boxmatch.cli.inspect import check, info
+from boxmatch.errors import BoxmatchError
+
+app = typer.Typer(
+    name="boxmatch",
+    help="Which of my millions of standing subscriptions want this event?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command()(bench)
+app.command()(check)
+app.command()(info)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"boxmatch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; an error that Boxmatch raised on purpose exits with 2."""
+    try:
+        app(prog_name="boxmatch")
+    except BoxmatchError as error:
+        typer.echo(f"boxmatch: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader, such as `head`, has left
+        sys.stderr.close()
+        sys.exit(1)

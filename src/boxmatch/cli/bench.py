@@ -1,0 +1,180 @@
+"""`boxmatch bench`: measure, check, compare."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from boxmatch.bench.measure import Options
+    from boxmatch.bench.settings import Setting
+
+
+def bench(
+    presets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PRESET",
+            help="hem-default (if none is given), width, subscription-size, event-size, "
+            "attributes, subscriptions, equality, ranges-10k, ranges-100k, or all.",
+        ),
+    ] = None,
+    subscriptions: Annotated[int | None, typer.Option(help="Subscriptions.")] = None,
+    attributes: Annotated[int | None, typer.Option(help="Attributes of the schema (d).")] = None,
+    predicates: Annotated[int | None, typer.Option(help="Predicates a subscription (k).")] = None,
+    event_size: Annotated[int | None, typer.Option(help="Attributes of an event.")] = None,
+    width: Annotated[float | None, typer.Option(help="Width of a range, 0 to 1 (w).")] = None,
+    domain: Annotated[int | None, typer.Option(help="Values run from 1 to this.")] = None,
+    values: Annotated[
+        str | None, typer.Option(help="Distribution: uniform, normal, pareto or zipf.")
+    ] = None,
+    value_alpha: Annotated[float | None, typer.Option(help="Skew of pareto and zipf.")] = None,
+    attribute_choice: Annotated[
+        str | None, typer.Option(help="How attributes are chosen: uniform or zipf.")
+    ] = None,
+    attribute_alpha: Annotated[float | None, typer.Option(help="Skew of that choice.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the workload.")] = None,
+    events: Annotated[int, typer.Option(help="Events to measure in batches.")] = 2_000,
+    batch: Annotated[int, typer.Option(help="Events in a batch.")] = 2_000,
+    single: Annotated[int, typer.Option(help="Events to match one by one.")] = 2_000,
+    updates: Annotated[
+        int | None, typer.Option(help="Subscriptions to add, then remove, one by one.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Batch times are the best of so many.")] = 5,
+    threads: Annotated[int, typer.Option(help="Threads for batches.")] = 1,
+    index: Annotated[str, typer.Option(help="Index to measure.")] = "tile",
+    index_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Parameter of the index; repeatable."),
+    ] = None,
+    competitors: Annotated[
+        str, typer.Option(help="Comma-separated, of scan, numpy, numpy-int32, duckdb; or none.")
+    ] = "scan,numpy,numpy-int32,duckdb",
+    check: Annotated[int, typer.Option(help="Events to compare with scan, id by id.")] = 20,
+    start: Annotated[
+        bool, typer.Option("--start", help="Also time new processes, cold and warm.")
+    ] = False,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Append one JSON line a setting.")
+    ] = None,
+) -> None:
+    """Measure an index on a seeded workload, check it against brute force, compare with others."""
+    from boxmatch.bench.measure import Options
+    from boxmatch.bench.settings import choose
+
+    workload = {
+        "subscriptions": subscriptions,
+        "attributes": attributes,
+        "predicates": predicates,
+        "event_size": event_size,
+        "width": width,
+        "domain": domain,
+        "values": values,
+        "value_alpha": value_alpha,
+        "attribute_choice": attribute_choice,
+        "attribute_alpha": attribute_alpha,
+        "seed": seed,
+    }
+    overrides = {name: value for name, value in workload.items() if value is not None}
+    try:
+        settings = choose(presets or ["hem-default"], overrides, updates)
+        options = Options(
+            index=index,
+            index_options=dict(map(_index_option, index_option or [])),
+            events=events,
+            batch=batch,
+            single=single,
+            repeats=repeats,
+            threads=threads,
+            check=check,
+            competitors=()
+            if competitors in ("", "none")
+            else tuple(name.strip() for name in competitors.split(",")),
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _run(settings, options, json_path, start)
+
+
+def _index_option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _run(
+    settings: list[Setting], options: Options, json_path: Path | None, with_start: bool
+) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from boxmatch.bench import report
+    from boxmatch.bench.measure import STAGES, MismatchError, measure
+    from boxmatch.bench.provenance import provenance
+    from boxmatch.bench.start import start_seconds
+
+    # Into a file or a pipe there is no width to respect.
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    origin = provenance()
+    results: list[dict[str, Any]] = []
+    per_setting = STAGES + len(options.competitors)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=per_setting * len(settings) + 2 * with_start)
+        done = 0
+
+        def stage(name: str) -> None:
+            nonlocal done
+            label = settings[len(results)].preset if len(results) < len(settings) else "start"
+            progress.update(task, description=f"{label}: {name}", completed=done)
+            done += 1
+
+        started = {}
+        for setting in settings:
+            try:
+                result = measure(setting, options, stage)
+            except MismatchError as error:
+                progress.stop()
+                typer.echo(f"boxmatch: wrong answer in {setting.preset}: {error}", err=True)
+                raise typer.Exit(1) from None
+            result |= origin
+            results.append(result)
+            if json_path:
+                report.append_json(json_path, result)
+        if with_start:
+            stage("warm process")
+            started["warm"] = start_seconds()
+            stage("cold process")
+            started["cold"] = start_seconds(cold=True)
+            if json_path:
+                report.append_json(json_path, {"preset": "start", **started, **origin})
+    for table in report.tables(results):
+        console.print(table)
+    _footer(console, results, origin, started)
+
+
+def _footer(
+    console: Console, results: list[dict[str, Any]], origin: dict[str, Any], started: dict[str, Any]
+) -> None:
+    for kind, figures in started.items():
+        console.print(
+            f"A new process, {kind}: imports in {figures['import_seconds']:.2f} s, "
+            f"first match {figures['first_match_seconds']:.2f} s later."
+        )
+    machine, options = origin["machine"], results[0]["options"]
+    console.print(
+        f"[dim]index {options['index']}, {options['threads']} thread(s), batches of "
+        f"{options['batch']:,}, {results[0]['checked_events']} events of each setting checked "
+        f"against scan; {machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
+        f"commit {(origin['commit'] or 'unknown')[:12]}[/dim]"
+    )

@@ -1,0 +1,292 @@
+"""What is refused: the kind of error, what it says, and the place it points at."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import time
+from typing import Any
+
+import pytest
+
+from boxmatch.errors import (
+    AttributeValueError,
+    FilterError,
+    FilterSyntaxError,
+    FilterTooLargeError,
+    UnknownAttributeError,
+    UnsupportedFilterError,
+)
+from boxmatch.model.filters import compile_filter, compile_many
+from boxmatch.model.schema import Schema
+
+SCHEMA = Schema(
+    {
+        "symbol": "string",
+        "price": "float",
+        "volume": "int",
+        "halted": "bool",
+        "at": "timestamp",
+        "side": ["buy", "sell"],
+        "current_date": "int",
+    }
+)
+
+# Text with ^ before the place that the error has to point at, and a part of the message.
+UNSUPPORTED = [
+    ("price = ^volume", "attribute against another attribute"),
+    ("price BETWEEN ^volume AND 5", "attribute against another attribute"),
+    ("price IN (1, ^volume)", "attribute against another attribute"),
+    ("volume = 1 AND ^price + 1 = 2", "arithmetic (+)"),
+    ("price = ^2 * 3", "arithmetic (*)"),
+    ("^-price = 1", "arithmetic (-)"),
+    ("halted AND ^abs(price) = 1", "the function ABS()"),
+    ("volume = 1 OR ^my_function(price) > 3", "the function MY_FUNCTION()"),
+    ("at > ^current_timestamp", "the function CURRENT_TIMESTAMP()"),
+    ("^current_date = 3", "put it in double quotes"),
+    ("halted AND ^CASE WHEN halted THEN 1 ELSE 2 END = 1", "CASE"),
+    ("^CAST(price AS INT) = 1", "CAST"),
+    ("volume IN (^SELECT 1)", "a subquery"),
+    ("volume = 1 AND ^EXISTS (SELECT 1)", "EXISTS"),
+    ("^symbol ILIKE 'a%'", "ILIKE"),
+    ("symbol LIKE ^'%a'", "LIKE with %"),
+    ("symbol LIKE ^'a%b'", "LIKE with %"),
+    ("symbol LIKE ^'a_'", "LIKE with _"),
+    ("symbol LIKE ^5", "LIKE needs a quoted pattern"),
+    ("^symbol LIKE 'a!%' ESCAPE '!'", "ESCAPE"),
+    ("^symbol SIMILAR TO 'a'", "SIMILAR TO"),
+    ("symbol = ^'a' || 'b'", "concatenation"),
+    ("symbol = ^'a' 'b'", "concatenation"),
+    ("^volume IS DISTINCT FROM 1", "IS DISTINCT FROM"),
+    ("^volume IS 3", "IS with anything but NULL"),
+    ("^volume BETWEEN SYMMETRIC 5 AND 1", "BETWEEN SYMMETRIC"),
+    ("^volume = 1 = 2", "a condition as a value"),
+    ("^volume IS NULL IS NULL", "a condition as a value"),
+    ("^1 = 1", "a comparison of two constants"),
+    ("^1 IN (volume)", "IN of a constant"),
+    ("volume = 1 OR ^3", "a constant as a condition"),
+    ("(^volume, price) = (1, 2)", "a list of expressions"),
+    ("volume = ^?", "a parameter"),
+    ("at > ^INTERVAL '1' day", "INTERVAL"),
+    ("^volume IN ()", "IN without a list"),
+]
+
+WRONG_VALUES = [
+    ("volume = ^1.5", "1.5 is not an int"),
+    ("volume < ^1.5", "1.5 is not an int"),
+    ("volume = ^'5'", "'5' is not an int"),
+    ("volume = ^TRUE", "True is not an int"),
+    ("volume = ^9223372036854775808", "outside the range of int64"),
+    ("volume = -^9223372036854775808", "reserved to mean absent"),
+    ("volume = ^1e999999999999999999999", "outside the range of int64"),
+    ("volume = ^" + "9" * 5000, "outside the range of int64"),
+    ("volume IN (1, ^'x')", "'x' is not an int"),
+    ("FALSE AND volume = ^'x'", "'x' is not an int"),
+    ("price BETWEEN 1 AND ^'x'", "'x' is not a float"),
+    ("symbol = ^5", "5 is a number, not a string"),
+    ("symbol = ^DATE '2024-01-01'", "not a string"),
+    ("symbol = ^TRUE", "True is not a string"),
+    ("halted = ^1", "1 is not a bool"),
+    ("side = ^'hold'", "'hold' is not one of 'buy', 'sell'"),
+    ("at > ^5", "is not a timestamp"),
+    ("at > ^'yesterday'", "is not a timestamp"),
+    ("at > DATE ^'2024-01-01 10:00'", "is not a date"),
+    ("at > ^'999999999-01-01 00:00:00'", "is not a timestamp"),
+    ("volume = ^DATE '2024-01-01'", "is a timestamp"),
+    ("^price", "'price' is a float"),
+    ("halted AND NOT ^volume", "'volume' is an int"),
+    ("^volume IS TRUE", "'volume' is an int"),
+    ("^volume LIKE 'a%'", "LIKE needs a string"),
+    ("symbol LIKE ^'a\\'", "lone backslash"),
+]
+
+SYNTAX = [
+    ("^", "empty"),
+    ("^   ", "empty"),
+    ("volume ^=", "incomplete"),
+    ("volume = 1 ^AND", "incomplete"),
+    ("volume = 1 ^price", "unexpected price"),
+    ("volume = 1^)", "unexpected )"),
+    ("(volume = ^1", "expected )"),
+    ("volume = 1^; price = 2", "one condition"),
+    ("^SELECT 1", "unexpected SELECT"),
+    ("volume = ^'a", "not closed"),
+    ("symbol = 'a' AND ^\"price > 1", "not closed"),
+    ("volume = 0^x1F", "unexpected x1F"),
+    ("symbol\n  = 'a'\n  ^oops", "unexpected oops"),
+]
+
+UNKNOWN = [
+    ("^prize > 3", "did you mean 'price'"),
+    ('^"PRICE" > 3', "did you mean 'price'"),
+    ('symbol = ^"IBM"', "single quotes hold text"),
+    ("volume = 1 AND ^nothing.like = 1", "'nothing.like'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "marked", "message"),
+    [
+        *((UnsupportedFilterError, *case) for case in UNSUPPORTED),
+        *((FilterError, *case) for case in WRONG_VALUES),
+        *((FilterSyntaxError, *case) for case in SYNTAX),
+        *((UnknownAttributeError, *case) for case in UNKNOWN),
+    ],
+    ids=lambda case: case[:40] if isinstance(case, str) else None,
+)
+def test_error_names_the_trouble_and_its_place(
+    kind: type[FilterError], marked: str, message: str
+) -> None:
+    position, text = marked.index("^"), marked.replace("^", "", 1)
+    if text.startswith("DATE '", position):
+        position += len("DATE ")  # a typed constant is where its text is
+    for _ in range(2):  # the second time through a warm cache
+        with pytest.raises(FilterError) as caught:
+            compile_filter(SCHEMA, text)
+        assert type(caught.value) is kind
+        assert message in str(caught.value)
+        assert caught.value.position == position
+        assert caught.value.text == text
+
+
+@pytest.mark.parametrize("text", [text.replace("^", "", 1) for text, _ in UNSUPPORTED])
+def test_error_says_what_is_supported(text: str) -> None:
+    with pytest.raises(UnsupportedFilterError, match="supported"):
+        compile_filter(SCHEMA, text)
+
+
+def test_a_wrong_value_keeps_attribute_and_value() -> None:
+    with pytest.raises(FilterError) as caught:
+        compile_filter(SCHEMA, "price > 3 AND volume = 1.5")
+    cause = caught.value.__cause__
+    assert isinstance(cause, AttributeValueError)
+    assert (cause.attribute, cause.value) == ("volume", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "message"),
+    [
+        ({"prize": 1}, UnknownAttributeError, "did you mean 'price'"),
+        ({5: 1}, UnknownAttributeError, "5"),
+        ({"volume": 1.5}, FilterError, "attribute 'volume': 1.5 is not an int"),
+        ({"volume": True}, FilterError, "True is not an int"),
+        ({"volume": 2**63}, FilterError, "outside the range"),
+        ({"volume": (1, "x")}, FilterError, "'x' is not an int"),
+        ({"volume": (1, 2, 3)}, FilterError, "a range is a tuple of low and high"),
+        ({"volume": [1, "x"]}, FilterError, "'x' is not an int"),
+        ({"price": math.nan}, FilterError, "no place in an order"),
+        ({"price": (1, math.nan)}, FilterError, "no place in an order"),
+        ({"price": [math.nan]}, FilterError, "no place in an order"),
+        ({"symbol": 5}, FilterError, "5 is not a string"),
+        ({"symbol": ("a", 5)}, FilterError, "5 is not a string"),
+        ({"symbol": "\ud800"}, FilterError, "lone surrogate"),
+        ({"symbol": ["\ud800"]}, FilterError, "lone surrogate"),
+        ({"side": "hold"}, FilterError, "is not one of 'buy', 'sell'"),
+        ({"at": 5}, FilterError, "is not a timestamp"),
+        ({"volume": {"low": 1}}, FilterError, "is not an int"),
+        (5, FilterError, "SQL text or a dict, not int"),
+        (None, FilterError, "SQL text or a dict, not NoneType"),
+    ],
+)
+def test_dict_error_names_attribute_and_value(
+    wanted: Any, kind: type[FilterError], message: str
+) -> None:
+    with pytest.raises(FilterError) as caught:
+        compile_filter(SCHEMA, wanted)
+    assert type(caught.value) is kind
+    assert message in str(caught.value)
+
+
+def test_a_dict_that_never_matches_still_has_its_values_checked() -> None:
+    with pytest.raises(FilterError, match="not an int"):
+        compile_filter(SCHEMA, {"price": (2, 1), "volume": "x"})
+    assert compile_filter(SCHEMA, {"price": (2, 1)}).never
+
+
+def test_dicts_take_dates_and_datetimes() -> None:
+    day = datetime.date(2024, 3, 1)
+    noon = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
+    assert compile_filter(SCHEMA, {"at": (day, noon)}) == compile_filter(
+        SCHEMA, "at BETWEEN '2024-03-01' AND '2024-03-01T12:00:00Z'"
+    )
+
+
+def test_the_row_of_a_bad_filter_is_named() -> None:
+    good = "volume = 1"
+    assert len(compile_many(SCHEMA, [good, {"volume": 1}])) == 2
+    with pytest.raises(
+        UnknownAttributeError, match="row 2: there is no attribute 'nope'"
+    ) as caught:
+        compile_many(SCHEMA, [good, {"volume": 1}, "volume = 1 AND nope = 1"])
+    assert caught.value.position == 15
+
+
+# --- size --------------------------------------------------------------------------------------
+
+
+def test_boxes_are_limited() -> None:
+    names = ", ".join(f"'{i}'" for i in range(1025))
+    with pytest.raises(FilterTooLargeError, match="at most 1024"):
+        compile_filter(SCHEMA, f"symbol IN ({names})")
+    assert len(compile_filter(SCHEMA, f"symbol IN ({names})", max_boxes=1025).boxes) == 1025
+    assert len(compile_filter(SCHEMA, {"symbol": ["a", "b"]}, max_boxes=2).boxes) == 2
+    with pytest.raises(FilterTooLargeError):
+        compile_filter(SCHEMA, {"symbol": ["a", "b"]}, max_boxes=1)
+    with pytest.raises(ValueError, match="max_boxes"):
+        compile_filter(SCHEMA, "TRUE", max_boxes=0)
+
+
+def test_what_merges_is_not_counted() -> None:
+    text = " OR ".join(f"volume = {i}" for i in range(5000))
+    assert len(compile_filter(SCHEMA, text, max_boxes=1).boxes) == 1
+    text = "(volume = 1 OR price = 1) AND (volume = 1 OR price = 1)"
+    assert len(compile_filter(SCHEMA, text, max_boxes=2).boxes) == 2
+
+
+def test_exponential_filters_fail_fast() -> None:
+    schema = Schema({f"a{i}": "int" for i in range(60)})
+    text = " AND ".join(f"(a{i} = 1 OR a{i + 1} = 2)" for i in range(0, 60, 2))
+    listed = " AND ".join(
+        "(" + " OR ".join(f"a{i} = {j} AND a{i + 1} = {j}" for j in range(60)) + ")"
+        for i in range(0, 60, 2)
+    )
+    # All of these combinations but one chain are empty, which takes work to find out.
+    empty = " AND ".join(
+        "(" + " OR ".join(f"a0 = {2 * j} AND a{i} = {j}" for j in range(1000)) + ")"
+        for i in range(1, 8)
+    )
+    negated = "NOT (" + " OR ".join(f"a{i} = 1 AND a{i + 1} = 2" for i in range(0, 60, 2)) + ")"
+    for large in (text, listed, empty, negated):
+        start = time.perf_counter()
+        with pytest.raises(FilterTooLargeError):
+            compile_filter(schema, large)
+        assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 5000 + "volume = 1" + ")" * 5000,
+        "(" * 100 + "volume = 1" + ")" * 100,
+        "NOT " * 5000 + "halted",
+        "volume = " + "- " * 5000 + "1",
+        "abs(" * 3000 + "volume" + ")" * 3000 + " = 1",
+        "CASE WHEN " * 2000,
+        "volume" + "[1]" * 3000 + " = 1",
+        "(volume = 1 AND (price = 1 OR " * 500 + "TRUE" + "))" * 500,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_deep_nesting_is_an_error_and_not_a_crash(text: str) -> None:
+    with pytest.raises(FilterTooLargeError, match="nested too deeply"):
+        compile_filter(SCHEMA, text)
+
+
+def test_long_chains_are_fine() -> None:
+    holes = " AND ".join(f"volume <> {i}" for i in range(0, 10000, 2)) + " AND volume < 100"
+    assert len(compile_filter(SCHEMA, holes).boxes) == 51
+    ors = " OR ".join(f"volume = {i} AND price = 1" for i in range(5000))
+    assert len(compile_filter(SCHEMA, ors).boxes) == 1
+    for chain in (" = 1", " IS NULL", " + 1"):
+        with pytest.raises(UnsupportedFilterError):
+            compile_filter(SCHEMA, "volume" + chain * 5000 + " = 1")

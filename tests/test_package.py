@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import boxmatch
+from boxmatch.errors import BoxmatchError
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "boxmatch"
+
+# Each may import those before it. Modules directly in the package come first.
+LAYERS = [
+    "errors",
+    "jit",
+    "model",
+    "indexes",
+    "engine",
+    "spaces",
+    "adaptive",
+    "spark",
+    "broker",
+    "workloads",
+    "bench",
+    "cli",
+]
+
+EXPORTED = [
+    "Attribute",
+    "AttributeValueError",
+    "BoxmatchError",
+    "DuplicateSubscriptionError",
+    "EventError",
+    "Explanation",
+    "FilterError",
+    "FilterSyntaxError",
+    "FilterTooLargeError",
+    "IndexConfigError",
+    "MatchResult",
+    "Matcher",
+    "Schema",
+    "SchemaError",
+    "StorageError",
+    "SubscriptionIdError",
+    "UnknownAttributeError",
+    "UnknownSubscriptionError",
+    "UnsupportedFilterError",
+    "__version__",
+]
+
+
+def test_exported_names() -> None:
+    assert sorted(boxmatch.__all__) == sorted(EXPORTED)
+    for name in EXPORTED:
+        value = getattr(boxmatch, name)
+        assert getattr(value, "__name__", name) == name
+    assert set(EXPORTED) <= set(dir(boxmatch))
+
+
+def test_every_error_is_exported() -> None:
+    import boxmatch.errors as errors
+
+    tree = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, BoxmatchError)
+    }
+    assert tree <= set(EXPORTED)
+    for name in tree - {"BoxmatchError"}:
+        bases = getattr(errors, name).__mro__
+        assert any(
+            b.__module__ == "builtins" and b not in (Exception, BaseException, object)
+            for b in bases
+        )
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'matcher_'"):
+        _ = boxmatch.matcher_
+
+
+def test_import_is_light() -> None:
+    script = (
+        "import sys, time; began = time.perf_counter(); import boxmatch; "
+        "took = time.perf_counter() - began; "
+        "heavy = {'numba', 'pyarrow', 'sqlglot', 'pandas', 'polars', 'duckdb', 'typer', 'rich'}; "
+        "print(took, *(heavy & set(sys.modules)))"
+    )
+    took, *heavy = _python(script).split()
+    assert heavy == []
+    assert float(took) < 0.3
+
+
+def test_command_line_import_is_light() -> None:
+    script = (
+        "import sys; import boxmatch.cli; "
+        "print(*({'numba', 'pyarrow', 'sqlglot', 'numpy', 'duckdb'} & set(sys.modules)))"
+    )
+    assert _python(script).split() == []
+
+
+def test_matching_needs_no_data_frames() -> None:
+    script = (
+        "import sys, boxmatch; boxmatch.Schema({'price': 'float'}); "
+        "print(*({'numba', 'pandas', 'polars', 'sqlglot'} & set(sys.modules)))"
+    )
+    assert _python(script).split() == []
+
+
+def _python(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_version_is_written_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["dynamic"] == ["version"]
+    assert boxmatch.__version__.count(".") == 2
+
+
+def test_typed_marker_is_shipped() -> None:
+    assert (SOURCE / "py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_layers(path: Path) -> None:
+    layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if layer in ("__init__", "__main__"):  # the package's own face
+        return
+    assert layer in LAYERS, f"{layer} has no place in the layers"
+    allowed = LAYERS[: LAYERS.index(layer) + 1]
+    for imported in imports(path):
+        assert imported in allowed, f"{layer} must not import {imported}"
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Layers that a module imports, anywhere in it, types included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            module = node.module or ""
+            # `from boxmatch import x` names a layer, or something of the package itself.
+            names = [f"boxmatch.{a.name}" for a in node.names] if module == "boxmatch" else [module]
+        else:
+            continue
+        for name in names:
+            first, _, rest = name.partition(".")
+            if first == "boxmatch" and rest and rest != "__version__":
+                yield rest.partition(".")[0]
+
+
+def test_readme_shows_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    example = re.search(r"```python\n(.*?)```\s+```\n(.*?)```", readme, re.DOTALL)
+    assert example is not None
+    code, shown = example.groups()
+    exec(code, {})
+    assert capsys.readouterr().out == shown
+
+
+def test_makefile_and_ci_agree() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
