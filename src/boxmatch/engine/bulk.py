@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -57,28 +57,33 @@ class Bulk:
         return cls(checked, kind, boxes, np.arange(count), np.zeros(count, bool), never)
 
 
-def from_table(schema: Schema, axes: Axes, table: Any, max_boxes: int) -> Bulk:
-    """From a table with columns `id` and `filter`, or `id` and columns of bounds."""
+def read_table(schema: Schema, table: Any, max_boxes: int) -> Callable[[Axes], Bulk]:
+    """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
+
+    All that can be wrong with it is found here. What comes back places it on string axes, and may
+    be called again should an axis have no room.
+    """
+    if hasattr(table, "read_all"):
+        table = table.read_all()  # a stream of Arrow batches can be read only once
     columns = as_table(table)
     if columns is None:
-        return _from_records(schema, axes, table, max_boxes)
+        return _read_filters(schema, *_read_records(table), max_boxes)
     names = list(columns.names)
     if "id" not in names:
         raise ValueError(f"the table has no column 'id' (it has: {', '.join(map(str, names))})")
     ids = _values(columns, names.index("id"))
     if "filter" in names:
-        filters = _values(columns, names.index("filter"))
-        return from_filters(schema, axes, ids, filters, max_boxes)
-    return Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
+        return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes)
+    check_ids(ids)
+    return lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
 
 
-def _from_records(schema: Schema, axes: Axes, records: Any, max_boxes: int) -> Bulk:
+def _read_records(records: Any) -> tuple[list[Any], list[Any]]:
     listed = list(records)
     for row, record in enumerate(listed):
         if not isinstance(record, Mapping) or "id" not in record or "filter" not in record:
             raise ValueError(f"record {row} has no 'id' and 'filter': {record!r}")
-    ids = [record["id"] for record in listed]
-    return from_filters(schema, axes, ids, [record["filter"] for record in listed], max_boxes)
+    return [record["id"] for record in listed], [record["filter"] for record in listed]
 
 
 def _values(columns: Table, place: int) -> Any:
@@ -90,20 +95,23 @@ def _values(columns: Table, place: int) -> Any:
     return list(chain.from_iterable(as_column(chunk) for chunk in column))
 
 
-def from_filters(
-    schema: Schema, axes: Axes, ids: Any, filters: Sequence[Any], max_boxes: int
-) -> Bulk:
-    """From filters in text or dict form."""
+def _read_filters(
+    schema: Schema, ids: Any, filters: Sequence[Any], max_boxes: int
+) -> Callable[[Axes], Bulk]:
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
         raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
     compiled = compile_many(schema, filters, max_boxes=max_boxes)
-    add_strings(axes, compiled)
-    rows = [row for one in compiled for row in resolve(axes, one)]
     owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
     overlapping = np.array([not one.disjoint for one in compiled], bool)
     never = sum(one.never for one in compiled)
-    return Bulk(checked, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
+
+    def place(axes: Axes) -> Bulk:
+        add_strings(axes, compiled)
+        rows = [row for one in compiled for row in resolve(axes, one)]
+        return Bulk(checked, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
+
+    return place
 
 
 def add_strings(axes: Axes, compiled: Sequence[CompiledFilter]) -> None:
@@ -147,12 +155,14 @@ def _boxes_of_columns(schema: Schema, axes: Axes, table: Any, columns: Table) ->
     positions = schema.index
     meaning: dict[str, tuple[int, str]] = {}
     for name in map(str, columns.names):
+        if name == "id":  # the subscription's, even if an attribute is called so
+            continue
         stem, _, end = name.rpartition("_")
         if name in positions:
             meaning[name] = positions[name], "equal"
         elif end in ("low", "high") and stem in positions:
             meaning[name] = positions[stem], end
-        elif name != "id":
+        else:
             raise SchemaError(
                 f"column {name!r} is neither an attribute nor one with _low or _high behind it; "
                 "a table of subscriptions has 'id' and 'filter', or 'id' and such columns"

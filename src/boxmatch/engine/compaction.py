@@ -35,19 +35,31 @@ _FEW_ROWS = 1_024
 def plan(parts: Sequence[Part]) -> list[Part]:
     """Which parts to merge next; empty if all is well."""
     tails = [part for part in parts if isinstance(part.store, Tail)]
-    segments = sorted((p for p in parts if isinstance(p.store, Segment)), key=_live)
-    chosen = tails
-    total = sum(map(_live, tails))
+    chosen = list(tails)
+    # Segments of subscriptions whose boxes overlap are kept apart, and so merge on their own.
+    for apart in (False, True):
+        new = sum(int((t.store.overlapping(t.rows) == apart).sum()) for t in tails)
+        segments = [
+            part
+            for part in parts
+            if isinstance(part.store, Segment) and (part.store.owners is not None) == apart
+        ]
+        chosen += _next_to(new, sorted(segments, key=_live))
+    return chosen
+
+
+def _next_to(new: int, segments: Sequence[Part]) -> list[Part]:
+    """The segments, ascending by size, that should merge with `new` boxes and each other."""
+    run: list[Part] = []
+    total = new
     for part in segments:
-        if wasteful(part) or (chosen and _live(part) <= _GROWTH * total):
-            chosen.append(part)
+        if wasteful(part) or (total and _live(part) <= _GROWTH * total):
+            run.append(part)
             total += _live(part)
-        elif len(chosen) <= 1 and not tails:
-            chosen = [part]
+        elif not new and len(run) <= 1 and not any(map(wasteful, run)):
+            run = [part]
             total = _live(part)
-    if len(chosen) > 1 or tails or any(map(wasteful, chosen)):
-        return chosen
-    return []
+    return run if new or len(run) > 1 or any(map(wasteful, run)) else []
 
 
 def _live(part: Part) -> int:
@@ -129,10 +141,13 @@ def _owners(parts: Sequence[Part], live: Sequence[Int64Array]) -> tuple[Int64Arr
     used = 0
     for part, rows in zip(parts, live, strict=True):
         numbers = part.store.owners
-        flags = part.store.overlapping(part.rows)[rows]
-        owners.append(np.arange(len(rows)) if numbers is None else numbers[rows] + used)
-        overlapping.append(flags)
-        used += part.rows
+        # Only those who overlap are ever asked for their number.
+        own = np.zeros(len(rows), np.int64)
+        if numbers is not None and len(rows):
+            own = np.unique(numbers[rows], return_inverse=True)[1] + used
+            used = int(own.max()) + 1
+        owners.append(own)
+        overlapping.append(part.store.overlapping(part.rows)[rows])
     return np.concatenate(owners), np.concatenate(overlapping)
 
 

@@ -128,11 +128,8 @@ class Matcher:
         `id` and, per attribute, `NAME` (equal to), `NAME_low` and `NAME_high` (from, up to, both
         included), where null means no such condition.
         """
-        return self._write(
-            lambda: self._load(
-                bulk.from_table(self.schema, self._snapshot.axes, table, self.max_boxes)
-            )
-        )
+        place = bulk.read_table(self.schema, table, self.max_boxes)
+        return self._write(lambda: self._load(place(self._snapshot.axes)))
 
     def subscribe_boxes(self, ids: Any, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Subscribed:
         """Add many subscriptions of one box each, from n × d arrays of numbers in schema order.

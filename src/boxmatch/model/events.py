@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -40,17 +40,17 @@ class EventEncoder:
         self._table: dict[str, tuple[int, int, Any]] = {}
         for position, attribute in enumerate(schema):
             kind = _OTHER
-            find: Callable[[Any], int | None] | None = None
+            known: Mapping[str, int] | None = None
             if attribute.type == "string":
                 # Without an axis no filter names a string: all of them are alike.
                 axis = axes[position] if position in axes else StringAxis()
                 self._axes[position] = axis
-                kind, find = _LOOKUP, axis.labels.get
+                kind, known = _LOOKUP, axis.labels
             elif attribute.type == "enum":
-                kind, find = _LOOKUP, attribute.positions.get
+                kind, known = _LOOKUP, attribute.positions
             elif attribute.domain is None:
                 kind = {"float": _FLOAT, "int": _INT, "bool": _BOOL}.get(attribute.type, _OTHER)
-            self._table[attribute.name] = position, kind, find
+            self._table[attribute.name] = position, kind, known
         self._blank = np.full(len(schema), ABSENT).tobytes()
 
     def one(self, event: Mapping[str, object]) -> Int64Array:
@@ -105,7 +105,7 @@ class EventEncoder:
             entry = find_attribute(name)
             if entry is None:
                 continue
-            position, kind, find = entry
+            position, kind, known = entry
             place = start + position
             if kind == _FLOAT:
                 if type(value) is float:
@@ -123,9 +123,12 @@ class EventEncoder:
                     continue
             elif kind == _LOOKUP:
                 if type(value) is str:
-                    key = find(value)
+                    key = known.get(value)
                     if key is not None:
                         ints[place] = key
+                        continue
+                    if not known:  # no filter names a string here: all of them are alike
+                        ints[place] = FIRST
                         continue
             elif (kind == _INT and type(value) is int and FIRST <= value <= LAST) or (
                 kind == _BOOL and type(value) is bool

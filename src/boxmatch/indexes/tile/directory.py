@@ -44,12 +44,13 @@ def make_directory(
     # Row 0 has all tiles, for events that no attribute rules anything out for.
     row = (1 + np.cumsum(cells) - cells).astype(np.int32)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
-    top = zero_lines((1 + int(cells.sum())) * width).reshape(-1, width * LINE_WORDS)
+    rows = 1 + int(cells.sum())
+    top = zero_lines(rows * width).reshape(rows, width * LINE_WORDS)
     top[0] = filled_lines(tiles).reshape(-1)
     place = np.full(dimensions, -1, np.int32)
     place[attributes] = np.arange(len(attributes))
     _fill_directory(predicates, mandatory, place, shift.astype(np.uint8), row, cells, top)
-    return attributes, shift.astype(np.uint8), row, top.reshape(-1, LINE_WORDS)
+    return attributes, shift.astype(np.uint8), row, top.reshape(rows * width, LINE_WORDS)
 
 
 def filled_lines(count: int) -> Lines:

@@ -105,18 +105,14 @@ def _fill_ends(
 
 @kernel
 def _sort_ends(start: Int64Array, keys: Int64Array, bits: UInt16Array) -> None:
+    """Shell's sort in each line, which has a handful of ends as a rule."""
     for line in range(len(start) - 1):
         first, last = start[line], start[line + 1]
-        if last - first > 32:
-            order = np.argsort(keys[first:last])
-            keys[first:last] = keys[first:last][order]
-            bits[first:last] = bits[first:last][order]
-            continue
-        # Insertion sort: a line has a handful.
-        for i in range(first + 1, last):
-            key, bit = keys[i], bits[i]
-            j = i
-            while j > first and keys[j - 1] > key:
-                keys[j], bits[j] = keys[j - 1], bits[j - 1]
-                j -= 1
-            keys[j], bits[j] = key, bit
+        for gap in (301, 57, 10, 1):
+            for i in range(first + gap, last):
+                key, bit = keys[i], bits[i]
+                j = i
+                while j >= first + gap and keys[j - gap] > key:
+                    keys[j], bits[j] = keys[j - gap], bits[j - gap]
+                    j -= gap
+                keys[j], bits[j] = key, bit

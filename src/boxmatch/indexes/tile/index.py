@@ -11,11 +11,13 @@ from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState
-from boxmatch.indexes.tile.search import search_batch, search_one
-from boxmatch.indexes.tile.sweep import SWEEP_EVENTS, sweeping_pays
+from boxmatch.indexes.tile.packed import pack, search_packed
+from boxmatch.indexes.tile.search import search_batch
+from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes, Int64Array
 
 _NO_LINES = np.zeros((0, 8), np.uint64)
+_NO_ORDER = np.zeros((0, 0), np.int64)
 
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
@@ -44,15 +46,20 @@ class TileIndex(Index):
             raise IndexConfigError(f"index 'tile': cells must be from 8 to 120, not {cells!r}")
 
     def build(self, boxes: Boxes) -> Int64Array:
-        self._state, order = build_tiles(boxes, self.chosen["cells"])
+        state, order = build_tiles(boxes, self.chosen["cells"])
+        self._hold(state)
         return order
+
+    def _hold(self, state: TileState) -> None:
+        self._state = state
+        self._packed = pack(state)
 
     def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
         counts = np.empty(len(points), np.int64)
         return Matches(counts, self._search(points, alive, True, counts))
 
     def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
-        return search_one(self._state, point, _NO_LINES if alive is None else alive)
+        return search_packed(self._packed, point, _NO_LINES if alive is None else alive)
 
     def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
         counts = np.empty(len(points), np.int64)
@@ -63,10 +70,19 @@ class TileIndex(Index):
         self, points: Int64Array, alive: Lines | None, listing: bool, counts: Int64Array
     ) -> Int32Array:
         state = self._state
-        many_matches = len(state.end_key) > 0 and len(points) >= SWEEP_EVENTS
-        sweep = many_matches and sweeping_pays(state, points)
         lines = _NO_LINES if alive is None else alive
-        return search_batch(state, points, lines, sweep, listing, counts)
+        if (
+            len(state.end_key) == 0
+            or len(points) < SWEEP_EVENTS
+            or not sweeping_pays(state, points)
+        ):
+            return search_batch(state, points, lines, _NO_ORDER, _NO_ORDER, listing, counts)
+        found = []
+        for first in range(0, len(points), SWEEP_BLOCK):
+            block = slice(first, first + SWEEP_BLOCK)
+            order = order_events(points[block])
+            found.append(search_batch(state, points[block], lines, *order, listing, counts[block]))
+        return np.concatenate(found)
 
     @property
     def boxes(self) -> Boxes:
@@ -88,5 +104,5 @@ class TileIndex(Index):
         cls, dimensions: int, parameters: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
     ) -> Self:
         index = cls(dimensions, **parameters)
-        index._state = TileState(**arrays)
+        index._hold(TileState(**arrays))
         return index

@@ -30,15 +30,14 @@ from boxmatch.indexes.tile.layout import (
     TileState,
     UInt8Array,
     UInt16Array,
+    Whole,
 )
 from boxmatch.indexes.tile.ranks import cell_of, locate
-from boxmatch.indexes.tile.sweep import order_events, sweep_tile
+from boxmatch.indexes.tile.sweep import sweep_tile
 from boxmatch.jit import kernel
 
 _BLOCK = 2_048
 """Events that pass a tile together."""
-
-_SWEEP_BLOCK = 4_096
 
 _AHEAD = 4
 _LINES_AHEAD = 8
@@ -54,12 +53,12 @@ _FEW_DOUBTS = 3
 
 
 @kernel
-def mark_live(state: TileState, ranks: UInt16Array, events: int, live: Lines) -> None:
+def mark_live(state: TileState, ranks: UInt16Array, live: Lines) -> None:
     """For each event, the tiles that could hold a match, as bits."""
     top, top_attribute = state.top, state.top_attribute
     top_row, top_shift = state.top_row, state.top_shift
     width = (len(state.unsettled) + LINE_BITS - 1) // LINE_BITS
-    for e in range(events):
+    for e in range(len(ranks)):
         for w in range(width):
             line = load_line(top, w)
             for i in range(len(top_attribute)):
@@ -85,7 +84,7 @@ def _turn(square: Lines) -> None:
 
 
 @kernel
-def _turn_live(live: Lines, events: int, tiles: int, turned: Lines) -> None:
+def _turn_live(live: Lines, events: Whole, tiles: Whole, turned: Lines) -> None:
     """From tiles per event to events per tile."""
     square = np.empty(64, np.uint64)
     for word in range((tiles + 63) // 64):
@@ -100,7 +99,7 @@ def _turn_live(live: Lines, events: int, tiles: int, turned: Lines) -> None:
 
 
 @kernel
-def _live_events(turned: Lines, tile: int, events: Int64Array) -> int:
+def _live_events(turned: Lines, tile: Whole, events: Int64Array) -> Whole:
     """The events for which the tile is live; returns how many."""
     count = 0
     for group in range(turned.shape[1]):
@@ -115,13 +114,13 @@ def _live_events(turned: Lines, tile: int, events: Int64Array) -> int:
 @kernel
 def _pass_lines(
     state: TileState,
-    tile: int,
+    tile: Whole,
     alive: Lines,
     cells: UInt8Array,
     events: Int64Array,
-    count: int,
+    count: Whole,
     candidates: Lines,
-) -> int:
+) -> Whole:
     """Keep the events that some box of the tile could hold, with those boxes as candidates."""
     lines = state.lines
     first = state.slot_start[tile]
@@ -173,18 +172,18 @@ def _pass_lines(
 @kernel
 def _settle(
     state: TileState,
-    tile: int,
+    tile: Whole,
     cells: UInt8Array,
     keys: Int64Array,
     events: Int64Array,
-    at: int,
-    count: int,
+    at: Whole,
+    count: Whole,
     candidates: Lines,
     exact: bool,
     doubt_event: Int32Array,
     doubt_box: Int32Array,
-    doubts: int,
-) -> tuple[int, int]:
+    doubts: Whole,
+) -> tuple[Whole, Whole]:
     """Leave in the candidates of events `at … count` only boxes that are certain to hold them.
 
     The others are appended to the doubts. Stops when these are full; returns which event is next,
@@ -214,7 +213,7 @@ def _settle(
                 doubtful = and_lines(line, unlined)
             store_line(scratch, 0, doubtful)
             before = doubts
-            doubts = _list_bits(scratch, 0, tile, doubt_box, doubts)
+            doubts = _list_bits(scratch, np.int64(0), tile, doubt_box, doubts)
             doubt_event[before:doubts] = e
             store_line(candidates, at, and_not_line(line, doubtful))
         at += 1
@@ -227,8 +226,8 @@ def _check(
     keys: Int64Array,
     doubt_event: Int32Array,
     doubt_box: Int32Array,
-    doubts: int,
-) -> int:
+    doubts: Whole,
+) -> Whole:
     """Compare every predicate of the doubtful boxes; keep those that hold, return their number."""
     start, attribute = state.box_start, state.box_attribute
     low, high = state.box_low, state.box_high
@@ -257,7 +256,7 @@ def _check(
 
 
 @kernel
-def _list_bits(line: Lines, row: int, tile: int, boxes: Int32Array, at: int) -> int:
+def _list_bits(line: Lines, row: Whole, tile: Whole, boxes: Int32Array, at: Whole) -> Whole:
     """Write the boxes whose bits are set to `boxes[at:]`; return where the list then ends."""
     for word in range(LINE_WORDS):
         bits = line[row, word]
@@ -270,7 +269,7 @@ def _list_bits(line: Lines, row: int, tile: int, boxes: Int32Array, at: int) -> 
 
 
 @kernel
-def _longer(array: Int32Array, length: int) -> Int32Array:
+def _longer(array: Int32Array, length: Whole) -> Int32Array:
     longer = np.empty(length, np.int32)
     longer[: len(array)] = array
     return longer
@@ -281,25 +280,25 @@ def search_batch(
     state: TileState,
     keys: Int64Array,
     alive: Lines,
-    sweep: bool,
+    order: Int64Array,
+    ordered: Int64Array,
     listing: bool,
     counts: Int64Array,
 ) -> Int32Array:
     """Set `counts` to each event's matches; if `listing`, return their boxes, event by event.
 
-    `alive` is empty, or has one line per tile: the boxes that still exist. If `sweep`, candidates
-    come from passing the ends of predicates, not from the lines.
+    `alive` is empty, or has one line per tile: the boxes that still exist. If there is an `order`
+    of the events by each attribute, candidates come from a sweep, not from the lines.
     """
+    sweep = len(order) > 0
     dimensions = keys.shape[1]
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
-    block = min(_SWEEP_BLOCK if sweep else _BLOCK, (len(keys) + 63) // 64 * 64)
+    block = max(64, min(len(keys) if sweep else _BLOCK, (len(keys) + 63) // 64 * 64))
     live = np.zeros((0 if sweep else block * width, LINE_WORDS), np.uint64)
     turned = np.zeros((0 if sweep else width * LINE_BITS, block // 64), np.uint64)
     ranks = np.empty((0 if sweep else block, dimensions), np.uint16)
     cells = np.empty((0 if sweep else block, dimensions), np.uint8)
-    order = np.empty((dimensions if sweep else 0, block), np.int32)
-    ordered = np.empty((dimensions if sweep else 0, block), np.int64)
     events = np.arange(block + 1)
     candidates = np.empty((block + 1, LINE_WORDS), np.uint64)
     doubt_event = np.empty(_DOUBTS, np.int32)
@@ -312,23 +311,21 @@ def search_batch(
         size = min(block, len(keys) - first)
         block_keys = keys[first : first + size]
         block_counts = counts[first : first + size]
-        if sweep:
-            order_events(block_keys, order, ordered)
-        else:
+        if not sweep:
             locate(state, block_keys, ranks, cells)
-            mark_live(state, ranks, size, live)
+            mark_live(state, ranks[:size], live)
             _turn_live(live.reshape(block, width * LINE_WORDS), size, tiles, turned)
-        found = 0
-        doubts = 0
+        found: Whole = np.int64(0)
+        doubts: Whole = np.int64(0)
         for tile in range(tiles):
+            count: Whole = size
             if sweep:
-                sweep_tile(state, tile, alive, order, ordered, size, candidates)
-                count = size
+                sweep_tile(state, tile, alive, order, ordered, candidates)
             else:
                 count = _live_events(turned, tile, events)
                 if count > 0:
                     count = _pass_lines(state, tile, alive, cells, events, count, candidates)
-            settled = 0
+            settled: Whole = np.int64(0)
             while settled < count:
                 if doubts + LINE_BITS > _DOUBTS:
                     kept = _check(state, block_keys, doubt_event, doubt_box, doubts)
@@ -342,7 +339,7 @@ def search_batch(
                         found_box,
                         found,
                     )
-                    doubts = 0
+                    doubts = np.int64(0)
                 before = settled
                 settled, doubts = _settle(
                     state,
@@ -380,13 +377,13 @@ def search_batch(
 def _record(
     event: Int32Array,
     box: Int32Array,
-    size: int,
+    size: Whole,
     counts: Int64Array,
     listing: bool,
     found_event: Int32Array,
     found_box: Int32Array,
-    found: int,
-) -> tuple[Int32Array, Int32Array, int]:
+    found: Whole,
+) -> tuple[Int32Array, Int32Array, Whole]:
     """Add matches to the counts and, if `listing`, to what was found."""
     for i in range(size):
         counts[event[i]] += 1
@@ -429,7 +426,7 @@ def search_one(state: TileState, keys: Int64Array, alive: Lines) -> Int32Array:
     event = np.zeros(1, np.int64)
     waiting = np.empty(tiles + _AHEAD, np.int64)
     locate(state, keys, ranks, cells)
-    mark_live(state, ranks, 1, live)
+    mark_live(state, ranks, live)
     live_tiles = 0
     for word in range(width * LINE_WORDS):
         bits = live[word >> 3, word & 7]
@@ -441,11 +438,12 @@ def search_one(state: TileState, keys: Int64Array, alive: Lines) -> Int32Array:
     lines, slot_start = state.lines, state.slot_start
     slot_line, slot_attribute = state.slot_line, state.slot_attribute
     exists = alive if len(alive) else state.filled
+    exact = len(keys) == 0  # never; but a literal would have `_settle` compiled once more
     doubt_event = np.empty(2 * LINE_BITS, np.int32)
     doubt_box = np.empty(2 * LINE_BITS, np.int32)
-    doubts = 0
+    doubts: Whole = np.int64(0)
     found = np.empty(2 * LINE_BITS, np.int32)
-    end = 0
+    end: Whole = np.int64(0)
     for i in range(live_tiles):
         # Live tiles are scattered over memory: ask for the first lines of one ahead.
         ahead = slot_start[waiting[i + _AHEAD]]
@@ -468,24 +466,24 @@ def search_one(state: TileState, keys: Int64Array, alive: Lines) -> Int32Array:
             cells,
             keys,
             event,
-            0,
-            1,
+            np.int64(0),
+            np.int64(1),
             candidates,
-            False,
+            exact,
             doubt_event,
             doubt_box,
             doubts,
         )
         if end + 2 * LINE_BITS > len(found):
             found = _longer(found, 2 * len(found))
-        end = _list_bits(candidates, 0, tile, found, end)
+        end = _list_bits(candidates, np.int64(0), tile, found, end)
         if doubts >= LINE_BITS:
             kept = _check(state, keys, doubt_event, doubt_box, doubts)
             if end + kept + LINE_BITS > len(found):
                 found = _longer(found, 2 * len(found) + kept)
             found[end : end + kept] = doubt_box[:kept]
             end += kept
-            doubts = 0
+            doubts = np.int64(0)
     kept = _check(state, keys, doubt_event, doubt_box, doubts)
     if end + kept > len(found):
         found = _longer(found, end + kept)

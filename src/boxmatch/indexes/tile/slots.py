@@ -130,36 +130,33 @@ def fill_lines(
 
 
 @kernel
-def order_slots(
-    slots: Slots,
-    lines: Lines,
-    slot_depth: UInt16Array,
-) -> None:
+def order_slots(slots: Slots, lines: Lines, slot_depth: UInt16Array) -> None:
     """Put each tile's most selective slots first, and say how many leave few boxes."""
-    slot_start, slot_attribute, slot_line = slots.start, slots.attribute, slots.line
-    cell_count = slots.cell_count
-    tiles = len(slot_start) - 1
-    for tile in range(tiles):
-        first, last = slot_start[tile], slot_start[tile + 1]
-        passing = np.empty(last - first, np.float64)
+    attribute, line = slots.attribute, slots.line
+    passing = np.empty(len(slots.cell_shift), np.float64)
+    for tile in range(len(slots.start) - 1):
+        first, last = slots.start[tile], slots.start[tile + 1]
         for s in range(first, last):
-            cells = cell_count[slot_attribute[s]]
+            cells = slots.cell_count[attribute[s]]
             bits = np.int64(0)
-            # Cell 0 is "absent": what an event that lacks the attribute would see.
+            # Not cell 0, which is what an event without the attribute sees.
             for cell in range(1, cells):
-                bits += count_bits(load_line(lines, slot_line[s] + cell))
-            passing[s - first] = bits / (LINE_BITS * max(1, cells - 1))
-        best = np.argsort(passing)
-        attributes = slot_attribute[first:last].copy()
-        rows = slot_line[first:last].copy()
+                bits += count_bits(load_line(lines, line[s] + cell))
+            share = bits / (LINE_BITS * max(1, cells - 1))
+            # Insertion sort: a tile has a few dozen slots.
+            place = s
+            its_attribute, its_line = attribute[s], line[s]
+            while place > first and passing[place - 1 - first] > share:
+                passing[place - first] = passing[place - 1 - first]
+                attribute[place], line[place] = attribute[place - 1], line[place - 1]
+                place -= 1
+            passing[place - first] = share
+            attribute[place], line[place] = its_attribute, its_line
         depth = 0
         expected = float(LINE_BITS)
-        for i in range(last - first):
-            slot_attribute[first + i] = attributes[best[i]]
-            slot_line[first + i] = rows[best[i]]
-            if expected > _LEFT_AT_DEPTH:
-                expected *= passing[best[i]]
-                depth += 1
+        while depth < last - first and expected > _LEFT_AT_DEPTH:
+            expected *= passing[depth]
+            depth += 1
         slot_depth[tile] = depth
 
 

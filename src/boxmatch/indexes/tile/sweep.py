@@ -18,13 +18,15 @@ from boxmatch.indexes.lines import (
     load_line,
     store_line,
 )
-from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileState
+from boxmatch.indexes.tile.layout import Int64Array, Lines, TileState
 from boxmatch.indexes.tile.ranks import cell_of, locate
 from boxmatch.jit import kernel
-from boxmatch.model.axis import ABSENT
 
 SWEEP_EVENTS = 256
 """Fewer events than this do not pay for passing all the ends."""
+
+SWEEP_BLOCK = 4_096
+"""Events that are swept together."""
 
 _PROBED_EVENTS = 32
 _PROBED_TILES = 64
@@ -66,24 +68,11 @@ def sweeping_pays(state: TileState, keys: Int64Array) -> bool:
     return candidates * _CANDIDATE_COST > slots * events * _SLOT_COST
 
 
-@kernel
-def order_events(keys: Int64Array, order: Int32Array, ordered: Int64Array) -> None:
-    """For each attribute, the events in ascending order of their keys."""
-    column = np.empty(len(keys), np.int64)
-    for a in range(keys.shape[1]):
-        present = False
-        for e in range(len(keys)):
-            column[e] = keys[e, a]
-            present = present or column[e] != ABSENT
-        if present:
-            by_key = np.argsort(column)
-            for i in range(len(keys)):
-                order[a, i] = by_key[i]
-                ordered[a, i] = column[by_key[i]]
-        else:
-            for i in range(len(keys)):
-                order[a, i] = i
-                ordered[a, i] = ABSENT
+def order_events(keys: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """For each attribute, the events in ascending order of their keys, and those keys."""
+    columns = np.ascontiguousarray(keys.T)
+    order = np.argsort(columns, axis=1)
+    return order, np.take_along_axis(columns, order, axis=1)
 
 
 @kernel
@@ -91,14 +80,14 @@ def sweep_tile(
     state: TileState,
     tile: int,
     alive: Lines,
-    order: Int32Array,
+    order: Int64Array,
     ordered: Int64Array,
-    size: int,
     matches: Lines,
 ) -> None:
     """One line per event: the boxes of the tile that hold it, as far as slots can tell."""
     end_key, end_bit = state.end_key, state.end_bit
     base = load_line(alive if len(alive) else state.filled, tile)
+    size = order.shape[1]
     for e in range(size):
         store_line(matches, e, base)
     current = np.empty((1, LINE_WORDS), np.uint64)
@@ -120,5 +109,5 @@ def sweep_tile(
                     current[0, word] ^= np.uint64(1) << np.uint64(bit & np.uint16(63))
                     at += 1
                 line = load_line(current, 0)
-            place = np.int64(order[a, i])
+            place = order[a, i]
             store_line(matches, place, and_lines(load_line(matches, place), line))

@@ -1,0 +1,97 @@
+"""A `TileState` as one small array of addresses.
+
+Handing some thirty arrays from Python to a kernel takes longer than matching one event against a
+hundred thousand subscriptions. Their addresses travel in one array instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic, overload
+
+from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileState
+from boxmatch.indexes.tile.search import search_one
+from boxmatch.jit import kernel
+
+
+def pack(state: TileState) -> Int64Array:
+    """Address, rows and columns of each field. The state must outlive what is packed."""
+    return np.array(
+        [(field.ctypes.data, len(field), field.size // max(1, len(field))) for field in state],
+        np.int64,
+    )
+
+
+@kernel
+def search_packed(packed: Int64Array, keys: Int64Array, alive: Lines) -> Int32Array:
+    """As `search_one`."""
+    return search_one(_unpack(packed), keys, alive)
+
+
+@kernel
+def _column(field: Int64Array, dtype: Any) -> npt.NDArray[Any]:
+    return array_at(field[0], (field[1],), dtype)
+
+
+@kernel
+def _table(field: Int64Array, dtype: Any) -> npt.NDArray[Any]:
+    return array_at(field[0], (field[1], field[2]), dtype)
+
+
+@kernel
+def _unpack(packed: Int64Array) -> TileState:
+    return TileState(
+        _column(packed[0], np.int64),  # cuts
+        _column(packed[1], np.int32),  # cut_start
+        _table(packed[2], np.uint16),  # guess
+        _column(packed[3], np.uint8),  # guess_shift
+        _column(packed[4], np.uint16),  # top_attribute
+        _column(packed[5], np.uint8),  # top_shift
+        _column(packed[6], np.int32),  # top_row
+        _table(packed[7], np.uint64),  # top
+        _column(packed[8], np.uint8),  # cell_shift
+        _column(packed[9], np.int32),  # tile_line
+        _column(packed[10], np.int32),  # slot_start
+        _column(packed[11], np.uint16),  # slot_depth
+        _column(packed[12], np.uint16),  # slot_attribute
+        _column(packed[13], np.int32),  # slot_line
+        _table(packed[14], np.uint64),  # lines
+        _column(packed[15], np.int64),  # end_start
+        _column(packed[16], np.int64),  # end_key
+        _column(packed[17], np.uint16),  # end_bit
+        _table(packed[18], np.uint64),  # unsettled
+        _table(packed[19], np.uint64),  # unlined
+        _table(packed[20], np.uint64),  # filled
+        _column(packed[21], np.int64),  # box_start
+        _column(packed[22], np.uint16),  # box_attribute
+        _column(packed[23], np.int64),  # box_low
+        _column(packed[24], np.int64),  # box_high
+    )
+
+
+def array_at(address: Any, shape: Any, dtype: Any) -> npt.NDArray[Any]:
+    """The array that lies at an address."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    buffer = (ctypes.c_char * size).from_address(int(address))
+    return np.frombuffer(buffer, dtype).reshape(shape)
+
+
+@intrinsic
+def _pointer(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), generate
+
+
+overload(array_at, strict=False)(
+    lambda address, shape, dtype: (
+        lambda address, shape, dtype: carray(_pointer(address), shape, dtype)
+    )
+)
