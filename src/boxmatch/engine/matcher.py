@@ -240,7 +240,7 @@ class Matcher:
         parts = tuple(
             known.get(id(store)) or Part.now(store) for store in self._stores if store.rows
         )
-        self._snapshot = before._replace(parts=parts, size=before.size + more)
+        self._snapshot = Snapshot(parts, before.axes, before.encoder, before.size + more)
 
     # Compaction
 
@@ -300,25 +300,35 @@ class Matcher:
 
     # Matching
 
-    def match(self, event: Mapping[str, Any]) -> list[SubscriptionId]:
-        """The ids of all subscriptions that want the event, in no particular order."""
+    def match(
+        self, event: Mapping[str, Any], *, max_false_positive_rate: float = 0.0
+    ) -> list[SubscriptionId]:
+        """The ids of all subscriptions that want the event, in no particular order.
+
+        With a rate above 0 the answer may have that many more ids for each right one, in
+        expectation, but never lacks any: predicates on rare attributes are not checked.
+        """
         snapshot = self._snapshot
+        skipped = snapshot.skipped(max_false_positive_rate)
         point = snapshot.encoder.one(event).reshape(1, -1)
         found: list[SubscriptionId] = []
         for part in snapshot.parts:
-            found += part.match_one(point).tolist()
+            found += part.match_one(point, skipped).tolist()
         return found
 
-    def match_batch(self, events: Any, *, threads: int | None = None) -> MatchResult:
+    def match_batch(
+        self, events: Any, *, threads: int | None = None, max_false_positive_rate: float = 0.0
+    ) -> MatchResult:
         """The matches of many events: dicts, an Arrow, pandas or polars table, or n × d numbers.
 
-        Uses all cores unless `threads` says otherwise.
+        Uses all cores unless `threads` says otherwise. For the rate see `match`.
         """
         snapshot = self._snapshot
+        skipped = snapshot.skipped(max_false_positive_rate)
         dtype = self._id_dtype
 
         def work(points: Int64Array) -> MatchResult:
-            found = [(part.match(points), part.store.ids) for part in snapshot.parts]
+            found = [(part.match(points, skipped), part.store.ids) for part in snapshot.parts]
             return join_parts(found, len(points), dtype)
 
         return join_chunks(by_chunks(work, self._points(snapshot, events), threads))
@@ -336,8 +346,7 @@ class Matcher:
         return np.concatenate(by_chunks(work, self._points(snapshot, events), threads))
 
     def _points(self, snapshot: Snapshot, events: Any) -> Int64Array:
-        needed = snapshot.constrained(len(self.schema))
-        return snapshot.encoder.batch(events, needed)
+        return snapshot.encoder.batch(events, snapshot.frequency() > 0)
 
     def explain(self, event: Mapping[str, Any], subscription_id: SubscriptionId) -> Explanation:
         """Predicate by predicate: what the subscription wants, what the event has."""

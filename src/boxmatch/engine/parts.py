@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.adaptive.skipping import estimate_matchability
 from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
 from boxmatch.engine.removals import Removals
 from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
 from boxmatch.indexes.scan import scan_count, scan_match
+from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, Int64Array
 
 BoolArray = npt.NDArray[np.bool_]
@@ -57,8 +59,8 @@ class Store(ABC):
 
     @property
     @abstractmethod
-    def constrained(self) -> BoolArray:
-        """The attributes that some box constrains."""
+    def frequency(self) -> Int64Array:
+        """How many boxes constrain each attribute, removed ones included."""
 
     @abstractmethod
     def find(self, subscription_id: SubscriptionId) -> list[int]:
@@ -69,13 +71,19 @@ class Store(ABC):
         """The positions of many subscriptions."""
 
     @abstractmethod
-    def match_one(self, point: Int64Array, rows: int, alive: Lines | None) -> Int32Array: ...
+    def match_one(
+        self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Int32Array: ...
 
     @abstractmethod
-    def match(self, points: Int64Array, rows: int, alive: Lines | None) -> Matches: ...
+    def match(
+        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Matches: ...
 
     @abstractmethod
-    def count(self, points: Int64Array, rows: int, alive: Lines | None) -> Int64Array: ...
+    def count(
+        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Int64Array: ...
 
     @property
     @abstractmethod
@@ -98,26 +106,26 @@ class Part:
     def alive(self) -> Lines | None:
         return self.store.removals.alive(self.removed, self.rows) if self.removed else None
 
-    def match_one(self, point: Int64Array) -> IdArray:
+    def match_one(self, point: Int64Array, skipped: BoolArray | None = None) -> IdArray:
         """The ids, each once, of the boxes that hold the point."""
-        positions = self.store.match_one(point, self.rows, self.alive)
+        positions = self.store.match_one(point, self.rows, self.alive, skipped)
         owners = self.store.owners
         if owners is not None and len(positions) > 1:
             _, first = np.unique(owners[positions], return_index=True)
             positions = positions[first]
         return self.store.ids[positions]
 
-    def match(self, points: Int64Array) -> Matches:
+    def match(self, points: Int64Array, skipped: BoolArray | None = None) -> Matches:
         """The positions, one per subscription, of the boxes that hold each point."""
-        found = self.store.match(points, self.rows, self.alive)
+        found = self.store.match(points, self.rows, self.alive, skipped)
         owners = self.store.owners
         return found if owners is None else _once_per_owner(found, owners)
 
-    def count(self, points: Int64Array) -> Int64Array:
+    def count(self, points: Int64Array, skipped: BoolArray | None = None) -> Int64Array:
         """How many subscriptions have a box that holds each point."""
         if self.store.owners is not None:
-            return self.match(points).counts
-        return self.store.count(points, self.rows, self.alive)
+            return self.match(points, skipped).counts
+        return self.store.count(points, self.rows, self.alive, skipped)
 
     def live_positions(self) -> Int64Array:
         keep = np.ones(self.rows, bool)
@@ -173,11 +181,13 @@ class Segment(Store):
         return np.full(rows, self._owners is not None)
 
     @cached_property
-    def constrained(self) -> BoolArray:
-        boxes = self.index.boxes
-        seen = np.zeros(boxes.dimensions, bool)
-        seen[boxes.attribute] = True
-        return seen
+    def frequency(self) -> Int64Array:
+        return count_attributes(self.index.boxes.attribute, self.index.dimensions)
+
+    @cached_property
+    def matchability(self) -> float:
+        """The share of events that satisfy a predicate, as far as one can tell."""
+        return estimate_matchability(self.index.boxes)
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -189,14 +199,20 @@ class Segment(Store):
     def find_many(self, ids: IdArray) -> list[int]:
         return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
 
-    def match_one(self, point: Int64Array, rows: int, alive: Lines | None) -> Int32Array:
-        return self.index.match_one(point, alive)
+    def match_one(
+        self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Int32Array:
+        return self.index.match_one(point, alive, skipped)
 
-    def match(self, points: Int64Array, rows: int, alive: Lines | None) -> Matches:
-        return self.index.match(points, alive)
+    def match(
+        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Matches:
+        return self.index.match(points, alive, skipped)
 
-    def count(self, points: Int64Array, rows: int, alive: Lines | None) -> Int64Array:
-        return self.index.count(points, alive)
+    def count(
+        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Int64Array:
+        return self.index.count(points, alive, skipped)
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -225,7 +241,7 @@ class Tail(Store):
         self._owner = np.empty(1024, np.int32)
         self._overlap = np.empty(1024, bool)
         self._any_overlap = False
-        self._constrained = np.zeros(dimensions, bool)
+        self._frequency = np.zeros(dimensions, np.int64)
         self._places: dict[SubscriptionId, tuple[int, int]] = {}
 
     def append(self, subscription_id: SubscriptionId, boxes: Sequence[Row], disjoint: bool) -> None:
@@ -237,7 +253,7 @@ class Tail(Store):
             if row:
                 span = slice(self._predicates, self._predicates + len(row))
                 attribute[span], low[span], high[span] = zip(*row, strict=True)
-                self._constrained[attribute[span]] = True
+                self._frequency[attribute[span]] += 1
                 self._predicates = span.stop
             self._ids[self._rows] = subscription_id
             self._owner[self._rows] = first
@@ -286,8 +302,8 @@ class Tail(Store):
         return self._overlap[:rows]
 
     @property
-    def constrained(self) -> BoolArray:
-        return self._constrained
+    def frequency(self) -> Int64Array:
+        return self._frequency
 
     def find(self, subscription_id: SubscriptionId) -> list[int]:
         place = self._places.get(subscription_id)
@@ -298,14 +314,20 @@ class Tail(Store):
     def find_many(self, ids: IdArray) -> list[int]:
         return [position for one in ids.tolist() for position in self.find(one)]
 
-    def match_one(self, point: Int64Array, rows: int, alive: Lines | None) -> Int32Array:
-        return scan_match(self._boxes, rows, point, alive).positions
+    def match_one(
+        self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Int32Array:
+        return scan_match(self._boxes, rows, point, alive, skipped).positions
 
-    def match(self, points: Int64Array, rows: int, alive: Lines | None) -> Matches:
-        return scan_match(self._boxes, rows, points, alive)
+    def match(
+        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Matches:
+        return scan_match(self._boxes, rows, points, alive, skipped)
 
-    def count(self, points: Int64Array, rows: int, alive: Lines | None) -> Int64Array:
-        return scan_count(self._boxes, rows, points, alive)
+    def count(
+        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+    ) -> Int64Array:
+        return scan_count(self._boxes, rows, points, alive, skipped)
 
     @property
     def nbytes(self) -> dict[str, int]:

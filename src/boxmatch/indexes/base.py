@@ -12,6 +12,7 @@ from boxmatch.errors import IndexConfigError
 from boxmatch.model.boxes import Boxes, Int64Array
 
 Int32Array = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
 Lines = npt.NDArray[np.uint64]
 
 
@@ -28,7 +29,8 @@ class Index(ABC):
     `build` may store the boxes in an order of its own and says so; all other verbs speak of
     positions in that order. Once built, an index never changes, so any number of threads may use
     it. Points are an n × d array of keys. `alive`, where given, has one bit per position, in lines
-    of 512: boxes whose bit is clear are passed over.
+    of 512: boxes whose bit is clear are passed over. `skipped`, where given, marks the attributes
+    whose predicates need not be checked: the answer then has every match, and may have more.
     """
 
     name: ClassVar[str]
@@ -50,15 +52,21 @@ class Index(ABC):
         """Take the boxes; return the row of `boxes` at each position (None: the same order)."""
 
     @abstractmethod
-    def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
+    def match(
+        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Matches:
         """The boxes that hold each point."""
 
     @abstractmethod
-    def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
+    def match_one(
+        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Int32Array:
         """The boxes that hold the single point in an array of shape (1, d)."""
 
     @abstractmethod
-    def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
+    def count(
+        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Int64Array:
         """How many boxes hold each point."""
 
     @property

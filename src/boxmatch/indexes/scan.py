@@ -7,11 +7,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
+from boxmatch.indexes.base import BoolArray, Index, Int32Array, Lines, Matches
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Boxes, Int64Array
 
 _NO_LINES = np.zeros((0, 8), np.uint64)
+_NO_MARKS = np.zeros(0, bool)
 
 
 class ScanIndex(Index):
@@ -22,14 +23,20 @@ class ScanIndex(Index):
     def build(self, boxes: Boxes) -> None:
         self._boxes = boxes
 
-    def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
-        return scan_match(self._boxes, self._boxes.count, points, alive)
+    def match(
+        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Matches:
+        return scan_match(self._boxes, self._boxes.count, points, alive, skipped)
 
-    def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
-        return self.match(point, alive).positions
+    def match_one(
+        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Int32Array:
+        return self.match(point, alive, skipped).positions
 
-    def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
-        return scan_count(self._boxes, self._boxes.count, points, alive)
+    def count(
+        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Int64Array:
+        return scan_count(self._boxes, self._boxes.count, points, alive, skipped)
 
     @property
     def boxes(self) -> Boxes:
@@ -53,22 +60,38 @@ class ScanIndex(Index):
         return index
 
 
-def scan_match(boxes: Boxes, rows: int, points: Int64Array, alive: Lines | None) -> Matches:
+def scan_match(
+    boxes: Boxes,
+    rows: int,
+    points: Int64Array,
+    alive: Lines | None,
+    skipped: BoolArray | None,
+) -> Matches:
     """Compare the first `rows` boxes with every point."""
     counts = np.empty(len(points), np.int64)
-    positions = _list(*boxes[1:], rows, points, _lines(alive), counts)
+    positions = _list(*boxes[1:], rows, points, _lines(alive), _marks(skipped), counts)
     return Matches(counts, positions)
 
 
-def scan_count(boxes: Boxes, rows: int, points: Int64Array, alive: Lines | None) -> Int64Array:
+def scan_count(
+    boxes: Boxes,
+    rows: int,
+    points: Int64Array,
+    alive: Lines | None,
+    skipped: BoolArray | None,
+) -> Int64Array:
     """Count the boxes among the first `rows` that hold each point."""
     counts = np.empty(len(points), np.int64)
-    _count(*boxes[1:], rows, points, _lines(alive), counts)
+    _count(*boxes[1:], rows, points, _lines(alive), _marks(skipped), counts)
     return counts
 
 
 def _lines(alive: Lines | None) -> Lines:
     return _NO_LINES if alive is None else alive
+
+
+def _marks(skipped: BoolArray | None) -> BoolArray:
+    return _NO_MARKS if skipped is None else skipped
 
 
 @kernel
@@ -80,10 +103,11 @@ def _holds(
     box: int,
     points: Int64Array,
     event: int,
+    skipped: BoolArray,
 ) -> bool:
     for p in range(start[box], start[box + 1]):
         key = points[event, attribute[p]]
-        if key < low[p] or key > high[p]:
+        if (key < low[p] or key > high[p]) and not (len(skipped) and skipped[attribute[p]]):
             return False
     return True
 
@@ -105,6 +129,7 @@ def _list(
     rows: int,
     points: Int64Array,
     alive: Lines,
+    skipped: BoolArray,
     counts: Int64Array,
 ) -> Int32Array:
     found = np.empty(64, np.int32)
@@ -112,7 +137,9 @@ def _list(
     for event in range(len(points)):
         before = end
         for box in range(rows):
-            if _holds(start, attribute, low, high, box, points, event) and _is_alive(alive, box):
+            if _is_alive(alive, box) and _holds(
+                start, attribute, low, high, box, points, event, skipped
+            ):
                 if end == len(found):
                     longer = np.empty(2 * end, np.int32)
                     longer[:end] = found
@@ -132,11 +159,14 @@ def _count(
     rows: int,
     points: Int64Array,
     alive: Lines,
+    skipped: BoolArray,
     counts: Int64Array,
 ) -> None:
     for event in range(len(points)):
         matched = 0
         for box in range(rows):
-            if _holds(start, attribute, low, high, box, points, event) and _is_alive(alive, box):
+            if _is_alive(alive, box) and _holds(
+                start, attribute, low, high, box, points, event, skipped
+            ):
                 matched += 1
         counts[event] = matched

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.errors import IndexConfigError
-from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
+from boxmatch.indexes.base import BoolArray, Index, Int32Array, Lines, Matches
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState
 from boxmatch.indexes.tile.packed import pack, search_packed
@@ -17,6 +17,7 @@ from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events,
 from boxmatch.model.boxes import Boxes, Int64Array
 
 _NO_LINES = np.zeros((0, 8), np.uint64)
+_NO_MARKS = np.zeros(0, bool)
 _NO_ORDER = np.zeros((0, 0), np.int64)
 
 _PARTS = {
@@ -54,34 +55,49 @@ class TileIndex(Index):
         self._state = state
         self._packed = pack(state)
 
-    def match(self, points: Int64Array, alive: Lines | None = None) -> Matches:
+    def match(
+        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Matches:
         counts = np.empty(len(points), np.int64)
-        return Matches(counts, self._search(points, alive, True, counts))
+        return Matches(counts, self._search(points, alive, skipped, True, counts))
 
-    def match_one(self, point: Int64Array, alive: Lines | None = None) -> Int32Array:
-        return search_packed(self._packed, point, _NO_LINES if alive is None else alive)
+    def match_one(
+        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Int32Array:
+        lines = _NO_LINES if alive is None else alive
+        return search_packed(self._packed, point, lines, _NO_MARKS if skipped is None else skipped)
 
-    def count(self, points: Int64Array, alive: Lines | None = None) -> Int64Array:
+    def count(
+        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+    ) -> Int64Array:
         counts = np.empty(len(points), np.int64)
-        self._search(points, alive, False, counts)
+        self._search(points, alive, skipped, False, counts)
         return counts
 
     def _search(
-        self, points: Int64Array, alive: Lines | None, listing: bool, counts: Int64Array
+        self,
+        points: Int64Array,
+        alive: Lines | None,
+        skipped: BoolArray | None,
+        listing: bool,
+        counts: Int64Array,
     ) -> Int32Array:
         state = self._state
         lines = _NO_LINES if alive is None else alive
+        marks = _NO_MARKS if skipped is None else skipped
         if (
             len(state.end_key) == 0
             or len(points) < SWEEP_EVENTS
             or not sweeping_pays(state, points)
         ):
-            return search_batch(state, points, lines, _NO_ORDER, _NO_ORDER, listing, counts)
+            return search_batch(state, points, lines, marks, _NO_ORDER, _NO_ORDER, listing, counts)
         found = []
         for first in range(0, len(points), SWEEP_BLOCK):
             block = slice(first, first + SWEEP_BLOCK)
             order = order_events(points[block])
-            found.append(search_batch(state, points[block], lines, *order, listing, counts[block]))
+            found.append(
+                search_batch(state, points[block], lines, marks, *order, listing, counts[block])
+            )
         return np.concatenate(found)
 
     @property

@@ -10,6 +10,7 @@ import numpy.typing as npt
 Whole = int | np.integer[Any]
 """A number in a kernel, where NumPy's integers and Python's are the same."""
 
+BoolArray = npt.NDArray[np.bool_]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 UInt8Array = npt.NDArray[np.uint8]

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic, overload
 
-from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileState
+from boxmatch.indexes.tile.layout import BoolArray, Int32Array, Int64Array, Lines, TileState
 from boxmatch.indexes.tile.search import search_one
 from boxmatch.jit import kernel
 
@@ -29,9 +29,11 @@ def pack(state: TileState) -> Int64Array:
 
 
 @kernel
-def search_packed(packed: Int64Array, keys: Int64Array, alive: Lines) -> Int32Array:
+def search_packed(
+    packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray
+) -> Int32Array:
     """As `search_one`."""
-    return search_one(_unpack(packed), keys, alive)
+    return search_one(_unpack(packed), keys, alive, skipped)
 
 
 @kernel

@@ -20,6 +20,7 @@ from boxmatch.indexes.tile.layout import (
 )
 from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 
 EXACT_CUTS = 16_384
@@ -52,15 +53,6 @@ def choose_cuts(boxes: Boxes, quantiles: int) -> tuple[Int64Array, Int32Array]:
     start = np.zeros(boxes.dimensions + 1, np.int32)
     np.cumsum([len(part) for part in parts], out=start[1:])
     return np.concatenate(parts).astype(np.int64), start
-
-
-@kernel
-def count_attributes(attribute: UInt16Array, dimensions: int) -> Int64Array:
-    """Predicates per attribute (`np.bincount` would first copy to int64)."""
-    counts = np.zeros(dimensions, np.int64)
-    for p in range(len(attribute)):
-        counts[attribute[p]] += 1
-    return counts
 
 
 def _distinct(ordered: Int64Array) -> Int64Array:

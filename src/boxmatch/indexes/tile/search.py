@@ -24,6 +24,7 @@ from boxmatch.indexes.lines import (
 )
 from boxmatch.indexes.tile.layout import (
     UPPER_END,
+    BoolArray,
     Int32Array,
     Int64Array,
     Lines,
@@ -224,6 +225,7 @@ def _settle(
 def _check(
     state: TileState,
     keys: Int64Array,
+    skipped: BoolArray,
     doubt_event: Int32Array,
     doubt_box: Int32Array,
     doubts: Whole,
@@ -247,7 +249,7 @@ def _check(
         holds = True
         for p in range(start[box], start[box + 1]):
             key = keys[e, attribute[p]]
-            if key < low[p] or key > high[p]:
+            if (key < low[p] or key > high[p]) and not (len(skipped) and skipped[attribute[p]]):
                 holds = False
                 break
         doubt_box[kept], doubt_event[kept] = box, e
@@ -280,6 +282,7 @@ def search_batch(
     state: TileState,
     keys: Int64Array,
     alive: Lines,
+    skipped: BoolArray,
     order: Int64Array,
     ordered: Int64Array,
     listing: bool,
@@ -287,8 +290,9 @@ def search_batch(
 ) -> Int32Array:
     """Set `counts` to each event's matches; if `listing`, return their boxes, event by event.
 
-    `alive` is empty, or has one line per tile: the boxes that still exist. If there is an `order`
-    of the events by each attribute, candidates come from a sweep, not from the lines.
+    `alive` is empty, or has one line per tile: the boxes that still exist. `skipped` is empty, or
+    marks attributes that are not worth a check. If there is an `order` of the events by each
+    attribute, candidates come from a sweep, not from the lines.
     """
     sweep = len(order) > 0
     dimensions = keys.shape[1]
@@ -328,7 +332,7 @@ def search_batch(
             settled: Whole = np.int64(0)
             while settled < count:
                 if doubts + LINE_BITS > _DOUBTS:
-                    kept = _check(state, block_keys, doubt_event, doubt_box, doubts)
+                    kept = _check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
                     found_event, found_box, found = _record(
                         doubt_event,
                         doubt_box,
@@ -364,7 +368,7 @@ def search_batch(
                             found_box = _longer(found_box, 2 * found + LINE_BITS)
                         found_event[found : found + matched] = events[i]
                         found = _list_bits(candidates, i, tile, found_box, found)
-        kept = _check(state, block_keys, doubt_event, doubt_box, doubts)
+        kept = _check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
         found_event, found_box, found = _record(
             doubt_event, doubt_box, kept, block_counts, listing, found_event, found_box, found
         )
@@ -415,7 +419,7 @@ def _append_by_event(
 
 
 @kernel
-def search_one(state: TileState, keys: Int64Array, alive: Lines) -> Int32Array:
+def search_one(state: TileState, keys: Int64Array, alive: Lines, skipped: BoolArray) -> Int32Array:
     """The boxes that hold the one point in `keys`, of shape (1, d)."""
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
@@ -478,13 +482,13 @@ def search_one(state: TileState, keys: Int64Array, alive: Lines) -> Int32Array:
             found = _longer(found, 2 * len(found))
         end = _list_bits(candidates, np.int64(0), tile, found, end)
         if doubts >= LINE_BITS:
-            kept = _check(state, keys, doubt_event, doubt_box, doubts)
+            kept = _check(state, keys, skipped, doubt_event, doubt_box, doubts)
             if end + kept + LINE_BITS > len(found):
                 found = _longer(found, 2 * len(found) + kept)
             found[end : end + kept] = doubt_box[:kept]
             end += kept
             doubts = np.int64(0)
-    kept = _check(state, keys, doubt_event, doubt_box, doubts)
+    kept = _check(state, keys, skipped, doubt_event, doubt_box, doubts)
     if end + kept > len(found):
         found = _longer(found, end + kept)
     found[end : end + kept] = doubt_box[:kept]

@@ -1,0 +1,1 @@
+"""Trading a bounded rate of false matches for speed."""
