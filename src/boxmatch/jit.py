@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -59,7 +60,8 @@ def _places() -> list[Path]:
     if home != "~":
         places.append(Path(home) / ".cache" / "boxmatch")
     user = os.getuid() if hasattr(os, "getuid") else "user"
-    places.append(Path(tempfile.gettempdir()) / f"boxmatch-{user}")
+    with suppress(FileNotFoundError):  # a system without a temporary folder
+        places.append(Path(tempfile.gettempdir()) / f"boxmatch-{user}")
     return places
 
 

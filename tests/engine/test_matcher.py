@@ -278,6 +278,17 @@ def test_overlapping_filters_of_several_loads_stay_apart_when_merged() -> None:
         assert sorted(m.match(event)) == wanted
 
 
+def test_as_many_boxes_as_subscriptions_but_not_one_each(m: bm.Matcher) -> None:
+    """The overlapping filter is kept apart, and the boxes that are left number two as well."""
+    m.subscribe_many(
+        [{"id": "two", "filter": "volume IN (1, 3)"}, {"id": "or", "filter": OVERLAPPING}]
+    )
+    assert sorted(m.match({"volume": 1})) == sorted(m.match({"volume": 3})) == ["or", "two"]
+    assert m.match({"price": 2.0}) == ["or"]
+    m.unsubscribe("or")
+    assert m.match({"volume": 3}) == ["two"]
+
+
 @pytest.mark.parametrize("share", [2, 4, 10])
 def test_compaction_comes_to_an_end(share: int) -> None:
     """Filters with and without overlapping boxes are kept in parts of their own."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from filter_oracle import Tree, constants, events, to_sql, trees, truth
-from hypothesis import HealthCheck, event, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -52,24 +52,23 @@ def dict_filters(draw: st.DrawFn) -> tuple[dict[str, Any], Tree]:
 text_filters = st.tuples(trees(SCHEMA), st.integers(0, 99)).map(
     lambda drawn: (to_sql(SCHEMA, drawn[0], random.Random(drawn[1])), drawn[0])
 )
-# Boxes of one filter that overlap, so that its subscription must be reported once.
-overlapping_filters = (
-    st.tuples(
-        *(
-            st.sampled_from("nf").flatmap(lambda n: constants(SCHEMA[n]).map(lambda v, n=n: (n, v)))
-            for _ in range(3)
-        ),
-        st.text("ab", max_size=2),
+
+
+@st.composite
+def overlapping_filters(draw: st.DrawFn) -> tuple[str, Tree]:
+    """Wide ranges of several attributes, which overlap: to be reported once all the same."""
+    ends = {"n": [-6, -1, 3, 6], "f": [-3.0, 0.0, 1.0, 3.0], "s": ["", "a", "b", "é"]}
+    tree: Tree = (
+        "or",
+        [
+            ("between", name, *(values[draw(st.integers(place, place + 1))] for place in (0, 2)))
+            for name, values in ends.items()
+        ],
     )
-    .map(
-        lambda drawn: (
-            "or",
-            [("compare", n, ">=", v) for n, v in drawn[:3]] + [("compare", "s", ">=", drawn[3])],
-        )
-    )
-    .map(lambda tree: (to_sql(SCHEMA, tree, random.Random(0)), tree))
-)
-filters = st.one_of(text_filters, dict_filters(), overlapping_filters)
+    return to_sql(SCHEMA, tree, random.Random(draw(st.integers(0, 9)))), tree
+
+
+filters = st.one_of(text_filters, dict_filters(), overlapping_filters())
 
 
 class Changes(RuleBasedStateMachine):
@@ -151,7 +150,7 @@ class Changes(RuleBasedStateMachine):
                 ends.append(("compare", "n", ">=", int(low)))
             if high == high:
                 ends.append(("compare", "n", "<=", int(high)))
-            self.model[id] = ("and", ends)
+            self.model[id] = ("and", ends) if ends else ("true",)
 
     @rule(keys=st.lists(KEYS, min_size=1, max_size=3))
     def fail_to_load(self, keys: list[int]) -> None:
@@ -241,6 +240,12 @@ TestScan = ChangesOfScan.TestCase
 TestScan.settings = settings(LIMITS, max_examples=10)
 TestInBackground = ChangesInBackground.TestCase
 TestInBackground.settings = settings(LIMITS, max_examples=10)
+
+
+@settings(deadline=None, max_examples=10)
+@given(overlapping_filters())
+def test_overlapping_filters_do_overlap(filter: tuple[str, Tree]) -> None:
+    assert not compile_filter(SCHEMA, filter[0]).disjoint
 
 
 @pytest.mark.parametrize("way", ["one by one", "filters", "bounds"])

@@ -180,65 +180,81 @@ def test_boxes_with_very_many_predicates(name: str) -> None:
 
 
 @pytest.fixture
-def paths(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which kernels `TileIndex` calls."""
+def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Which ways the answers came: by `lines`, by a `sweep`, or one by one (`single`)."""
     from boxmatch.indexes.tile import index as module
 
-    taken: list[str] = []
+    taken: set[str] = set()
+    batch, one, sweep = module.search_batch, module.search_packed, module.order_events
 
-    def spy_on(name: str) -> None:
-        kernel = getattr(module, name)
+    def by_batch(*arguments: Any) -> Any:
+        if len(arguments[3]) == 0:
+            taken.add("lines")
+        return batch(*arguments)
 
-        def spy(*arguments: Any) -> Any:
-            taken.append(name)
-            return kernel(*arguments)
+    def by_sweep(*arguments: Any) -> Any:
+        taken.add("sweep")
+        return sweep(*arguments)
 
-        monkeypatch.setattr(module, name, spy)
+    def by_one(*arguments: Any) -> Any:
+        taken.add("single")
+        return one(*arguments)
 
-    for name in ("search_batch", "search_one", "sweep_batch"):
-        spy_on(name)
+    monkeypatch.setattr(module, "search_batch", by_batch)
+    monkeypatch.setattr(module, "order_events", by_sweep)
+    monkeypatch.setattr(module, "search_packed", by_one)
     return taken
 
 
 @pytest.mark.parametrize(
     ("kind", "events", "expected"),
     [
-        ("uniform", 300, "search_batch"),
-        ("equality", 300, "search_batch"),
-        ("dense", 255, "search_batch"),
-        ("dense", 256, "sweep_batch"),
+        ("uniform", 300, "lines"),
+        ("equality", 300, "lines"),
+        ("dense", 255, "lines"),
     ],
 )
-def test_which_kernel_answers(paths: list[str], kind: str, events: int, expected: str) -> None:
+def test_which_way_the_answers_come(paths: set[str], kind: str, events: int, expected: str) -> None:
     # Without odd predicates, since those that rule nothing out are themselves dense.
     check_large("tile", large_case(kind, 3000, events, seed=7, odd=0.0), seed=7)
-    assert set(paths) == {expected, "search_one"}
+    assert paths == {expected, "single"}
+
+
+@pytest.mark.parametrize("events", [256, 4096 + 37])
+@pytest.mark.parametrize("kind", ["dense", "sizes", "edges", "attributes"])
+def test_sweeping_whether_it_pays_or_not(
+    paths: set[str], monkeypatch: pytest.MonkeyPatch, kind: str, events: int
+) -> None:
+    from boxmatch.indexes.tile import index as module
+
+    monkeypatch.setattr(module, "sweeping_pays", lambda state, points: True)
+    # Half of the predicates odd makes any kind dense.
+    odd = 0.02 if kind == "dense" else 0.5
+    index = check_large("tile", large_case(kind, 700, events, seed=8, odd=odd), seed=8)
+    assert ("sweep" in paths) == (len(index.to_arrays()["end_key"]) > 0)
+    assert "sweep" in paths or kind != "dense"
 
 
 def test_large_cases_reach_every_structure() -> None:
-    """Sure lines, boxes without lines, doubt, several tiles that the directory tells apart."""
+    """Ends, boxes without lines, doubt and none, tiles that the directory tells apart."""
     states = {}
     for kind in KINDS:
         case = large_case(kind, 3000, 1, seed=7, odd=0.0)
         index = index_class("tile")(case.boxes.dimensions)
         index.build(case.boxes)
         states[kind] = index.to_arrays()
-    with_sure = {kind for kind, state in states.items() if len(state["sure"])}
-    assert "dense" in with_sure
-    assert "equality" not in with_sure
-    with_unlined = {kind for kind, state in states.items() if state["unlined"].any()}
-    assert "attributes" in with_unlined
-    with_doubt = {kind for kind, state in states.items() if state["unsettled"].any()}
-    assert "uniform" in with_doubt
-    settled = {kind for kind, state in states.items() if not state["unsettled"].all()}
-    assert settled
-    with_directory = {kind for kind, state in states.items() if len(state["top_attribute"])}
-    assert "zipf" in with_directory
+    with_ends = {kind for kind, state in states.items() if len(state["end_key"])}
+    assert "dense" in with_ends
+    assert "equality" not in with_ends
+    assert "attributes" in {kind for kind, state in states.items() if state["unlined"].any()}
+    assert "uniform" in {kind for kind, state in states.items() if state["unsettled"].any()}
+    assert any(not np.array_equal(s["unsettled"], s["filled"]) for s in states.values())
+    assert "zipf" in {kind for kind, state in states.items() if len(state["top_attribute"])}
     assert all(len(state["filled"]) == 6 for state in states.values())
 
 
-def test_sure_lines_decide_when_many_boxes_are_in_doubt(paths: list[str]) -> None:
-    """Small batches of a dense workload, with unlined boxes among them."""
+def test_ends_decide_when_many_boxes_are_in_doubt(paths: set[str]) -> None:
+    """Small batches of a dense workload, with boxes among them that have too rare attributes."""
     rng = np.random.default_rng(3)
     rows = []
     for number in range(1500):
@@ -250,14 +266,13 @@ def test_sure_lines_decide_when_many_boxes_are_in_doubt(paths: list[str]) -> Non
     boxes = Boxes.of(60, rows)
     points = rng.integers(0, 1_000_000, (100, 60))
     points[::2, :2] = rng.integers(200_000, 700_000, (50, 2))
-    index = check_large("tile", Case(boxes, points), seed=1)
-    state = index.to_arrays()
-    assert len(state["sure"]) > 0
+    state = check_large("tile", Case(boxes, points), seed=1).to_arrays()
+    assert len(state["end_key"]) > 0
     assert state["unlined"].any()
-    assert set(paths) == {"search_batch", "search_one"}
-    # The same through the sweep, which has to settle the unlined ones.
+    assert paths == {"lines", "single"}
+    # The same through a sweep, which has to settle the unlined ones too.
     check_large("tile", Case(boxes, np.tile(points, (3, 1))), seed=2)
-    assert "sweep_batch" in paths
+    assert "sweep" in paths
 
 
 # --- the interface ---------------------------------------------------------------------------

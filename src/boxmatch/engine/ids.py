@@ -22,6 +22,7 @@ SubscriptionId = str | int
 def check_id(value: object) -> tuple[SubscriptionId, IdKind]:
     """The id as a plain `str` or `int`, and its kind."""
     if isinstance(value, str):
+        _refuse_broken_text([value])
         return str(value), "string"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         number = int(value)
@@ -51,6 +52,7 @@ def _checked(values: Any) -> tuple[IdArray, IdKind]:
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = set(map(type, listed))
     if kinds == {str}:
+        _refuse_broken_text(listed)
         return as_objects(listed), "string"
     if kinds == {int}:
         try:
@@ -65,6 +67,18 @@ def _checked(values: Any) -> tuple[IdArray, IdKind]:
     if found == {"string"}:
         return as_objects(plain), "string"
     return np.array(plain, np.int64), "int"
+
+
+def _refuse_broken_text(ids: Sequence[str]) -> None:
+    """Lone surrogates have no place in files and tables."""
+    for one in ids:
+        if not one.isascii():
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                raise SubscriptionIdError(
+                    f"subscription id {one!r} is not valid text: it holds a lone surrogate"
+                ) from None
 
 
 def as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:

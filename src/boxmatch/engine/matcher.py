@@ -16,6 +16,7 @@ from boxmatch.engine.bulk import Bulk
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
 from boxmatch.engine.explain import Explanation, Predicate
 from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
+from boxmatch.engine.memory import release_free_memory
 from boxmatch.engine.parallel import by_chunks
 from boxmatch.engine.parts import Part, Row, Segment, Store, Tail
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
@@ -34,6 +35,9 @@ from boxmatch.model.strings import AxisFullError, StringAxis
 
 _TAIL_ROWS = 1_024
 """Boxes in the tail before it is handed to compaction."""
+
+_MANY_BOXES = 100_000
+"""Boxes from which on building leaves free memory worth giving back."""
 
 _WAITING_TAILS = 8
 """Tails that may wait for compaction before a writer has to lend a hand."""
@@ -208,6 +212,8 @@ class Matcher:
                 changed.append(store)
         self._stores[-1:-1] = segments
         self._publish(len(load.ids) - replaced, *changed)
+        if load.boxes.count > _MANY_BOXES:
+            release_free_memory()
         if self._needs_merging():
             self._compactor.wake()
         return Subscribed(len(load.ids), replaced, load.never)
@@ -224,7 +230,7 @@ class Matcher:
             segment, _ = Segment.build(
                 self._make_index(),
                 boxes,
-                load.ids if len(owner) == len(load.ids) else load.ids[owner],
+                load.ids if len(rows) == load.boxes.count == len(load.ids) else load.ids[owner],
                 owner.astype(np.int32) if overlapping else None,
             )
             segments.append(segment)
@@ -281,6 +287,8 @@ class Matcher:
         merged.carry_over()
         self._stores = stores_after(self._stores, merged)
         self._publish(0, *merged.segments)
+        if sum(segment.rows for segment in merged.segments) > _MANY_BOXES:
+            release_free_memory()
 
     def _respread(self) -> None:
         """Give strings new labels, evenly spaced, and move all boxes along. Rare."""
@@ -429,6 +437,7 @@ class Matcher:
         trial.subscribe(0, {})
         trial.unsubscribe(1)
         trial.compact()
+        trial.subscribe(2, {})  # something for the tail
         points = np.full((300, len(self.schema)), ABSENT)
         for part in trial._snapshot.parts:
             part.match_one(points[:1])
@@ -444,7 +453,8 @@ class Matcher:
             tails = [Part.now(store) for store in self._stores if store.rows]
             tails = [part for part in tails if isinstance(part.store, Tail)]
             if tails:
-                self._stores.append(self._new_tail())
+                if self._tail.rows:
+                    self._stores.append(self._new_tail())
                 self._swap_in(merge(tails, self._make_index))
             snapshot = self._snapshot
         saved = storage.Saved(

@@ -312,7 +312,9 @@ class Tail(Store):
         return list(range(*place))
 
     def find_many(self, ids: IdArray) -> list[int]:
-        return [position for one in ids.tolist() for position in self.find(one)]
+        # Far more ids may be asked for than are here.
+        here = set(self._places).intersection(ids.tolist()) if self._places else ()
+        return [position for one in here for position in self.find(one)]
 
     def match_one(
         self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None

@@ -1,8 +1,8 @@
 """A matcher on disk: a directory with a manifest and arrays that are mapped, not read.
 
 Every save writes its files into a fresh subdirectory and then replaces the manifest, which is one
-atomic step; files of the save before are removed last. Whenever the process dies, the manifest
-names files that are complete.
+atomic step; files of earlier saves are removed last. Whenever the process dies, the manifest names
+files that are complete. Saves to one directory take turns, by a lock that dies with its process.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import xxhash
+
+try:
+    import fcntl
+except ImportError:  # not a Unix system
+    fcntl = None  # type: ignore[assignment]
 
 from boxmatch.engine.ids import IdArray, IdKind, as_objects
 from boxmatch.engine.parts import Part, Segment
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_DATA = "data-"
+_OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json(\.[0-9a-f]{32})?"
 
 
 @dataclass(frozen=True)
@@ -51,40 +60,66 @@ class Saved:
 
 def save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
     """Write everything; `saved.segments` is not looked at, `parts` say what is alive."""
-    manifest_path = path / _MANIFEST
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is not a directory")
-    if path.is_dir() and any(path.iterdir()) and not manifest_path.exists():
+    if path.is_dir() and any(not _is_ours(entry) for entry in path.iterdir()):
         raise StorageError(f"{path} holds other files; a matcher needs a directory of its own")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        folder = path / f"data-{uuid.uuid4().hex}"
-        folder.mkdir()
-        writer = _Writer(folder)
-        manifest = {
-            "format": FORMAT,
-            "schema": json.loads(saved.schema.to_json()),
-            "index": saved.index,
-            "parameters": saved.parameters,
-            "max_boxes": saved.max_boxes,
-            "kind": saved.kind,
-            "size": saved.size,
-            "folder": folder.name,
-            "axes": {
-                str(position): writer.table(f"strings-{position}", axis.to_arrow())
-                for position, axis in saved.axes.items()
-            },
-            "segments": [
-                _save_part(writer, f"segment-{number}", part) for number, part in enumerate(parts)
-            ],
-        }
-        manifest["files"] = writer.files
-        _replace(manifest_path, manifest)
+        with _alone(path):
+            _save(path, saved, parts)
     except OSError as error:
         raise StorageError(f"cannot save to {path}: {error}") from error
-    for old in path.glob("data-*"):
-        if old != folder:
+
+
+def _is_ours(entry: Path) -> bool:
+    return re.fullmatch(_OUR_NAMES, entry.name) is not None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the directory's lock, where the system has such locks."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
+    folder = path / f"{_DATA}{uuid.uuid4().hex}"
+    folder.mkdir()
+    writer = _Writer(folder)
+    manifest = {
+        "format": FORMAT,
+        "schema": json.loads(saved.schema.to_json()),
+        "index": saved.index,
+        "parameters": saved.parameters,
+        "max_boxes": saved.max_boxes,
+        "kind": saved.kind,
+        "size": saved.size,
+        "folder": folder.name,
+        "axes": {
+            str(position): writer.table(f"strings-{position}", axis.to_arrow())
+            for position, axis in saved.axes.items()
+        },
+        "segments": [
+            _save_part(writer, f"segment-{number}", part) for number, part in enumerate(parts)
+        ],
+    }
+    manifest["files"] = writer.files
+    _sync_folder(folder)
+    _replace(path / _MANIFEST, manifest)
+    # Also what saves left that were cut short.
+    for old in path.iterdir():
+        if not _is_ours(old) or old.name in (folder.name, _MANIFEST):
+            continue
+        if old.is_dir():
             shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
 
 
 def _save_part(writer: _Writer, name: str, part: Part) -> dict[str, Any]:
@@ -116,7 +151,7 @@ def _replace(path: Path, manifest: dict[str, Any]) -> None:
     checksum = xxhash.xxh3_128_hexdigest(text.encode())
     draft = path.with_name(f"{_MANIFEST}.{uuid.uuid4().hex}")
     with open(draft, "w", encoding="utf-8") as file:
-        file.write(f"{checksum}\n{text}\n")
+        file.write(f"{checksum}\n{text}")
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, path)
@@ -171,8 +206,19 @@ def _checksum(path: Path) -> str:
 def load(path: Path) -> Saved:
     """Read a directory that `save` has written; `StorageError` names any file that is not whole."""
     manifest = _read_manifest(path)
-    reader = _Reader(path / manifest["folder"], manifest["files"])
+    while True:
+        try:
+            return _load(path, manifest)
+        except StorageError:
+            # A save in the meantime takes away the files that its forerunner's manifest names.
+            before, manifest = manifest, _read_manifest(path)
+            if manifest == before:
+                raise
+
+
+def _load(path: Path, manifest: dict[str, Any]) -> Saved:
     try:
+        reader = _Reader(path / manifest["folder"], manifest["files"])
         dimensions = len(manifest["schema"])
         return Saved(
             schema=Schema.from_json(json.dumps(manifest["schema"])),
@@ -201,7 +247,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise StorageError(f"no matcher is saved at {path}: {_MANIFEST} is missing") from None
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"cannot read {manifest_path}: {error}") from error
-    text = text.removesuffix("\n")
     if xxhash.xxh3_128_hexdigest(text.encode()) != checksum:
         raise StorageError(f"{manifest_path} is damaged: its checksum is wrong")
     manifest: dict[str, Any] = json.loads(text)

@@ -59,6 +59,8 @@ MICROSECONDS: Final = {
     "as": -1_000_000_000_000,
 }
 
+_NOTHING: Final = object()
+
 
 def key_of(attribute: Attribute, value: object) -> int:
     """The key of one value, `ABSENT` for None, NaN and their kind.
@@ -122,9 +124,12 @@ def is_absent(value: object) -> bool:
         return value.is_nan()
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
-    # A value of a type from pandas cannot exist before pandas is imported.
+    # A value of a type from pandas cannot exist before pandas is imported, which another thread
+    # may be doing right now.
     pandas = sys.modules.get("pandas")
-    return pandas is not None and (value is pandas.NA or value is pandas.NaT)
+    return pandas is not None and (
+        value is getattr(pandas, "NA", _NOTHING) or value is getattr(pandas, "NaT", _NOTHING)
+    )
 
 
 def check_string(attribute: Attribute, value: object) -> str:

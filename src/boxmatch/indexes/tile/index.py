@@ -10,7 +10,7 @@ import numpy.typing as npt
 from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import BoolArray, Index, Int32Array, Lines, Matches
 from boxmatch.indexes.tile.build import build_tiles
-from boxmatch.indexes.tile.layout import TileState
+from boxmatch.indexes.tile.layout import TileState, check_types
 from boxmatch.indexes.tile.packed import pack, search_packed
 from boxmatch.indexes.tile.search import search_batch
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
@@ -19,6 +19,8 @@ from boxmatch.model.boxes import Boxes, Int64Array
 _NO_LINES = np.zeros((0, 8), np.uint64)
 _NO_MARKS = np.zeros(0, bool)
 _NO_ORDER = np.zeros((0, 0), np.int64)
+_NO_PLACES = np.zeros(0, np.int64)
+_NO_BOXES = np.zeros(0, np.int32)
 
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
@@ -85,20 +87,23 @@ class TileIndex(Index):
         state = self._state
         lines = _NO_LINES if alive is None else alive
         marks = _NO_MARKS if skipped is None else skipped
-        if (
-            len(state.end_key) == 0
-            or len(points) < SWEEP_EVENTS
-            or not sweeping_pays(state, points)
-        ):
-            return search_batch(state, points, lines, marks, _NO_ORDER, _NO_ORDER, listing, counts)
-        found = []
+        many_matches = len(state.end_key) > 0 and len(points) >= SWEEP_EVENTS
+        if not (many_matches and sweeping_pays(state, points)):
+            common = state, points, lines, marks, _NO_ORDER, _NO_ORDER, listing
+            return search_batch(*common, counts, _NO_PLACES, _NO_BOXES)
+        boxes = []
         for first in range(0, len(points), SWEEP_BLOCK):
             block = slice(first, first + SWEEP_BLOCK)
-            order = order_events(points[block])
-            found.append(
-                search_batch(state, points[block], lines, marks, *order, listing, counts[block])
-            )
-        return np.concatenate(found)
+            common = state, points[block], lines, marks, *order_events(points[block]), False
+            search_batch(*common, counts[block], _NO_PLACES, _NO_BOXES)
+            if listing:
+                # Counting is so cheap here that it pays to know the places before listing.
+                ends = np.cumsum(counts[block])
+                into = np.empty(ends[-1], np.int32)
+                again = np.empty_like(ends)
+                search_batch(*common, again, ends - counts[block], into)
+                boxes.append(into)
+        return np.concatenate(boxes) if listing else _NO_BOXES
 
     @property
     def boxes(self) -> Boxes:
@@ -120,5 +125,7 @@ class TileIndex(Index):
         cls, dimensions: int, parameters: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
     ) -> Self:
         index = cls(dimensions, **parameters)
-        index._hold(TileState(**arrays))
+        state = TileState(**arrays)
+        check_types(state)
+        index._hold(state)
         return index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -85,3 +85,12 @@ class TileState(NamedTuple):
     box_attribute: UInt16Array
     box_low: Int64Array
     box_high: Int64Array
+
+
+def check_types(state: TileState) -> None:
+    """Kernels that are handed addresses take the types of arrays on trust."""
+    for name, hint in get_type_hints(TileState).items():
+        array = getattr(state, name)
+        wanted = np.dtype(get_args(get_args(hint)[1])[0])
+        if array.dtype != wanted or not array.flags.c_contiguous:
+            raise ValueError(f"{name} is not a contiguous array of {wanted}")

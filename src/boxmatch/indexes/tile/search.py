@@ -41,7 +41,7 @@ _BLOCK = 2_048
 """Events that pass a tile together."""
 
 _AHEAD = 4
-_LINES_AHEAD = 8
+_LINES_AHEAD = 16
 """For one event: how many live tiles ahead to fetch, and how many of their lines."""
 
 _DOUBTS = 16_384
@@ -287,14 +287,20 @@ def search_batch(
     ordered: Int64Array,
     listing: bool,
     counts: Int64Array,
+    cursor: Int64Array,
+    into: Int32Array,
 ) -> Int32Array:
     """Set `counts` to each event's matches; if `listing`, return their boxes, event by event.
+
+    If there is a `cursor`, it says where in `into` each event's boxes go, for whoever knows their
+    number beforehand; with many matches that is much cheaper than collecting them.
 
     `alive` is empty, or has one line per tile: the boxes that still exist. `skipped` is empty, or
     marks attributes that are not worth a check. If there is an `order` of the events by each
     attribute, candidates come from a sweep, not from the lines.
     """
     sweep = len(order) > 0
+    placing = len(cursor) > 0
     dimensions = keys.shape[1]
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
@@ -315,6 +321,7 @@ def search_batch(
         size = min(block, len(keys) - first)
         block_keys = keys[first : first + size]
         block_counts = counts[first : first + size]
+        block_cursor = cursor[first : first + size]
         if not sweep:
             locate(state, block_keys, ranks, cells)
             mark_live(state, ranks[:size], live)
@@ -333,16 +340,11 @@ def search_batch(
             while settled < count:
                 if doubts + LINE_BITS > _DOUBTS:
                     kept = _check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-                    found_event, found_box, found = _record(
-                        doubt_event,
-                        doubt_box,
-                        kept,
-                        block_counts,
-                        listing,
-                        found_event,
-                        found_box,
-                        found,
-                    )
+                    _count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
+                    if listing:
+                        found_event, found_box, found = _collect(
+                            doubt_event, doubt_box, kept, found_event, found_box, found
+                        )
                     doubts = np.int64(0)
                 before = settled
                 settled, doubts = _settle(
@@ -362,43 +364,58 @@ def search_batch(
                 for i in range(before, settled):
                     matched = count_bits(load_line(candidates, i))
                     block_counts[events[i]] += matched
-                    if listing and matched > 0:
+                    if placing:
+                        at = block_cursor[events[i]]
+                        block_cursor[events[i]] = _list_bits(candidates, i, tile, into, at)
+                    elif listing and matched > 0:
                         if found + matched > len(found_box):
                             found_event = _longer(found_event, 2 * found + LINE_BITS)
                             found_box = _longer(found_box, 2 * found + LINE_BITS)
                         found_event[found : found + matched] = events[i]
                         found = _list_bits(candidates, i, tile, found_box, found)
         kept = _check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-        found_event, found_box, found = _record(
-            doubt_event, doubt_box, kept, block_counts, listing, found_event, found_box, found
-        )
+        _count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
         if listing:
+            found_event, found_box, found = _collect(
+                doubt_event, doubt_box, kept, found_event, found_box, found
+            )
             result = _append_by_event(result, found_event[:found], found_box[:found], block_counts)
     return result
 
 
 @kernel
-def _record(
+def _count_and_place(
     event: Int32Array,
     box: Int32Array,
     size: Whole,
     counts: Int64Array,
-    listing: bool,
+    cursor: Int64Array,
+    into: Int32Array,
+) -> None:
+    """Add matches to the counts and, where there is a cursor, put them in their places."""
+    for i in range(size):
+        counts[event[i]] += 1
+        if len(cursor) > 0:
+            into[cursor[event[i]]] = box[i]
+            cursor[event[i]] += 1
+
+
+@kernel
+def _collect(
+    event: Int32Array,
+    box: Int32Array,
+    size: Whole,
     found_event: Int32Array,
     found_box: Int32Array,
     found: Whole,
 ) -> tuple[Int32Array, Int32Array, Whole]:
-    """Add matches to the counts and, if `listing`, to what was found."""
-    for i in range(size):
-        counts[event[i]] += 1
-    if listing:
-        if found + size > len(found_box):
-            found_event = _longer(found_event, 2 * found + size)
-            found_box = _longer(found_box, 2 * found + size)
-        found_event[found : found + size] = event[:size]
-        found_box[found : found + size] = box[:size]
-        found += size
-    return found_event, found_box, found
+    """Add matches to those that were found."""
+    if found + size > len(found_box):
+        found_event = _longer(found_event, 2 * found + size)
+        found_box = _longer(found_box, 2 * found + size)
+    found_event[found : found + size] = event[:size]
+    found_box[found : found + size] = box[:size]
+    return found_event, found_box, found + size
 
 
 @kernel

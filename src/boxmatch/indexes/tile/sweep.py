@@ -88,10 +88,12 @@ def sweep_tile(
     end_key, end_bit = state.end_key, state.end_bit
     base = load_line(alive if len(alive) else state.filled, tile)
     size = order.shape[1]
-    for e in range(size):
-        store_line(matches, e, base)
+    first_slot = state.slot_start[tile]
+    if first_slot == state.slot_start[tile + 1]:
+        for e in range(size):
+            store_line(matches, e, base)
     current = np.empty((1, LINE_WORDS), np.uint64)
-    for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
+    for s in range(first_slot, state.slot_start[tile + 1]):
         a = state.slot_attribute[s]
         first_line = np.int64(state.slot_line[s])
         ranks = np.int64(state.cut_start[a + 1] - state.cut_start[a])
@@ -110,4 +112,5 @@ def sweep_tile(
                     at += 1
                 line = load_line(current, 0)
             place = order[a, i]
-            store_line(matches, place, and_lines(load_line(matches, place), line))
+            before = base if s == first_slot else load_line(matches, place)
+            store_line(matches, place, and_lines(before, line))

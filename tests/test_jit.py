@@ -1,0 +1,154 @@
+"""Where compiled kernels are kept, and what is said while they are made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import boxmatch
+
+SHOW_FOLDER = "from boxmatch.jit import cache_folder; print(cache_folder())"
+MATCH = """
+import numpy as np
+import boxmatch as bm
+
+m = bm.Matcher(bm.Schema({"x": "int", "s": "string"}))
+m.subscribe_many([{"id": n, "filter": f"x >= {n} OR s = 'a'"} for n in range(5)])
+m.subscribe(9, "x = 3")
+assert sorted(m.match({"x": 3})) == [0, 1, 2, 3, 9]
+assert m.count_batch(np.full((300, 2), np.nan)).sum() == 0
+assert m.match_batch([{"x": 3}] * 300).counts.tolist() == [5] * 300
+"""
+
+
+def run(
+    script: str, *, package: Path | None = None, **environment: str | Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a script with only the given places in its environment."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "TMPDIR")
+    }
+    source = package or Path(boxmatch.__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env=kept
+        | {"PYTHONPATH": str(source.parent)}
+        | {name: str(value) for name, value in environment.items()},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> Path:
+    """A place where nothing can be made, not even by root: below a plain file."""
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "folder"
+
+
+def test_the_first_place_that_can_be_written(tmp_path: Path, blocked: Path) -> None:
+    chosen, cache = tmp_path / "chosen", tmp_path / "cache"
+    home, temporary = tmp_path / "home", tmp_path / "temporary"
+    temporary.mkdir()
+    places = {"NUMBA_CACHE_DIR": chosen, "XDG_CACHE_HOME": cache, "HOME": home}
+    for expected in (chosen / "boxmatch", cache / "boxmatch", home / ".cache" / "boxmatch", None):
+        shown = Path(run(SHOW_FOLDER, TMPDIR=temporary, **places).stdout.strip())
+        assert shown.is_dir()
+        if expected is not None:
+            assert shown.parent == expected
+            # The next time this one is missing, or it cannot be written.
+            name = next(name for name, place in places.items() if place != blocked)
+            places[name] = blocked
+        else:
+            assert shown.parent.parent == temporary
+
+
+def test_places_that_are_not_set(tmp_path: Path) -> None:
+    shown = run(SHOW_FOLDER, NUMBA_CACHE_DIR="", XDG_CACHE_HOME="", HOME=tmp_path)
+    assert Path(shown.stdout.strip()).parent == tmp_path / ".cache" / "boxmatch"
+
+
+def test_without_any_place_kernels_are_compiled_all_the_same(blocked: Path) -> None:
+    script = f"""
+import tempfile
+tempfile.tempdir = {str(blocked)!r}
+from boxmatch import jit
+assert jit.cache_folder() is None
+assert jit.kernel(lambda x: x + 1)(1) == 2
+"""
+    places = {"NUMBA_CACHE_DIR": blocked, "XDG_CACHE_HOME": blocked, "HOME": blocked}
+    run(script, **places)
+
+
+def test_a_system_without_a_temporary_folder(tmp_path: Path, blocked: Path) -> None:
+    script = f"""
+import tempfile
+def nowhere():
+    raise FileNotFoundError("no usable temporary directory")
+tempfile.gettempdir = nowhere
+{SHOW_FOLDER}
+"""
+    assert run(script, HOME=tmp_path).stdout.strip() != "None"
+    assert run(script, HOME=blocked).stdout.strip() == "None"
+
+
+def test_other_users_of_numba_keep_their_folder(tmp_path: Path) -> None:
+    script = """
+import numba
+before = numba.config.CACHE_DIR
+import boxmatch.indexes.scan
+assert numba.config.CACHE_DIR == before
+"""
+    run(script, HOME=tmp_path)
+    run(script, HOME=tmp_path, NUMBA_CACHE_DIR=tmp_path / "chosen")
+
+
+def test_changed_sources_get_a_folder_of_their_own(tmp_path: Path) -> None:
+    """Numba does not notice changes in kernels that a kernel calls."""
+    package = tmp_path / "boxmatch"
+    shutil.copytree(
+        Path(boxmatch.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    folders = [run(SHOW_FOLDER, package=package, HOME=tmp_path).stdout for _ in range(2)]
+    for changed in ("indexes/lines.py", "jit.py", "model/axis.py"):
+        with open(package / changed, "a") as source:
+            source.write("# changed\n")
+        folders.append(run(SHOW_FOLDER, package=package, HOME=tmp_path).stdout)
+    assert folders[0] == folders[1]
+    assert len(set(folders)) == 4
+
+
+@pytest.mark.slow
+def test_a_cold_cache_is_announced_once_and_then_warm(tmp_path: Path) -> None:
+    cold = run(MATCH, NUMBA_CACHE_DIR=tmp_path)
+    assert cold.stderr.count("compiling its kernels") == 1
+    assert len(cold.stderr.splitlines()) == 1
+    assert cold.stdout == ""
+    warm = run(MATCH, NUMBA_CACHE_DIR=tmp_path)
+    assert warm.stderr == warm.stdout == ""
+
+
+@pytest.mark.slow
+def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
+    warm_up = """
+import boxmatch as bm
+bm.Matcher(bm.Schema({"x": "int", "s": "string"})).warmup()
+"""
+    assert "compiling" in run(warm_up, NUMBA_CACHE_DIR=tmp_path).stderr
+    assert run(MATCH, NUMBA_CACHE_DIR=tmp_path).stderr == ""
+
+
+def test_importing_says_nothing() -> None:
+    done = run("import boxmatch; boxmatch.Matcher; boxmatch.Schema")
+    assert done.stderr == done.stdout == ""
