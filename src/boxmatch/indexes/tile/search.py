@@ -201,6 +201,12 @@ def _settle(
         if any_bit(doubtful):
             e = events[at]
             if not exact and len(end_key) > 0 and count_bits(doubtful) > _FEW_DOUBTS:
+                # A line's ends come from far away too.
+                for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
+                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])
+                    fetch(end_key, end_start[row])
+                    fetch(end_key, end_start[row] + 8)
+                    fetch(end_bit, end_start[row])
                 for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
                     key = keys[e, slot_attribute[s]]
                     row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])

@@ -22,7 +22,7 @@ from boxmatch.indexes.tile.layout import Int64Array, Lines, TileState
 from boxmatch.indexes.tile.ranks import cell_of, locate
 from boxmatch.jit import kernel
 
-SWEEP_EVENTS = 256
+SWEEP_EVENTS = 64
 """Fewer events than this do not pay for passing all the ends."""
 
 SWEEP_BLOCK = 4_096
