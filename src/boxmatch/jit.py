@@ -87,7 +87,7 @@ class _CompilationNotice(numba_event.Listener):
             return
         self.told = True
         print(
-            "boxmatch: compiling its kernels for this machine (once, some ten seconds) …",
+            "boxmatch: compiling its kernels for this machine (once, some fifteen seconds) …",
             file=sys.stderr,
         )
 

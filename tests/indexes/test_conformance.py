@@ -185,7 +185,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     from boxmatch.indexes.tile import index as module
 
     taken: set[str] = set()
-    batch, one, sweep = module.search_batch, module.search_packed, module.order_events
+    batch, one, sweep = module.search_batch, module.search_one, module.order_events
 
     def by_batch(*arguments: Any) -> Any:
         if len(arguments[3]) == 0:
@@ -202,7 +202,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     monkeypatch.setattr(module, "search_batch", by_batch)
     monkeypatch.setattr(module, "order_events", by_sweep)
-    monkeypatch.setattr(module, "search_packed", by_one)
+    monkeypatch.setattr(module, "search_one", by_one)
     return taken
 
 

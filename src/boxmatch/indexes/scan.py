@@ -142,7 +142,8 @@ def _list(
             ):
                 if end == len(found):
                     longer = np.empty(2 * end, np.int32)
-                    longer[:end] = found
+                    for i in range(end):
+                        longer[i] = found[i]
                     found = longer
                 found[end] = box
                 end += 1

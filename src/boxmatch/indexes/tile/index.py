@@ -11,8 +11,8 @@ from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import BoolArray, Index, Int32Array, Lines, Matches
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, check_types
-from boxmatch.indexes.tile.packed import pack, search_packed
-from boxmatch.indexes.tile.search import search_batch
+from boxmatch.indexes.tile.packed import pack
+from boxmatch.indexes.tile.search import search_batch, search_one
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes, Int64Array
 
@@ -67,7 +67,7 @@ class TileIndex(Index):
         self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         lines = _NO_LINES if alive is None else alive
-        return search_packed(self._packed, point, lines, _NO_MARKS if skipped is None else skipped)
+        return search_one(self._packed, point, lines, _NO_MARKS if skipped is None else skipped)
 
     def count(
         self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None

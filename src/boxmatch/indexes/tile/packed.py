@@ -15,8 +15,7 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic, overload
 
-from boxmatch.indexes.tile.layout import BoolArray, Int32Array, Int64Array, Lines, TileState
-from boxmatch.indexes.tile.search import search_one
+from boxmatch.indexes.tile.layout import Int64Array, TileState
 from boxmatch.jit import kernel
 
 
@@ -26,14 +25,6 @@ def pack(state: TileState) -> Int64Array:
         [(field.ctypes.data, len(field), field.size // max(1, len(field))) for field in state],
         np.int64,
     )
-
-
-@kernel
-def search_packed(
-    packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray
-) -> Int32Array:
-    """As `search_one`."""
-    return search_one(_unpack(packed), keys, alive, skipped)
 
 
 @kernel
@@ -47,7 +38,8 @@ def _table(field: Int64Array, dtype: Any) -> npt.NDArray[Any]:
 
 
 @kernel
-def _unpack(packed: Int64Array) -> TileState:
+def unpack(packed: Int64Array) -> TileState:
+    """The state that was packed."""
     return TileState(
         _column(packed[0], np.int64),  # cuts
         _column(packed[1], np.int32),  # cut_start

@@ -33,6 +33,7 @@ from boxmatch.indexes.tile.layout import (
     UInt16Array,
     Whole,
 )
+from boxmatch.indexes.tile.packed import unpack
 from boxmatch.indexes.tile.ranks import cell_of, locate
 from boxmatch.indexes.tile.sweep import sweep_tile
 from boxmatch.jit import kernel
@@ -279,7 +280,9 @@ def _list_bits(line: Lines, row: Whole, tile: Whole, boxes: Int32Array, at: Whol
 @kernel
 def _longer(array: Int32Array, length: Whole) -> Int32Array:
     longer = np.empty(length, np.int32)
-    longer[: len(array)] = array
+    # Not as slices: Numba takes two seconds to compile the message for lengths that differ.
+    for i in range(len(array)):
+        longer[i] = array[i]
     return longer
 
 
@@ -419,8 +422,9 @@ def _collect(
     if found + size > len(found_box):
         found_event = _longer(found_event, 2 * found + size)
         found_box = _longer(found_box, 2 * found + size)
-    found_event[found : found + size] = event[:size]
-    found_box[found : found + size] = box[:size]
+    for i in range(size):
+        found_event[found + i] = event[i]
+        found_box[found + i] = box[i]
     return found_event, found_box, found + size
 
 
@@ -442,8 +446,11 @@ def _append_by_event(
 
 
 @kernel
-def search_one(state: TileState, keys: Int64Array, alive: Lines, skipped: BoolArray) -> Int32Array:
+def search_one(
+    packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray
+) -> Int32Array:
     """The boxes that hold the one point in `keys`, of shape (1, d)."""
+    state = unpack(packed)
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
     ranks = np.empty(keys.shape, np.uint16)
@@ -508,11 +515,13 @@ def search_one(state: TileState, keys: Int64Array, alive: Lines, skipped: BoolAr
             kept = _check(state, keys, skipped, doubt_event, doubt_box, doubts)
             if end + kept + LINE_BITS > len(found):
                 found = _longer(found, 2 * len(found) + kept)
-            found[end : end + kept] = doubt_box[:kept]
+            for k in range(kept):
+                found[end + k] = doubt_box[k]
             end += kept
             doubts = np.int64(0)
     kept = _check(state, keys, skipped, doubt_event, doubt_box, doubts)
     if end + kept > len(found):
         found = _longer(found, end + kept)
-    found[end : end + kept] = doubt_box[:kept]
+    for k in range(kept):
+        found[end + k] = doubt_box[k]
     return found[: end + kept]

@@ -47,7 +47,8 @@ def sweeping_pays(state: TileState, keys: Int64Array) -> bool:
     probed = min(_PROBED_TILES, tiles)
     sample = np.empty((events, keys.shape[1]), np.int64)
     for e in range(events):
-        sample[e] = keys[e * len(keys) // events]
+        for a in range(keys.shape[1]):
+            sample[e, a] = keys[e * len(keys) // events, a]
     ranks = np.empty(sample.shape, np.uint16)
     cells = np.empty(sample.shape, np.uint8)
     locate(state, sample, ranks, cells)
