@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from boxmatch.indexes.base import Lines
+from boxmatch.indexes.lines import filled_lines
 
 
 class Removals:
@@ -19,7 +20,7 @@ class Removals:
     def __init__(self) -> None:
         self._log: list[int] = []
         self._gone: set[int] = set()
-        self._latest: tuple[int, int, Lines] = (0, 0, _filled(0))
+        self._latest: tuple[int, int, Lines] = (0, 0, filled_lines(0))
 
     def __len__(self) -> int:
         return len(self._log)
@@ -46,7 +47,7 @@ class Removals:
             return None
         known, known_rows, bits = self._latest
         if known_rows != rows or known > length:
-            known, bits = 0, _filled(rows)
+            known, bits = 0, filled_lines(rows)
         elif known < length:
             bits = bits.copy()
         else:
@@ -56,9 +57,3 @@ class Removals:
             words[position >> 6] &= ~np.uint64(1 << (position & 63))
         self._latest = length, rows, bits
         return bits
-
-
-def _filled(rows: int) -> Lines:
-    bits = np.zeros((rows + 511) // 512 * 512, np.uint8)
-    bits[:rows] = 1
-    return np.packbits(bits, bitorder="little").view(np.uint64).reshape(-1, 8)

@@ -33,6 +33,13 @@ def zero_lines(count: int) -> npt.NDArray[np.uint64]:
     return aligned.view(np.uint64).reshape(count, LINE_WORDS)
 
 
+def filled_lines(count: int) -> npt.NDArray[np.uint64]:
+    """Lines whose first `count` bits are set."""
+    bits = np.zeros((count + LINE_BITS - 1) // LINE_BITS * LINE_BITS, np.uint8)
+    bits[:count] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint64).reshape(-1, LINE_WORDS)
+
+
 class LineType(types.Type):
     def __init__(self) -> None:
         super().__init__(name="Line")

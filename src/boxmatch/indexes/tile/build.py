@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.lines import LINE_BITS, fetch, zero_lines
-from boxmatch.indexes.tile.directory import filled_lines, make_directory
+from boxmatch.indexes.lines import LINE_BITS, fetch, filled_lines, zero_lines
+from boxmatch.indexes.tile.directory import make_directory
 from boxmatch.indexes.tile.ends import collect_ends, no_ends
 from boxmatch.indexes.tile.layout import (
     Int32Array,

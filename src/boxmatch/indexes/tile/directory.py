@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, zero_lines
+from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, filled_lines, zero_lines
 from boxmatch.indexes.tile.layout import (
     Int32Array,
     Int64Array,
@@ -51,13 +51,6 @@ def make_directory(
     place[attributes] = np.arange(len(attributes))
     _fill_directory(predicates, mandatory, place, shift.astype(np.uint8), row, cells, top)
     return attributes, shift.astype(np.uint8), row, top.reshape(rows * width, LINE_WORDS)
-
-
-def filled_lines(count: int) -> Lines:
-    """Lines whose first `count` bits are set."""
-    bits = np.zeros((count + LINE_BITS - 1) // LINE_BITS * LINE_BITS, np.uint8)
-    bits[:count] = 1
-    return np.packbits(bits, bitorder="little").view(np.uint64).reshape(-1, LINE_WORDS)
 
 
 @kernel

@@ -14,7 +14,6 @@ from boxmatch.indexes.lines import (
     LINE_BITS,
     LINE_WORDS,
     and_lines,
-    and_not_line,
     any_bit,
     count_bits,
     fetch,
@@ -22,8 +21,15 @@ from boxmatch.indexes.lines import (
     store_line,
     trailing_zeros,
 )
+from boxmatch.indexes.tile.doubts import check, settle
+from boxmatch.indexes.tile.found import (
+    append_by_event,
+    collect,
+    count_and_place,
+    list_bits,
+    longer,
+)
 from boxmatch.indexes.tile.layout import (
-    UPPER_END,
     BoolArray,
     Int32Array,
     Int64Array,
@@ -47,11 +53,6 @@ _LINES_AHEAD = 16
 
 _DOUBTS = 16_384
 """Doubtful boxes that are collected before any is looked at."""
-
-_DOUBTS_AHEAD = 12
-
-_FEW_DOUBTS = 3
-"""Up to so many doubtful boxes are checked one by one, even where ends could settle all."""
 
 
 @kernel
@@ -172,121 +173,6 @@ def _pass_lines(
 
 
 @kernel
-def _settle(
-    state: TileState,
-    tile: Whole,
-    cells: UInt8Array,
-    keys: Int64Array,
-    events: Int64Array,
-    at: Whole,
-    count: Whole,
-    candidates: Lines,
-    exact: bool,
-    doubt_event: Int32Array,
-    doubt_box: Int32Array,
-    doubts: Whole,
-) -> tuple[Whole, Whole]:
-    """Leave in the candidates of events `at … count` only boxes that are certain to hold them.
-
-    The others are appended to the doubts. Stops when these are full; returns which event is next,
-    and the number of doubts. If the lines are `exact`, only predicates without a slot are in doubt.
-    """
-    slot_line, slot_attribute = state.slot_line, state.slot_attribute
-    end_start, end_key, end_bit = state.end_start, state.end_key, state.end_bit
-    unlined = load_line(state.unlined, tile)
-    unsettled = unlined if exact else load_line(state.unsettled, tile)
-    scratch = np.empty((1, LINE_WORDS), np.uint64)
-    while at < count and doubts + LINE_BITS <= len(doubt_box):
-        line = load_line(candidates, at)
-        doubtful = and_lines(line, unsettled)
-        if any_bit(doubtful):
-            e = events[at]
-            if not exact and len(end_key) > 0 and count_bits(doubtful) > _FEW_DOUBTS:
-                # A line's ends come from far away too.
-                for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
-                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])
-                    fetch(end_key, end_start[row])
-                    fetch(end_key, end_start[row] + 8)
-                    fetch(end_bit, end_start[row])
-                for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
-                    key = keys[e, slot_attribute[s]]
-                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])
-                    for end in range(end_start[row], end_start[row + 1]):
-                        upper = end_bit[end] >= UPPER_END
-                        fails = (key >= end_key[end]) == upper
-                        word = (end_bit[end] >> np.uint16(6)) & np.uint16(7)
-                        bit = np.uint64(end_bit[end] & np.uint16(63))
-                        candidates[at, word] &= ~(np.uint64(fails) << bit)
-                line = load_line(candidates, at)
-                doubtful = and_lines(line, unlined)
-            store_line(scratch, 0, doubtful)
-            before = doubts
-            doubts = _list_bits(scratch, np.int64(0), tile, doubt_box, doubts)
-            doubt_event[before:doubts] = e
-            store_line(candidates, at, and_not_line(line, doubtful))
-        at += 1
-    return at, doubts
-
-
-@kernel
-def _check(
-    state: TileState,
-    keys: Int64Array,
-    skipped: BoolArray,
-    doubt_event: Int32Array,
-    doubt_box: Int32Array,
-    doubts: Whole,
-) -> Whole:
-    """Compare every predicate of the doubtful boxes; keep those that hold, return their number."""
-    start, attribute = state.box_start, state.box_attribute
-    low, high = state.box_low, state.box_high
-    kept = 0
-    for d in range(doubts):
-        # Bounds come from far away: ask for those of the doubts ahead.
-        if d + 2 * _DOUBTS_AHEAD < doubts:
-            fetch(start, np.int64(doubt_box[d + 2 * _DOUBTS_AHEAD]))
-        if d + _DOUBTS_AHEAD < doubts:
-            p = start[doubt_box[d + _DOUBTS_AHEAD]]
-            fetch(attribute, p)
-            fetch(low, p)
-            fetch(low, p + 7)
-            fetch(high, p)
-            fetch(high, p + 7)
-        box, e = doubt_box[d], doubt_event[d]
-        holds = True
-        for p in range(start[box], start[box + 1]):
-            key = keys[e, attribute[p]]
-            if (key < low[p] or key > high[p]) and not (len(skipped) and skipped[attribute[p]]):
-                holds = False
-                break
-        doubt_box[kept], doubt_event[kept] = box, e
-        kept += holds
-    return kept
-
-
-@kernel
-def _list_bits(line: Lines, row: Whole, tile: Whole, boxes: Int32Array, at: Whole) -> Whole:
-    """Write the boxes whose bits are set to `boxes[at:]`; return where the list then ends."""
-    for word in range(LINE_WORDS):
-        bits = line[row, word]
-        base = tile * LINE_BITS + word * 64
-        while bits != 0:
-            boxes[at] = base + trailing_zeros(bits)
-            bits &= bits - np.uint64(1)
-            at += 1
-    return at
-
-
-@kernel
-def _longer(array: Int32Array, length: Whole) -> Int32Array:
-    longer = np.empty(length, np.int32)
-    # Not as slices: Numba takes two seconds to compile the message for lengths that differ.
-    for i in range(len(array)):
-        longer[i] = array[i]
-    return longer
-
-
-@kernel
 def search_batch(
     state: TileState,
     keys: Int64Array,
@@ -348,15 +234,15 @@ def search_batch(
             settled: Whole = np.int64(0)
             while settled < count:
                 if doubts + LINE_BITS > _DOUBTS:
-                    kept = _check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-                    _count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
+                    kept = check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
+                    count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
                     if listing:
-                        found_event, found_box, found = _collect(
+                        found_event, found_box, found = collect(
                             doubt_event, doubt_box, kept, found_event, found_box, found
                         )
                     doubts = np.int64(0)
                 before = settled
-                settled, doubts = _settle(
+                settled, doubts = settle(
                     state,
                     tile,
                     cells,
@@ -375,74 +261,21 @@ def search_batch(
                     block_counts[events[i]] += matched
                     if placing:
                         at = block_cursor[events[i]]
-                        block_cursor[events[i]] = _list_bits(candidates, i, tile, into, at)
+                        block_cursor[events[i]] = list_bits(candidates, i, tile, into, at)
                     elif listing and matched > 0:
                         if found + matched > len(found_box):
-                            found_event = _longer(found_event, 2 * found + LINE_BITS)
-                            found_box = _longer(found_box, 2 * found + LINE_BITS)
+                            found_event = longer(found_event, 2 * found + LINE_BITS)
+                            found_box = longer(found_box, 2 * found + LINE_BITS)
                         found_event[found : found + matched] = events[i]
-                        found = _list_bits(candidates, i, tile, found_box, found)
-        kept = _check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-        _count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
+                        found = list_bits(candidates, i, tile, found_box, found)
+        kept = check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
+        count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
         if listing:
-            found_event, found_box, found = _collect(
+            found_event, found_box, found = collect(
                 doubt_event, doubt_box, kept, found_event, found_box, found
             )
-            result = _append_by_event(result, found_event[:found], found_box[:found], block_counts)
+            result = append_by_event(result, found_event[:found], found_box[:found], block_counts)
     return result
-
-
-@kernel
-def _count_and_place(
-    event: Int32Array,
-    box: Int32Array,
-    size: Whole,
-    counts: Int64Array,
-    cursor: Int64Array,
-    into: Int32Array,
-) -> None:
-    """Add matches to the counts and, where there is a cursor, put them in their places."""
-    for i in range(size):
-        counts[event[i]] += 1
-        if len(cursor) > 0:
-            into[cursor[event[i]]] = box[i]
-            cursor[event[i]] += 1
-
-
-@kernel
-def _collect(
-    event: Int32Array,
-    box: Int32Array,
-    size: Whole,
-    found_event: Int32Array,
-    found_box: Int32Array,
-    found: Whole,
-) -> tuple[Int32Array, Int32Array, Whole]:
-    """Add matches to those that were found."""
-    if found + size > len(found_box):
-        found_event = _longer(found_event, 2 * found + size)
-        found_box = _longer(found_box, 2 * found + size)
-    for i in range(size):
-        found_event[found + i] = event[i]
-        found_box[found + i] = box[i]
-    return found_event, found_box, found + size
-
-
-@kernel
-def _append_by_event(
-    result: Int32Array, event: Int32Array, box: Int32Array, counts: Int64Array
-) -> Int32Array:
-    """`result` followed by the boxes, grouped by event."""
-    cursor = np.empty(len(counts), np.int64)
-    end = len(result)
-    for e in range(len(counts)):
-        cursor[e] = end
-        end += counts[e]
-    grown = _longer(result, end)
-    for i in range(len(box)):
-        grown[cursor[event[i]]] = box[i]
-        cursor[event[i]] += 1
-    return grown
 
 
 @kernel
@@ -494,7 +327,7 @@ def search_one(
         if not any_bit(line):
             continue
         store_line(candidates, 0, line)
-        _, doubts = _settle(
+        _, doubts = settle(
             state,
             tile,
             cells,
@@ -509,19 +342,19 @@ def search_one(
             doubts,
         )
         if end + 2 * LINE_BITS > len(found):
-            found = _longer(found, 2 * len(found))
-        end = _list_bits(candidates, np.int64(0), tile, found, end)
+            found = longer(found, 2 * len(found))
+        end = list_bits(candidates, np.int64(0), tile, found, end)
         if doubts >= LINE_BITS:
-            kept = _check(state, keys, skipped, doubt_event, doubt_box, doubts)
+            kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
             if end + kept + LINE_BITS > len(found):
-                found = _longer(found, 2 * len(found) + kept)
+                found = longer(found, 2 * len(found) + kept)
             for k in range(kept):
                 found[end + k] = doubt_box[k]
             end += kept
             doubts = np.int64(0)
-    kept = _check(state, keys, skipped, doubt_event, doubt_box, doubts)
+    kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
     if end + kept > len(found):
-        found = _longer(found, end + kept)
+        found = longer(found, end + kept)
     for k in range(kept):
         found[end + k] = doubt_box[k]
     return found[: end + kept]

@@ -1,0 +1,84 @@
+"""What was found: from bits to boxes, and from tile by tile to event by event."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, trailing_zeros
+from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, Whole
+from boxmatch.jit import kernel
+
+
+@kernel
+def list_bits(line: Lines, row: Whole, tile: Whole, boxes: Int32Array, at: Whole) -> Whole:
+    """Write the boxes whose bits are set to `boxes[at:]`; return where the list then ends."""
+    for word in range(LINE_WORDS):
+        bits = line[row, word]
+        base = tile * LINE_BITS + word * 64
+        while bits != 0:
+            boxes[at] = base + trailing_zeros(bits)
+            bits &= bits - np.uint64(1)
+            at += 1
+    return at
+
+
+@kernel
+def longer(array: Int32Array, length: Whole) -> Int32Array:
+    longer = np.empty(length, np.int32)
+    # Not as slices: Numba takes two seconds to compile the message for lengths that differ.
+    for i in range(len(array)):
+        longer[i] = array[i]
+    return longer
+
+
+@kernel
+def count_and_place(
+    event: Int32Array,
+    box: Int32Array,
+    size: Whole,
+    counts: Int64Array,
+    cursor: Int64Array,
+    into: Int32Array,
+) -> None:
+    """Add matches to the counts and, where there is a cursor, put them in their places."""
+    for i in range(size):
+        counts[event[i]] += 1
+        if len(cursor) > 0:
+            into[cursor[event[i]]] = box[i]
+            cursor[event[i]] += 1
+
+
+@kernel
+def collect(
+    event: Int32Array,
+    box: Int32Array,
+    size: Whole,
+    found_event: Int32Array,
+    found_box: Int32Array,
+    found: Whole,
+) -> tuple[Int32Array, Int32Array, Whole]:
+    """Add matches to those that were found."""
+    if found + size > len(found_box):
+        found_event = longer(found_event, 2 * found + size)
+        found_box = longer(found_box, 2 * found + size)
+    for i in range(size):
+        found_event[found + i] = event[i]
+        found_box[found + i] = box[i]
+    return found_event, found_box, found + size
+
+
+@kernel
+def append_by_event(
+    result: Int32Array, event: Int32Array, box: Int32Array, counts: Int64Array
+) -> Int32Array:
+    """`result` followed by the boxes, grouped by event."""
+    cursor = np.empty(len(counts), np.int64)
+    end = len(result)
+    for e in range(len(counts)):
+        cursor[e] = end
+        end += counts[e]
+    grown = longer(result, end)
+    for i in range(len(box)):
+        grown[cursor[event[i]]] = box[i]
+        cursor[event[i]] += 1
+    return grown
