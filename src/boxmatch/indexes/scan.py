@@ -69,7 +69,7 @@ def scan_match(
 ) -> Matches:
     """Compare the first `rows` boxes with every point."""
     counts = np.empty(len(points), np.int64)
-    positions = _list(*boxes[1:], rows, points, _lines(alive), _marks(skipped), counts)
+    positions = _scan(*boxes[1:], rows, points, _lines(alive), _marks(skipped), True, counts)
     return Matches(counts, positions)
 
 
@@ -82,7 +82,7 @@ def scan_count(
 ) -> Int64Array:
     """Count the boxes among the first `rows` that hold each point."""
     counts = np.empty(len(points), np.int64)
-    _count(*boxes[1:], rows, points, _lines(alive), _marks(skipped), counts)
+    _scan(*boxes[1:], rows, points, _lines(alive), _marks(skipped), False, counts)
     return counts
 
 
@@ -121,7 +121,7 @@ def _is_alive(alive: Lines, box: int) -> bool:
 
 
 @kernel
-def _list(
+def _scan(
     start: Int64Array,
     attribute: npt.NDArray[np.uint16],
     low: Int64Array,
@@ -130,39 +130,12 @@ def _list(
     points: Int64Array,
     alive: Lines,
     skipped: BoolArray,
+    listing: bool,
     counts: Int64Array,
 ) -> Int32Array:
+    """Set `counts` to each event's matches; if `listing`, return their boxes, event by event."""
     found = np.empty(64, np.int32)
     end = 0
-    for event in range(len(points)):
-        before = end
-        for box in range(rows):
-            if _is_alive(alive, box) and _holds(
-                start, attribute, low, high, box, points, event, skipped
-            ):
-                if end == len(found):
-                    longer = np.empty(2 * end, np.int32)
-                    for i in range(end):
-                        longer[i] = found[i]
-                    found = longer
-                found[end] = box
-                end += 1
-        counts[event] = end - before
-    return found[:end]
-
-
-@kernel
-def _count(
-    start: Int64Array,
-    attribute: npt.NDArray[np.uint16],
-    low: Int64Array,
-    high: Int64Array,
-    rows: int,
-    points: Int64Array,
-    alive: Lines,
-    skipped: BoolArray,
-    counts: Int64Array,
-) -> None:
     for event in range(len(points)):
         matched = 0
         for box in range(rows):
@@ -170,4 +143,13 @@ def _count(
                 start, attribute, low, high, box, points, event, skipped
             ):
                 matched += 1
+                if listing:
+                    if end == len(found):
+                        longer = np.empty(2 * end, np.int32)
+                        for i in range(end):
+                            longer[i] = found[i]
+                        found = longer
+                    found[end] = box
+                    end += 1
         counts[event] = matched
+    return found[:end]
