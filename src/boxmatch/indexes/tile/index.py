@@ -18,7 +18,7 @@ from boxmatch.model.boxes import Boxes, Int64Array
 
 _NO_LINES = np.zeros((0, 8), np.uint64)
 _NO_MARKS = np.zeros(0, bool)
-_NO_ORDER = np.zeros((0, 0), np.int64)
+_NO_ORDER = np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int64)
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_BOXES = np.zeros(0, np.int32)
 
@@ -89,7 +89,7 @@ class TileIndex(Index):
         marks = _NO_MARKS if skipped is None else skipped
         many_matches = len(state.end_key) > 0 and len(points) >= SWEEP_EVENTS
         if not (many_matches and sweeping_pays(state, points)):
-            common = state, points, lines, marks, _NO_ORDER, _NO_ORDER, listing
+            common = state, points, lines, marks, *_NO_ORDER, listing
             return search_batch(*common, counts, _NO_PLACES, _NO_BOXES)
         boxes = []
         for first in range(0, len(points), SWEEP_BLOCK):

@@ -178,7 +178,7 @@ def search_batch(
     keys: Int64Array,
     alive: Lines,
     skipped: BoolArray,
-    order: Int64Array,
+    order: Int32Array,
     ordered: Int64Array,
     listing: bool,
     counts: Int64Array,

@@ -18,7 +18,7 @@ from boxmatch.indexes.lines import (
     load_line,
     store_line,
 )
-from boxmatch.indexes.tile.layout import Int64Array, Lines, TileState
+from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileState
 from boxmatch.indexes.tile.ranks import cell_of, locate
 from boxmatch.jit import kernel
 
@@ -69,11 +69,12 @@ def sweeping_pays(state: TileState, keys: Int64Array) -> bool:
     return candidates * _CANDIDATE_COST > slots * events * _SLOT_COST
 
 
-def order_events(keys: Int64Array) -> tuple[Int64Array, Int64Array]:
+def order_events(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
     """For each attribute, the events in ascending order of their keys, and those keys."""
     columns = np.ascontiguousarray(keys.T)
     order = np.argsort(columns, axis=1)
-    return order, np.take_along_axis(columns, order, axis=1)
+    # Narrow, because all of it passes through the cache for every tile.
+    return order.astype(np.int32), np.take_along_axis(columns, order, axis=1)
 
 
 @kernel
@@ -81,7 +82,7 @@ def sweep_tile(
     state: TileState,
     tile: int,
     alive: Lines,
-    order: Int64Array,
+    order: Int32Array,
     ordered: Int64Array,
     matches: Lines,
 ) -> None:
@@ -112,6 +113,6 @@ def sweep_tile(
                     current[0, word] ^= np.uint64(1) << np.uint64(bit & np.uint16(63))
                     at += 1
                 line = load_line(current, 0)
-            place = order[a, i]
+            place = np.int64(order[a, i])
             before = base if s == first_slot else load_line(matches, place)
             store_line(matches, place, and_lines(before, line))
