@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boxmatch.engine.ids import IdArray
-from boxmatch.engine.parts import Part, Segment, Store, Tail
+from boxmatch.engine.parts import BoolArray, Part, Segment, Store, Tail, build_segments
 from boxmatch.indexes.base import Index
 from boxmatch.model.boxes import Boxes, Int64Array
 from boxmatch.model.strings import moved
@@ -96,9 +96,6 @@ def merge(
     """Build segments of all that lives in `parts`: one, and one more if any boxes overlap.
 
     `labels` are the old and new labels of string attributes that have moved.
-
-    Subscriptions whose own boxes overlap are kept apart, so that the rest can be counted without
-    looking at who owns a box.
     """
     live = [part.live_positions() for part in parts]
     boxes = Boxes.concatenate(
@@ -114,27 +111,16 @@ def merge(
     owners, overlapping = _owners(parts, live)
     moves = [(part, np.full(part.rows, -1, np.int64)) for part in parts]
     ends = np.cumsum([len(rows) for rows in live])
-    segments: list[Segment] = []
-    for apart in (False, True):
-        rows = np.flatnonzero(overlapping == apart)
-        if len(rows) == 0:
-            continue
-        some = boxes if len(rows) == boxes.count else boxes.take(rows)
-        segment, order = Segment.build(
-            make_index(), some, ids[rows], owners[rows].astype(np.int32) if apart else None
-        )
-        place = np.empty(len(rows), np.int64)
-        place[order] = np.arange(len(rows)) + len(segments) * _PLACES
-        source = np.searchsorted(ends, rows, side="right")
-        for i, (_, target) in enumerate(moves):
-            mine = source == i
-            first = ends[i] - len(live[i])
-            target[live[i][rows[mine] - first]] = place[mine]
-        segments.append(segment)
-    return Merged(segments, moves)
+    built = build_segments(make_index, boxes, ids, owners, overlapping)
+    place = np.empty(boxes.count, np.int64)
+    for number, (_, rows) in enumerate(built):
+        place[rows] = np.arange(len(rows)) + number * _PLACES
+    for (_, target), positions, end in zip(moves, live, ends, strict=True):
+        target[positions] = place[end - len(positions) : end]
+    return Merged([segment for segment, _ in built], moves)
 
 
-def _owners(parts: Sequence[Part], live: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
+def _owners(parts: Sequence[Part], live: Sequence[Int64Array]) -> tuple[Int64Array, BoolArray]:
     """By row: a number per subscription, and whether its boxes overlap."""
     owners = []
     overlapping = []

@@ -18,7 +18,7 @@ from boxmatch.engine.explain import Explanation, Predicate
 from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.engine.parallel import by_chunks
-from boxmatch.engine.parts import Part, Row, Segment, Store, Tail
+from boxmatch.engine.parts import Part, Row, Segment, Store, Tail, build_segments
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.errors import SubscriptionIdError, UnknownSubscriptionError
@@ -201,7 +201,13 @@ class Matcher:
         if len(load.ids) == 0:
             return Subscribed(0, 0, 0)
         self._settle_kind(load.kind)
-        segments = self._segments_of(load)
+        built = build_segments(
+            self._make_index,
+            load.boxes,
+            load.ids[load.owner],
+            load.owner,
+            load.overlapping[load.owner],
+        )
         changed = []
         replaced = 0
         for store in self._stores:
@@ -210,31 +216,13 @@ class Matcher:
                 replaced += len(np.unique(store.ids[positions].astype(self._id_dtype)))
                 store.removals.add(positions)
                 changed.append(store)
-        self._stores[-1:-1] = segments
+        self._stores[-1:-1] = [segment for segment, _ in built]
         self._publish(len(load.ids) - replaced, *changed)
         if load.boxes.count > _MANY_BOXES:
             release_free_memory()
         if self._needs_merging():
             self._compactor.wake()
         return Subscribed(len(load.ids), replaced, load.never)
-
-    def _segments_of(self, load: Bulk) -> list[Store]:
-        segments: list[Store] = []
-        apart = load.overlapping[load.owner]
-        for overlapping in (False, True):
-            rows = np.flatnonzero(apart == overlapping)
-            if len(rows) == 0:
-                continue
-            boxes = load.boxes if len(rows) == load.boxes.count else load.boxes.take(rows)
-            owner = load.owner[rows]
-            segment, _ = Segment.build(
-                self._make_index(),
-                boxes,
-                load.ids if len(rows) == load.boxes.count == len(load.ids) else load.ids[owner],
-                owner.astype(np.int32) if overlapping else None,
-            )
-            segments.append(segment)
-        return segments
 
     def _publish(self, more: int, *changed: Store | None) -> None:
         """Swap in a snapshot that sees `changed` stores as they are now."""

@@ -7,7 +7,7 @@ much of each it sees. All boxes of a subscription are in one part.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -221,6 +221,30 @@ class Segment(Store):
         if "_lookup" in self.__dict__:
             held["lookup"] = self._lookup.nbytes
         return held
+
+
+def build_segments(
+    make_index: Callable[[], Index],
+    boxes: Boxes,
+    ids: IdArray,
+    owners: Int64Array,
+    overlapping: BoolArray,
+) -> list[tuple[Segment, Int64Array]]:
+    """Segments of all boxes, each with the row of `boxes` at each of its positions.
+
+    Subscriptions whose own boxes overlap are kept apart, so that the rest can be counted without
+    looking at who owns a box. `ids`, `owners` and `overlapping` go by row.
+    """
+    built = []
+    for apart in (False, True):
+        rows = np.flatnonzero(overlapping == apart)
+        if len(rows) == 0:
+            continue
+        some = boxes if len(rows) == boxes.count else boxes.take(rows)
+        numbers = owners[rows].astype(np.int32) if apart else None
+        segment, order = Segment.build(make_index(), some, ids[rows], numbers)
+        built.append((segment, rows[order]))
+    return built
 
 
 class Tail(Store):
