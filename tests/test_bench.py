@@ -13,7 +13,7 @@ from boxmatch import Matcher
 from boxmatch.bench import competitors, measure, provenance, report, start
 from boxmatch.bench.cases import case_of
 from boxmatch.bench.settings import PRESETS, Reference, Setting, choose
-from boxmatch.workloads import EqualityWorkload, RangeWorkload
+from boxmatch.workloads import EqualityWorkload, RangeWorkload, write_sample_events
 
 SMALL = RangeWorkload(subscriptions=400, predicates=3, event_size=15)
 SPARSE = replace(SMALL, attributes=50, event_size=45)  # too sparse for dense bulk loading
@@ -66,6 +66,19 @@ def test_changed_parameters_lose_the_reference() -> None:
     (other,) = choose(["hem-default"], {"width": 0.2}, updates=5)
     assert other.reference is None
     assert other.updates == 5
+
+
+def test_an_event_file_replaces_the_values(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    write_sample_events(path)
+    sizes = {"attributes": 12, "event_size": 12, "predicates": 2, "subscriptions": 400}
+    (setting,) = choose(["hem-default"], {"event_file": path, **sizes}, updates=20)
+    assert setting.reference is None
+    result = measure.measure(setting, replace(QUICK, events=310))  # ten more than the file has
+    assert json.loads(json.dumps(result))["parameters"]["event_file"] == str(path)
+    assert result["batch"]["matches_per_event"] > 1
+    (table, _) = report.tables([result])
+    assert str(table.title).endswith(f"w = 0.3, events = {path})")
 
 
 @pytest.mark.parametrize("workload", [SMALL, SPARSE, EQUAL], ids=["ranges", "sparse", "equality"])
@@ -168,7 +181,7 @@ def test_report_shows_what_varies(tmp_path: Path) -> None:
         console.print(table)
     console.file.close()
     text = (tmp_path / "out").read_text()
-    assert "sweep (subscriptions = 400, d = 20, k = 3, event size = 15" in text
+    assert "sweep (subscriptions = 400, d = 20, k = 3, event size = 15, values = uniform)" in text
     assert "0.1" in text
     assert "not installed" in text
 

@@ -10,6 +10,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.cli import main
+from boxmatch.workloads import write_sample_events
 
 
 class Finished(NamedTuple):
@@ -129,7 +130,7 @@ class TestDemo:
 
 class TestBench:
     QUICK = (
-        "--events",
+        "--event-count",
         "60",
         "--batch",
         "25",
@@ -154,6 +155,33 @@ class TestBench:
             assert line["parameters"]["seed"] == 1
             assert {"commit", "date", "machine", "packages", "python", "version"} <= set(line)
 
+    def test_events_from_a_file(self, run: Run, tmp_path: Path) -> None:
+        events, out = tmp_path / "events.csv", tmp_path / "out.jsonl"
+        write_sample_events(events)
+        sizes = ("--attributes", "12", "--event-size", "12", "--predicates", "2")
+        done = run("bench", "--events", str(events), *sizes, "--subscriptions", "300",
+                   "--index", "scan", "--json", str(out), *self.QUICK)  # fmt: skip
+        assert done.code == 0
+        assert "events.csv" in done.out.replace("\n", "")
+        (line,) = map(json.loads, out.read_text().splitlines())
+        assert line["parameters"]["event_file"] == str(events)
+        assert line["options"]["events"] == 60
+        assert line["batch"]["matches_per_event"] > 0
+        assert line["reference"] is None
+
+    def test_refuses_a_bad_event_file(self, run: Run, tmp_path: Path) -> None:
+        events = tmp_path / "events.csv"
+        events.write_text("1 2\n3 x\n")
+        for arguments, message in (
+            (("--events", str(events)), "line 2, column 2: 'x' is not a number"),
+            (("--events", str(tmp_path / "nothing")), "does not exist"),
+            (("equality", "--events", str(events)), "has no 'event_file'"),
+        ):
+            done = run("bench", *arguments)
+            assert done.code == 2
+            shown = "".join(done.err.replace("│", " ").split())  # paths are broken anywhere
+            assert "".join(message.split()) in shown
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
@@ -162,6 +190,7 @@ class TestBench:
             (("equality", "--width", "0.5"), "has no 'width'"),
             (("--competitors", "spark"), "no competitor 'spark'"),
             (("--batch", "0"), "batch must be at least 1"),
+            (("--event-count", "0"), "events must be at least 1"),
             (("--index-option", "groups"), "not NAME=VALUE"),
         ],
     )

@@ -20,6 +20,7 @@ _SHORT = {
     "event_size": "event size",
     "width": "w",
     "values": "values",
+    "event_file": "events",
 }
 
 
@@ -42,7 +43,9 @@ def tables(results: Sequence[Result]) -> Iterator[Table]:
 def _title(preset: str, results: Sequence[Result]) -> tuple[str, list[str]]:
     """The preset with the parameters that its settings share, and those that they do not."""
     first = results[0]["parameters"]
-    shown = [name for name in _SHORT if name in first]
+    recorded = first.get("event_file") is not None
+    unused = "values" if recorded else "event_file"  # an event file has values of its own
+    shown = [name for name in _SHORT if name in first and name != unused]
     varying = [n for n in shown if any(r["parameters"][n] != first[n] for r in results)]
     shared = ", ".join(f"{_SHORT[n]} = {shown_value(first[n])}" for n in shown if n not in varying)
     return f"{preset} ({shared})", varying

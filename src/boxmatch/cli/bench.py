@@ -39,8 +39,18 @@ def bench(
         str | None, typer.Option(help="How attributes are chosen: uniform or zipf.")
     ] = None,
     attribute_alpha: Annotated[float | None, typer.Option(help="Skew of that choice.")] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            exists=True,
+            dir_okay=False,
+            help="Text file with an event a line, numbers from 0 to the domain separated by "
+            "commas, tabs or spaces. Subscriptions are made to fit it.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the workload.")] = None,
-    events: Annotated[int, typer.Option(help="Events to measure in batches.")] = 2_000,
+    event_count: Annotated[int, typer.Option(help="Events to measure in batches.")] = 2_000,
     batch: Annotated[int, typer.Option(help="Events in a batch.")] = 2_000,
     single: Annotated[int, typer.Option(help="Events to match one by one.")] = 2_000,
     updates: Annotated[
@@ -79,6 +89,7 @@ def bench(
         "value_alpha": value_alpha,
         "attribute_choice": attribute_choice,
         "attribute_alpha": attribute_alpha,
+        "event_file": events,
         "seed": seed,
     }
     overrides = {name: value for name, value in workload.items() if value is not None}
@@ -87,7 +98,7 @@ def bench(
         options = Options(
             index=index,
             index_options=dict(map(_index_option, index_option or [])),
-            events=events,
+            events=event_count,
             batch=batch,
             single=single,
             repeats=repeats,

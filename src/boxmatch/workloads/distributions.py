@@ -14,8 +14,6 @@ AttributeDistribution = Literal["uniform", "zipf"]
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 
-_PARETO_LOWEST = 1e-3
-
 
 def check_choice(name: str, value: str, choices: object) -> None:
     """Refuse a distribution that does not exist, naming those that do."""
@@ -27,32 +25,48 @@ def check_choice(name: str, value: str, choices: object) -> None:
 def integers(
     rng: np.random.Generator,
     shape: tuple[int, ...],
-    size: int,
+    size: int | Int64Array,
     distribution: ValueDistribution,
     alpha: float,
+    *,
+    deviation: float = 1 / 6,
+    lowest: float = 1e-3,
 ) -> Int64Array:
-    """Integers from 1 to `size`.
+    """Integers from 1 to `size`, which may be an array of the given shape.
 
-    `normal` has its mean in the middle and a sixth of the size as deviation; `pareto` is bounded,
-    with shape `alpha`; `zipf` gives value v a weight of v ** -alpha. The last two favour small
-    values.
+    `normal` has its mean in the middle, `deviation` as a share of the size, and ends up at the
+    ends where it would leave them; `pareto` has shape `alpha`, starts at `lowest` as a share of the
+    size, and is cut off at the size; `zipf` gives value v a weight of v ** -alpha. The last two
+    favour small values.
     """
     if distribution == "uniform":
         return rng.integers(1, size, shape, np.int64, endpoint=True)
     if distribution == "zipf":
-        return np.searchsorted(zipf_cumulative(size, alpha), rng.random(shape), "right") + 1
-    unit = _normal(rng, shape) if distribution == "normal" else _pareto(rng, shape, alpha)
+        return _zipf(rng, shape, size, alpha)
+    if distribution == "normal":
+        unit = np.clip(rng.normal(0.5, deviation, shape), 0.0, 1.0)
+    else:
+        unit = _pareto(rng, shape, alpha, lowest)
     return np.minimum((unit * size).astype(np.int64), size - 1) + 1
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Float64Array:
-    return np.clip(rng.normal(0.5, 1 / 6, shape), 0.0, 1.0)
+def _zipf(
+    rng: np.random.Generator, shape: tuple[int, ...], size: int | Int64Array, alpha: float
+) -> Int64Array:
+    if not isinstance(size, np.ndarray):
+        return np.searchsorted(zipf_cumulative(size, alpha), rng.random(shape), "right") + 1
+    # One table for all sizes, cut off where each ends. A power of two, so that it is made once.
+    table = zipf_cumulative(1 << int(size.max(initial=1)).bit_length(), alpha)
+    drawn = np.searchsorted(table, rng.random(shape) * table[size - 1], "right") + 1
+    return np.minimum(drawn, size)
 
 
-def _pareto(rng: np.random.Generator, shape: tuple[int, ...], alpha: float) -> Float64Array:
+def _pareto(
+    rng: np.random.Generator, shape: tuple[int, ...], alpha: float, lowest: float
+) -> Float64Array:
     # The inverse of the distribution function of a Pareto variable cut off at 1.
-    ratio = _PARETO_LOWEST**alpha
-    unit: Float64Array = _PARETO_LOWEST * (1 - rng.random(shape) * (1 - ratio)) ** (-1 / alpha)
+    ratio = lowest**alpha
+    unit: Float64Array = lowest * (1 - rng.random(shape) * (1 - ratio)) ** (-1 / alpha)
     return np.minimum(unit, 1.0)
 
 
@@ -84,7 +98,7 @@ def distinct(
     if distribution == "uniform":
         chosen = _floyd(rng, rows, count, among)
     else:
-        chosen = _race(rng, rows, count, among, alpha)
+        chosen = _without_replacement(rng, rows, count, among, alpha)
     chosen.sort(axis=1)
     return chosen
 
@@ -99,14 +113,28 @@ def _floyd(rng: np.random.Generator, rows: int, count: int, among: int) -> npt.N
     return chosen
 
 
-def _race(
+def _without_replacement(
     rng: np.random.Generator, rows: int, count: int, among: int, alpha: float
 ) -> npt.NDArray[np.uint16]:
-    """Weighted sampling without replacement: the first `count` of exponential arrival times."""
-    mean = np.arange(1, among + 1, dtype=np.float64) ** alpha
+    """Weighted sampling, a column at a time: draw from the axis without what a row already has.
+
+    The weights lie one after the other on an axis. A draw falls on what is left of it, and is
+    moved up by the weight of each number of its row that lies before it.
+    """
+    weight = np.arange(1, among + 1, dtype=np.float64) ** -alpha
+    ends = np.cumsum(weight)
+    begins = ends - weight
     chosen = np.empty((rows, count), np.uint16)
-    step = max(1, 2**21 // among)  # bounds memory; draws stay in row order, so values do not change
-    for first in range(0, rows, step):
-        arrival = rng.standard_exponential((min(step, rows - first), among)) * mean
-        chosen[first : first + step] = np.argpartition(arrival, count - 1, axis=1)[:, :count]
+    for column in range(count):
+        before = np.sort(chosen[:, :column], axis=1)
+        left = ends[-1] - weight[before].sum(axis=1)
+        todo = np.arange(rows)
+        while len(todo):
+            at = rng.random(len(todo)) * left[todo]
+            for taken in before[todo].T:
+                at += np.where(at >= begins[taken], weight[taken], 0.0)
+            drawn = np.minimum(np.searchsorted(ends, at, "right"), among - 1).astype(np.uint16)
+            chosen[todo, column] = drawn
+            # Rounding may have put a draw back on the edge of what its row has.
+            todo = todo[(before[todo] == drawn[:, None]).any(axis=1)]
     return chosen

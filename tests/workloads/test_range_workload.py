@@ -1,26 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from chunking import EDGE, in_chunks, same_boxes
 
-from boxmatch import Matcher
 from boxmatch.model.axis import ABSENT
-from boxmatch.model.boxes import Boxes
-from boxmatch.workloads import EqualityWorkload, MarketWorkload, RangeWorkload, streams
+from boxmatch.workloads import RangeWorkload, streams
 from boxmatch.workloads.distributions import distinct, integers
-
-EDGE = streams.BLOCK  # rows on both sides come from different random streams
-
-
-def same_boxes(one: Boxes, other: Boxes) -> bool:
-    return one.dimensions == other.dimensions and all(
-        np.array_equal(a, b) for a, b in zip(one[1:], other[1:], strict=True)
-    )
-
 
 RANGES = [
     RangeWorkload(subscriptions=100),
@@ -31,16 +19,16 @@ RANGES = [
     RangeWorkload(subscriptions=100, values="pareto", value_alpha=1.2),
     RangeWorkload(subscriptions=100, values="normal", width=1.0),
     RangeWorkload(subscriptions=100, predicates=0),
+    RangeWorkload(subscriptions=100, width_spread=0.5),
+    RangeWorkload(subscriptions=100, width=0.8, width_spread=1.0, values="zipf"),
+    RangeWorkload(subscriptions=100, width_spread=0.2, values="pareto", event_values="normal"),
 ]
 
 
 @pytest.mark.parametrize("workload", RANGES, ids=str)
 class TestRanges:
     def test_rows_do_not_depend_on_chunks(self, workload: RangeWorkload) -> None:
-        whole = workload.boxes(EDGE - 50, EDGE + 50)
-        cuts = [EDGE - 50, EDGE - 49, EDGE, EDGE + 7, EDGE + 50]
-        parts = [workload.boxes(a, b) for a, b in pairwise(cuts)]
-        assert same_boxes(whole, Boxes.concatenate(parts))
+        assert in_chunks(workload.boxes)
         events = workload.events(EDGE - 5, EDGE + 5)
         assert np.array_equal(
             events,
@@ -56,7 +44,10 @@ class TestRanges:
         assert (np.diff(rows, axis=1) > 0).all()
         assert (boxes.low >= 1).all()
         assert (boxes.high <= workload.domain).all()
-        assert (boxes.high - boxes.low == workload.span).all()
+        spans = boxes.high - boxes.low
+        spread = round(workload.width_spread * workload.width * workload.domain)
+        assert (spans >= workload.span - spread).all()
+        assert (spans <= workload.span + spread).all()
 
     def test_all_forms_of_subscriptions_agree(self, workload: RangeWorkload) -> None:
         lows, highs = workload.bounds()
@@ -101,13 +92,6 @@ def test_seeds_and_purposes_are_independent() -> None:
     assert not np.array_equal(one, two)
 
 
-def test_a_workload_never_changes() -> None:
-    """Published figures name a seed; the numbers behind it must stay what they were."""
-    workload = RangeWorkload()
-    assert workload.boxes(0, 1).row(0)[:2] == [(1, 341879, 641879), (2, 164426, 464426)]
-    assert workload.events(0, 1)[0, :3].tolist() == [921154, 480658, 566282]
-
-
 def test_uniform_choice_of_attributes_is_fair() -> None:
     rng = np.random.default_rng(5)
     chosen = distinct(rng, 20_000, 3, 8, "uniform", 1.0)
@@ -140,8 +124,15 @@ def test_values_stay_in_their_domain(distribution: str, size: int) -> None:
     [
         ({"predicates": 21}, "predicates must be from 0 to the number of attributes"),
         ({"event_size": -1}, "event_size must be"),
-        ({"width": 1.5}, "width"),
+        ({"width": 1.5}, "width must be from 0 to 1"),
+        ({"width_spread": -0.1}, "width_spread must be from 0 to 1"),
         ({"values": "cauchy"}, "one of uniform, normal, pareto, zipf"),
+        ({"event_values": "cauchy"}, "event_values must be one of uniform"),
+        ({"value_deviation": -1.0}, "value_deviation must not be negative"),
+        ({"value_lowest": 0.0}, "value_lowest must be between 0 and 1"),
+        ({"values": "pareto", "value_alpha": 0.0}, "value_alpha must be positive"),
+        ({"event_values": "pareto", "value_alpha": 0.0}, "value_alpha must be positive"),
+        ({"domain": 0}, "domain"),
         ({"attributes": 0}, "attributes"),
         ({"subscriptions": -1}, "subscriptions"),
     ],
@@ -151,86 +142,82 @@ def test_parameters_are_checked(parameters: dict[str, object], message: str) -> 
         RangeWorkload(**parameters)
 
 
-def test_equality_forms_agree() -> None:
-    workload = EqualityWorkload(subscriptions=50)
-    table = workload.table()
-    assert table.column_names == ["id", "region", "account", "kind"]
-    filters = [{k: v for k, v in row.items() if k != "id"} for row in table.to_pylist()]
-    assert workload.filters(0, 50) == filters
-    assert workload.events(5, 9).to_pylist() == workload.event_dicts(5, 9)
-    assert set(workload.event_dicts(0, 1)[0]) == set(workload.schema.names)
-    assert workload.table(10, 20).equals(table.slice(10, 10))
+class TestWidths:
+    def test_are_spread_uniformly(self) -> None:
+        workload = RangeWorkload(subscriptions=2_000, width=0.4, width_spread=0.5)
+        boxes = workload.boxes()
+        widths = (boxes.high - boxes.low) / workload.domain
+        shares, _ = np.histogram(widths, 4, (0.2, 0.6))
+        assert shares == pytest.approx(len(widths) / 4, rel=0.05)
+        assert workload.coverage == pytest.approx(widths.mean(), rel=0.01)
+
+    def test_do_not_leave_the_domain(self) -> None:
+        workload = RangeWorkload(subscriptions=2_000, width=0.9, width_spread=0.5)
+        boxes = workload.boxes()
+        widths = (boxes.high - boxes.low + 1) / workload.domain
+        # 0.9 ± 0.45: from 1 to 1.35 of the domain is all of it.
+        assert np.mean(widths == 1.0) == pytest.approx(0.35 / 0.9, rel=0.05)
+        assert workload.coverage == pytest.approx(widths.mean(), rel=0.01)
+
+    def test_spread_leaves_low_ends_their_distribution(self) -> None:
+        """Small values are as much favoured in the room of a wide range as of a narrow one."""
+        workload = RangeWorkload(
+            subscriptions=5_000, width=0.5, width_spread=1.0, domain=100, values="zipf"
+        )
+        boxes = workload.boxes()
+        room = workload.domain - (boxes.high - boxes.low)
+        for wanted in (20, 60):
+            low = boxes.low[room == wanted]
+            weights = 1 / np.arange(1, wanted + 1)
+            counts = np.bincount(low, minlength=wanted + 1)[1:]
+            assert len(counts) == wanted
+            assert counts[:5] / len(low) == pytest.approx(weights[:5] / weights.sum(), abs=0.06)
+
+    def test_share_of_the_domain_is_the_matchability(self) -> None:
+        workload = RangeWorkload(subscriptions=500, attributes=1, predicates=1, event_size=1)
+        (values,) = workload.event_keys(0, 1_000).T
+        boxes = workload.boxes()
+        hits = (boxes.low[:, None] <= values) & (values <= boxes.high[:, None])
+        assert hits.mean() == pytest.approx(workload.coverage, rel=0.05)
 
 
-def test_equality_matches_as_often_as_expected() -> None:
-    workload = EqualityWorkload(accounts=50)
-    wanted = workload.subscription_codes()
-    events = workload.event_codes(0, 50)
-    counts = [
-        np.all([wanted[name] == events[name][i] for name in wanted], axis=0).sum()
-        for i in range(50)
-    ]
-    assert np.mean(counts) == pytest.approx(workload.expected_matches, rel=0.2)
+class TestDistributions:
+    def test_of_events_can_differ(self) -> None:
+        workload = RangeWorkload(values="zipf", event_values="uniform", width=0.0)
+        assert np.median(workload.boxes(0, 1_000).low) < 100_000
+        assert workload.events(0, 1_000).mean() == pytest.approx(500_000, rel=0.03)
+        plain = RangeWorkload(values="uniform", width=0.0)
+        assert np.array_equal(workload.events(0, 100), plain.events(0, 100))
 
+    def test_normal_of_the_rein_paper(self) -> None:
+        workload = RangeWorkload(values="normal", value_deviation=0.02**0.5)
+        values = workload.events(0, 5_000) / workload.domain
+        assert values.mean() == pytest.approx(0.5, abs=0.01)
+        assert values.var() == pytest.approx(0.02, rel=0.03)
 
-class TestMarket:
-    market = MarketWorkload()
+    def test_pareto_of_the_rein_paper(self) -> None:
+        workload = RangeWorkload(values="pareto", value_alpha=2.0, value_lowest=1 / 3)
+        values = workload.events(0, 5_000) / workload.domain
+        assert values.min() >= 1 / 3
+        assert values.mean() == pytest.approx(0.5, abs=0.01)
+        # Twice as far out, a quarter is left: the shape is 2 (before the cut at 1).
+        tail = (1 - (1 / 3 / 0.5) ** 2) / (1 - (1 / 3) ** 2)
+        assert np.mean(values <= 0.5) == pytest.approx(tail, abs=0.01)
 
-    def test_rows_do_not_depend_on_chunks(self) -> None:
-        for make in (self.market.alerts, self.market.odd_texts, self.market.ticks):
-            whole = make(EDGE - 20, EDGE + 20)
-            halves = pa.concat_tables([make(EDGE - 20, EDGE - 3), make(EDGE - 3, EDGE + 20)])
-            assert whole.equals(halves.combine_chunks())
-
-    def test_symbols_are_distinct(self) -> None:
-        assert len(set(self.market.symbol_names)) == self.market.symbols
-
-    def test_texts_say_what_the_columns_say(self) -> None:
-        texts = self.market.alert_texts(0, 200)["filter"].to_pylist()
-        for text, row in zip(texts, self.market.alerts(0, 200).to_pylist(), strict=True):
-            del row["id"]
-            for value in row.values():
-                if value is None:
-                    continue
-                shown = str(value).removesuffix("+00:00").removesuffix(".0")
-                assert shown.lower() in text.lower()
-            constrained = {
-                n.removesuffix("_low").removesuffix("_high")
-                for n, v in row.items()
-                if v is not None
-            }
-            assert all(f"{name} " in text for name in constrained)
-
-    def test_ticks_fit_the_schema(self) -> None:
-        (tick,) = self.market.tick_dicts(0, 1)
-        assert tuple(tick) == self.market.schema.names
-        assert tick["symbol"] in self.market.symbol_names
+    @pytest.mark.parametrize("distribution", ["uniform", "normal", "pareto", "zipf"])
+    def test_every_value_has_a_size_of_its_own(self, distribution: str) -> None:
+        size = np.tile(np.array([1, 2, 7, 1000]), 20_000).reshape(-1, 4)
+        values = integers(np.random.default_rng(5), size.shape, size, distribution, 1.0)
+        assert (values >= 1).all()
+        assert (values <= size).all()
+        alone = integers(np.random.default_rng(6), (20_000,), 7, distribution, 1.0)
+        assert np.bincount(values[:, 2], minlength=8) == pytest.approx(
+            np.bincount(alone, minlength=8), abs=400
+        )
 
 
 def test_empty_ranges_of_rows() -> None:
     assert RangeWorkload().boxes(5, 5).count == 0
     assert RangeWorkload().events(5, 5).shape == (0, 20)
-    assert MarketWorkload().alerts(7, 7).num_rows == 0
     with pytest.raises(ValueError, match="not a range"):
         RangeWorkload().boxes(5, 4)
-
-
-def test_alert_columns_and_texts_match_alike() -> None:
-    """The bulk form by columns and the filter language agree on every tick."""
-    market = MarketWorkload(symbols=20)
-    columns, texts = (Matcher(market.schema, index="scan") for _ in range(2))
-    columns.subscribe_many(market.alerts(0, 2_000))
-    texts.subscribe_many(market.alert_texts(0, 2_000))
-    ticks = market.ticks(0, 300)
-    one, two = columns.match_batch(ticks), texts.match_batch(ticks)
-    assert one.counts.sum() > 1_000
-    pairs = [set(zip(r.event.tolist(), r.subscription.tolist(), strict=True)) for r in (one, two)]
-    assert pairs[0] == pairs[1]
-
-
-def test_odd_alerts_compile_and_match() -> None:
-    market = MarketWorkload(symbols=20)
-    matcher = Matcher(market.schema, index="scan")
-    matcher.subscribe_many(market.odd_texts(0, 500))
-    assert len(matcher) == 500
-    assert matcher.count_batch(market.ticks(0, 500)).sum() > 100

@@ -1,0 +1,122 @@
+"""Publications that stay and change, as in the experiments of the subject-spaces paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.model.boxes import Boxes
+from boxmatch.workloads import streams
+from boxmatch.workloads.distributions import check_choice, distinct
+
+Int64Array = npt.NDArray[np.int64]
+
+UpdateKind = Literal["random", "incremental"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionWorkload:
+    """Publications and subscriptions of one region each, and updates of the publications.
+
+    A region constrains distinct dimensions, chosen uniformly. Values are integers from 0 to
+    `values` - 1. A publication's constraint is a single value. A subscription's is an interval
+    between two values drawn alike; the paper does not say how wide it is. Any rows can be made
+    alone, and rows beyond `publications` and `subscriptions` exist too.
+
+    The paper inserts publications of 20 constraints, the default here, and updates ones of 25.
+    """
+
+    publications: int = 10_000
+    subscriptions: int = 10_000
+    dimensions: int = 50
+    publication_constraints: int = 20
+    subscription_constraints: int = 2
+    values: int = 100
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("publications", "subscriptions"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+        if not 1 <= self.dimensions <= 65_535:
+            raise ValueError(f"dimensions must be from 1 to 65,535, not {self.dimensions}")
+        for name in ("publication_constraints", "subscription_constraints"):
+            if not 0 <= getattr(self, name) <= self.dimensions:
+                raise ValueError(
+                    f"{name} must be from 0 to the number of dimensions ({self.dimensions}), "
+                    f"not {getattr(self, name)}"
+                )
+        if self.values < 2:
+            raise ValueError(f"values must be at least 2, not {self.values}")
+
+    def publication_boxes(self, start: int = 0, stop: int | None = None) -> Boxes:
+        """The regions of publications `start:stop` before any update."""
+        stop = self.publications if stop is None else stop
+        return self._regions("publications", start, stop, self.publication_constraints, ends=1)
+
+    def subscription_boxes(self, start: int = 0, stop: int | None = None) -> Boxes:
+        """The regions of subscriptions `start:stop`."""
+        stop = self.subscriptions if stop is None else stop
+        return self._regions("subscriptions", start, stop, self.subscription_constraints, ends=2)
+
+    def updates(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        kind: UpdateKind = "random",
+        first: int = 0,
+        count: int = 1,
+    ) -> Int64Array:
+        """Values of publications `start:stop` after each of their updates `first … first + count`.
+
+        Element [i, p] has the new values of publication `start` + p after its update `first` + i,
+        in the order of the constraints in `publication_boxes`; updates change all values, never
+        which dimensions are constrained. A `random` update draws them anew. An `incremental` one
+        moves each one up or down, away from the end of the domain if it is there; since it goes on
+        from the update before, the time grows with `first`.
+        """
+        check_choice("kind", kind, UpdateKind)
+        if first < 0 or count < 0:
+            raise ValueError(f"updates {first}:{first + count} are not a range")
+        stop = self.publications if stop is None else stop
+        initial = self.publication_boxes(start, stop).low
+        position = initial.reshape(stop - start, self.publication_constraints)
+        made = np.empty((count, *position.shape), np.int64)
+        if kind == "random":
+            for number in range(count):
+                made[number] = self._draw(f"update {first + number}", start, stop, self.values)
+            return made
+        for number in range(first + count):
+            position = position + 2 * self._draw(f"step {number}", start, stop, 2) - 1
+            if number >= first:
+                made[number - first] = position
+        # A walk without ends, folded into the domain, is a walk that turns back at its ends.
+        last = self.values - 1
+        return last - np.abs(made % (2 * last) - last)
+
+    def _regions(self, purpose: str, start: int, stop: int, constraints: int, ends: int) -> Boxes:
+        def make(rng: np.random.Generator, rows: int) -> dict[str, npt.NDArray[np.integer]]:
+            dimension = distinct(rng, rows, constraints, self.dimensions, "uniform", 1.0)
+            drawn = np.sort(rng.integers(0, self.values, (rows, constraints, ends)), axis=2)
+            return {"dimension": dimension, "low": drawn[..., 0], "high": drawn[..., -1]}
+
+        made = streams.columns(self.seed, purpose, start, stop, make)
+        return Boxes(
+            self.dimensions,
+            np.arange(stop - start + 1, dtype=np.int64) * constraints,
+            made["dimension"].astype(np.uint16).reshape(-1),
+            made["low"].astype(np.int64).reshape(-1),
+            made["high"].astype(np.int64).reshape(-1),
+        )
+
+    def _draw(self, purpose: str, start: int, stop: int, below: int) -> Int64Array:
+        """A number from 0 for each constraint of publications `start:stop`."""
+        shape = (streams.BLOCK, self.publication_constraints)
+        blocks = streams.blocks(
+            self.seed, purpose, start, stop, lambda rng, _: rng.integers(0, below, shape)
+        )
+        return np.concatenate([drawn[rows] for drawn, rows in blocks])
