@@ -14,6 +14,7 @@ BoxmatchError
 ├── UnknownSubscriptionError (KeyError)   no such id
 ├── DuplicateSubscriptionError (ValueError) one id twice in one call
 ├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
+│   └── IndexTooLargeError (MemoryError)  the index would take more memory than it may
 └── StorageError           (OSError)      a saved matcher that cannot be read or written
 ```
 """
@@ -98,6 +99,10 @@ class DuplicateSubscriptionError(BoxmatchError, ValueError):
 
 class IndexConfigError(BoxmatchError, ValueError):
     """No such index, or a parameter that it does not take."""
+
+
+class IndexTooLargeError(IndexConfigError, MemoryError):
+    """The index would take more memory than it may; nothing was built."""
 
 
 class StorageError(BoxmatchError, OSError):

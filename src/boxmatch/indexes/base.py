@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +15,8 @@ from boxmatch.model.boxes import Boxes, Int64Array
 Int32Array = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 Lines = npt.NDArray[np.uint64]
+Whole = int | np.integer[Any]
+"""An integer inside a kernel."""
 
 
 class Matches(NamedTuple):
@@ -23,17 +26,33 @@ class Matches(NamedTuple):
     positions: Int32Array
 
 
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What an index supports."""
+
+    ranges: bool = True
+    """Exact on boxes of any intervals."""
+    booleans: bool = True
+    """Exact on boxes whose predicates ask for the key 0 or the key 1."""
+    updates: bool = False
+    """Has `add` and `remove` of its own."""
+    approximate: bool = False
+    """Can leave out the predicates of `skipped` attributes."""
+
+
 class Index(ABC):
-    """An exact index over a fixed batch of boxes.
+    """An index over boxes, exact unless told otherwise.
 
     `build` may store the boxes in an order of its own and says so; all other verbs speak of
-    positions in that order. Once built, an index never changes, so any number of threads may use
-    it. Points are an n × d array of keys. `alive`, where given, has one bit per position, in lines
-    of 512: boxes whose bit is clear are passed over. `skipped`, where given, marks the attributes
-    whose predicates need not be checked: the answer then has every match, and may have more.
+    positions in that order. Any number of threads may search an index at the same time, but not
+    while one of them changes it by `add` or `remove`. Points are an n × d array of keys. `alive`,
+    where given, has one bit per position, in lines of 512: boxes whose bit is clear are passed
+    over. `skipped`, where given, marks the attributes whose predicates need not be checked: the
+    answer then has every match, and may have more.
     """
 
     name: ClassVar[str]
+    capabilities: ClassVar[Capabilities] = Capabilities()
     parameters: ClassVar[dict[str, Any]] = {}
     """Parameters that the index takes, with their defaults."""
 
@@ -50,6 +69,19 @@ class Index(ABC):
     @abstractmethod
     def build(self, boxes: Boxes) -> Int64Array | None:
         """Take the boxes; return the row of `boxes` at each position (None: the same order)."""
+
+    def add(self, boxes: Boxes) -> Int64Array:
+        """Take more boxes; return their positions, which follow those in use."""
+        raise self._no_updates()
+
+    def remove(self, positions: Int64Array) -> None:
+        """Drop the boxes at these positions. No position is used a second time."""
+        raise self._no_updates()
+
+    def _no_updates(self) -> IndexConfigError:
+        return IndexConfigError(
+            f"index {self.name!r} is built once: a Matcher adds and removes subscriptions around it"
+        )
 
     @abstractmethod
     def match(

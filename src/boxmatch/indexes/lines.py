@@ -58,13 +58,13 @@ class _LineModel(models.PrimitiveModel):
 
 
 def load_line(lines: Any, row: Any) -> Any:
-    """Line `row` of an array of shape (n, 8) of uint64."""
-    return int.from_bytes(lines[row].tobytes(), "little")
+    """Line `row` of an array of uint64 whose rows, if it has any, are whole lines."""
+    return int.from_bytes(lines.reshape(-1, LINE_WORDS)[row].tobytes(), "little")
 
 
 def store_line(lines: Any, row: Any, line: Any) -> None:
-    """Put `line` into row `row` of an array of shape (n, 8) of uint64."""
-    lines[row] = np.frombuffer(line.to_bytes(64, "little"), np.uint64)
+    """Put `line` where `load_line` finds it."""
+    lines.reshape(-1, LINE_WORDS)[row] = np.frombuffer(line.to_bytes(64, "little"), np.uint64)
 
 
 def full_line() -> Any:
@@ -101,6 +101,25 @@ def trailing_zeros(word: Any) -> int:
     """Position of the lowest set bit of a nonzero word."""
     value = int(word)
     return (value & -value).bit_length() - 1
+
+
+def count_ones(word: Any) -> int:
+    """How many bits of a word are set."""
+    return int(word).bit_count()
+
+
+def zero_items(array: Any, first: Any) -> Any:
+    """Which of 64 items from `first` on are zero, as bits of a word."""
+    return sum(
+        (np.uint64(1) << np.uint64(i) for i in range(64) if array[first + i] == 0), np.uint64(0)
+    )
+
+
+def greater_items(array: Any, first: Any, than: Any) -> Any:
+    """Which of 64 items from `first` on are greater than a number, as bits of a word."""
+    return sum(
+        (np.uint64(1) << np.uint64(i) for i in range(64) if array[first + i] > than), np.uint64(0)
+    )
 
 
 def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any) -> Any:
@@ -215,6 +234,45 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
+@intrinsic
+def _count_ones(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate
+
+
+def _compare_items(
+    context: Any, builder: Any, signature: Any, args: Any, relation: str, other: Any
+) -> Any:
+    """Compare 64 items of an array with a number; the outcome as bits of a word."""
+    item = context.get_data_type(signature.args[0].dtype)
+    vector = ir.VectorType(item, 64)
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    pointer = builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
+    items = builder.load(pointer, align=1)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), other(item), ir.IntType(32)(0))
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+    others = builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), lanes)
+    return builder.bitcast(builder.icmp_signed(relation, items, others), _word)
+
+
+@intrinsic
+def _zero_items(typing_context: Any, array: Any, first: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _compare_items(context, builder, signature, args, "==", lambda item: item(0))
+
+    return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def _greater_items(typing_context: Any, array: Any, first: Any, than: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _compare_items(context, builder, signature, args, ">", lambda item: args[2])
+
+    return types.uint64(array, types.intp, array.dtype), generate
+
+
 # `strict=False`: the annotations of the function and of its implementation differ.
 for _function, _implementation in (
     (load_line, lambda lines, row: _load(lines, row)),
@@ -227,6 +285,9 @@ for _function, _implementation in (
     (any_bit, lambda line: _any(line)),
     (count_bits, lambda line: _count(line)),
     (trailing_zeros, lambda word: _trailing_zeros(word)),
+    (count_ones, lambda word: _count_ones(word)),
+    (zero_items, lambda array, first: _zero_items(array, first)),
+    (greater_items, lambda array, first, than: _greater_items(array, first, than)),
 ):
     overload(_function, strict=False)(
         lambda *arguments, _implementation=_implementation: _implementation

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import BoolArray, Index, Int32Array, Lines, Matches
+from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
+from boxmatch.indexes.parts.found import longer
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Boxes, Int64Array
 
@@ -19,6 +20,7 @@ class ScanIndex(Index):
     """Brute force. Exact by being obvious; fine up to a few thousand boxes."""
 
     name = "scan"
+    capabilities = Capabilities(approximate=True)
 
     def build(self, boxes: Boxes) -> None:
         self._boxes = boxes
@@ -145,10 +147,7 @@ def _scan(
                 matched += 1
                 if listing:
                     if end == len(found):
-                        longer = np.empty(2 * end, np.int32)
-                        for i in range(end):
-                            longer[i] = found[i]
-                        found = longer
+                        found = longer(found, 2 * end)
                     found[end] = box
                     end += 1
         counts[event] = matched

@@ -44,12 +44,14 @@ def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
     dense = _expected_matches(predicates, cut_start) > _DENSE
     constrained = _constrained(boxes.start, boxes.attribute, boxes.dimensions)
     top_attribute, top_shift, top_row, top = make_directory(predicates, cut_start, constrained)
-    slots, line_count = choose_slots(
-        constrained, cut_start, boxes.count, cells, _DENSE_SLOT_BOXES if dense else _SLOT_BOXES
+    least = _DENSE_SLOT_BOXES if dense else _SLOT_BOXES
+    slots, rows, line_count = choose_slots(
+        constrained, cut_start, boxes.count, cells, least, in_rows=dense
     )
     lines = zero_lines(line_count)
     fill_lines(slots, predicates, lines)
-    tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32)
+    # Where lines lie in rows, a tile has none that lie together.
+    tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32) * (not dense)
     slot_depth = np.empty(len(constrained), np.uint16)
     order_slots(slots, lines, slot_depth)
     ends = collect_ends(boxes, predicates, slots, line_count) if dense else no_ends()
@@ -68,10 +70,14 @@ def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
         slot_depth=slot_depth,
         slot_attribute=slots.attribute,
         slot_line=slots.line,
+        line_step=slots.step,
+        row_line=rows.line,
+        row_start=rows.start,
+        row_tile=rows.tile,
         lines=lines,
         end_start=ends[0],
         end_key=ends[1],
-        end_bit=ends[2],
+        end_box=ends[2],
         unsettled=unsettled,
         unlined=unlined,
         filled=filled_lines(boxes.count),

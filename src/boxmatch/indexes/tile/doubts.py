@@ -17,7 +17,6 @@ from boxmatch.indexes.lines import (
 )
 from boxmatch.indexes.tile.found import list_bits
 from boxmatch.indexes.tile.layout import (
-    UPPER_END,
     BoolArray,
     Int32Array,
     Int64Array,
@@ -32,6 +31,12 @@ _DOUBTS_AHEAD = 12
 
 _FEW_DOUBTS = 3
 """Up to so many doubtful boxes are checked one by one, even where ends could settle all."""
+
+
+@kernel
+def end_fails(owner: Whole, end: Whole, key: Whole) -> tuple[Whole, bool]:
+    """The box that an end belongs to, and whether the key is on the wrong side of it."""
+    return owner ^ (owner >> 31), (key >= end) == (owner < 0)
 
 
 @kernel
@@ -55,7 +60,8 @@ def settle(
     and the number of doubts. If the lines are `exact`, only predicates without a slot are in doubt.
     """
     slot_line, slot_attribute = state.slot_line, state.slot_attribute
-    end_start, end_key, end_bit = state.end_start, state.end_key, state.end_bit
+    line_step = state.line_step
+    end_start, end_key, end_box = state.end_start, state.end_key, state.end_box
     unlined = load_line(state.unlined, tile)
     unsettled = unlined if exact else load_line(state.unsettled, tile)
     scratch = np.empty((1, LINE_WORDS), np.uint64)
@@ -67,19 +73,19 @@ def settle(
             if not exact and len(end_key) > 0 and count_bits(doubtful) > _FEW_DOUBTS:
                 # A line's ends come from far away too.
                 for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
-                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])
+                    step = np.int64(line_step[slot_attribute[s]])
+                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]]) * step
                     fetch(end_key, end_start[row])
                     fetch(end_key, end_start[row] + 8)
-                    fetch(end_bit, end_start[row])
+                    fetch(end_box, end_start[row])
                 for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
                     key = keys[e, slot_attribute[s]]
-                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]])
+                    step = np.int64(line_step[slot_attribute[s]])
+                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]]) * step
                     for end in range(end_start[row], end_start[row + 1]):
-                        upper = end_bit[end] >= UPPER_END
-                        fails = (key >= end_key[end]) == upper
-                        word = (end_bit[end] >> np.uint16(6)) & np.uint16(7)
-                        bit = np.uint64(end_bit[end] & np.uint16(63))
-                        candidates[at, word] &= ~(np.uint64(fails) << bit)
+                        box, fails = end_fails(end_box[end], end_key[end], key)
+                        word = (box >> 6) & (LINE_WORDS - 1)
+                        candidates[at, word] &= ~(np.uint64(fails) << np.uint64(box & 63))
                 line = load_line(candidates, at)
                 doubtful = and_lines(line, unlined)
             store_line(scratch, 0, doubtful)

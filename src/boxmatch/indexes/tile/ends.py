@@ -6,11 +6,10 @@ import numpy as np
 
 from boxmatch.indexes.lines import LINE_BITS
 from boxmatch.indexes.tile.layout import (
-    UPPER_END,
     Int32Array,
     Int64Array,
     Predicates,
-    UInt16Array,
+    Whole,
 )
 from boxmatch.indexes.tile.ranks import cell_of
 from boxmatch.indexes.tile.slots import Slots
@@ -18,11 +17,11 @@ from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
 
-Ends = tuple[Int64Array, Int64Array, UInt16Array]
+Ends = tuple[Int64Array, Int64Array, Int32Array]
 
 
 def no_ends() -> Ends:
-    return np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint16)
+    return np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32)
 
 
 def collect_ends(boxes: Boxes, predicates: Predicates, slots: Slots, line_count: int) -> Ends:
@@ -31,10 +30,10 @@ def collect_ends(boxes: Boxes, predicates: Predicates, slots: Slots, line_count:
     _place_ends(slots, predicates, boxes.low, boxes.high, start)
     np.cumsum(start, out=start)
     keys = np.empty(start[-1], np.int64)
-    bits = np.empty(start[-1], np.uint16)
-    _fill_ends(slots, predicates, boxes.low, boxes.high, start.copy(), keys, bits)
-    _sort_ends(start, keys, bits)
-    return start, keys, bits
+    owner = np.empty(start[-1], np.int32)
+    _fill_ends(slots, predicates, boxes.low, boxes.high, start.copy(), keys, owner)
+    _sort_ends(start, keys, owner)
+    return start, keys, owner
 
 
 @kernel
@@ -47,6 +46,12 @@ def _enter_tile(slots: Slots, tile: int, line_of: Int32Array) -> None:
 def _leave_tile(slots: Slots, tile: int, line_of: Int32Array) -> None:
     for s in range(slots.start[tile], slots.start[tile + 1]):
         line_of[slots.attribute[s]] = -1
+
+
+@kernel
+def _line(slots: Slots, line_of: Int32Array, a: Whole, rank: Whole) -> Whole:
+    """The line of attribute `a` in the tile at hand that a rank belongs to."""
+    return line_of[a] + cell_of(rank, slots.cell_shift[a]) * np.int64(slots.step[a])
 
 
 @kernel
@@ -64,9 +69,9 @@ def _place_ends(
             a = predicates.attribute[p]
             if line_of[a] >= 0:
                 if low[p] != ABSENT:
-                    counts[line_of[a] + cell_of(predicates.low[p], slots.cell_shift[a]) + 1] += 1
+                    counts[_line(slots, line_of, a, predicates.low[p]) + 1] += 1
                 if high[p] != LAST:
-                    counts[line_of[a] + cell_of(predicates.high[p], slots.cell_shift[a]) + 1] += 1
+                    counts[_line(slots, line_of, a, predicates.high[p]) + 1] += 1
         _leave_tile(slots, tile, line_of)
 
 
@@ -78,41 +83,40 @@ def _fill_ends(
     high: Int64Array,
     cursor: Int64Array,
     keys: Int64Array,
-    bits: UInt16Array,
+    owner: Int32Array,
 ) -> None:
     boxes = len(predicates.start) - 1
     line_of = np.full(len(slots.cell_shift), -1, np.int32)
     for tile in range(len(slots.start) - 1):
         _enter_tile(slots, tile, line_of)
         for box in range(tile * LINE_BITS, min(boxes, (tile + 1) * LINE_BITS)):
-            bit = box - tile * LINE_BITS
             for p in range(predicates.start[box], predicates.start[box + 1]):
                 a = predicates.attribute[p]
                 if line_of[a] < 0:
                     continue
                 if low[p] != ABSENT:
-                    line = line_of[a] + cell_of(predicates.low[p], slots.cell_shift[a])
+                    line = _line(slots, line_of, a, predicates.low[p])
                     keys[cursor[line]] = low[p]
-                    bits[cursor[line]] = bit
+                    owner[cursor[line]] = box
                     cursor[line] += 1
                 if high[p] != LAST:
-                    line = line_of[a] + cell_of(predicates.high[p], slots.cell_shift[a])
+                    line = _line(slots, line_of, a, predicates.high[p])
                     keys[cursor[line]] = high[p] + 1
-                    bits[cursor[line]] = bit + UPPER_END
+                    owner[cursor[line]] = ~box
                     cursor[line] += 1
         _leave_tile(slots, tile, line_of)
 
 
 @kernel
-def _sort_ends(start: Int64Array, keys: Int64Array, bits: UInt16Array) -> None:
+def _sort_ends(start: Int64Array, keys: Int64Array, owner: Int32Array) -> None:
     """Shell's sort in each line, which has a handful of ends as a rule."""
     for line in range(len(start) - 1):
         first, last = start[line], start[line + 1]
         for gap in (301, 57, 10, 1):
             for i in range(first + gap, last):
-                key, bit = keys[i], bits[i]
+                key, box = keys[i], owner[i]
                 j = i
                 while j >= first + gap and keys[j - gap] > key:
-                    keys[j], bits[j] = keys[j - gap], bits[j - gap]
+                    keys[j], owner[j] = keys[j - gap], owner[j - gap]
                     j -= gap
-                keys[j], bits[j] = key, bit
+                keys[j], owner[j] = key, box

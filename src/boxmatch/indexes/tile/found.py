@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, trailing_zeros
+from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS
+from boxmatch.indexes.parts.found import list_word, longer
 from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, Whole
 from boxmatch.jit import kernel
 
@@ -13,22 +14,8 @@ from boxmatch.jit import kernel
 def list_bits(line: Lines, row: Whole, tile: Whole, boxes: Int32Array, at: Whole) -> Whole:
     """Write the boxes whose bits are set to `boxes[at:]`; return where the list then ends."""
     for word in range(LINE_WORDS):
-        bits = line[row, word]
-        base = tile * LINE_BITS + word * 64
-        while bits != 0:
-            boxes[at] = base + trailing_zeros(bits)
-            bits &= bits - np.uint64(1)
-            at += 1
+        at = list_word(line[row, word], tile * LINE_BITS + word * 64, boxes, at)
     return at
-
-
-@kernel
-def longer(array: Int32Array, length: Whole) -> Int32Array:
-    longer = np.empty(length, np.int32)
-    # Not as slices: Numba takes two seconds to compile the message for lengths that differ.
-    for i in range(len(array)):
-        longer[i] = array[i]
-    return longer
 
 
 @kernel

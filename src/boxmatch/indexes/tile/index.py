@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.errors import IndexConfigError
-from boxmatch.indexes.base import BoolArray, Index, Int32Array, Lines, Matches
+from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, check_types
 from boxmatch.indexes.tile.packed import pack
-from boxmatch.indexes.tile.search import search_batch, search_one
+from boxmatch.indexes.tile.search import search_batch, search_few, search_one
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes, Int64Array
 
@@ -25,10 +25,11 @@ _NO_BOXES = np.zeros(0, np.int32)
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
     "lines": ("lines", "unsettled", "unlined", "filled"),
-    "ends": ("end_start", "end_key", "end_bit"),
+    "ends": ("end_start", "end_key", "end_box"),
     "directory": ("top", "top_attribute", "top_shift", "top_row"),
     "ranks": ("cuts", "cut_start", "guess", "guess_shift", "cell_shift"),
-    "slots": ("tile_line", "slot_start", "slot_depth", "slot_attribute", "slot_line"),
+    "slots": ("tile_line", "slot_start", "slot_depth", "slot_attribute", "slot_line", "line_step"),
+    "rows": ("row_line", "row_start", "row_tile"),
 }
 
 
@@ -41,6 +42,7 @@ class TileIndex(Index):
 
     name = "tile"
     parameters = {"cells": 64}  # noqa: RUF012 - declared once, never changed
+    capabilities = Capabilities(approximate=True)
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)
@@ -87,7 +89,9 @@ class TileIndex(Index):
         state = self._state
         lines = _NO_LINES if alive is None else alive
         marks = _NO_MARKS if skipped is None else skipped
-        many_matches = len(state.end_key) > 0 and len(points) >= SWEEP_EVENTS
+        many_matches = len(state.end_key) > 0
+        if many_matches and len(points) < SWEEP_EVENTS:
+            return search_few(self._packed, points, lines, marks, counts)
         if not (many_matches and sweeping_pays(state, points)):
             common = state, points, lines, marks, *_NO_ORDER, listing
             return search_batch(*common, counts, _NO_PLACES, _NO_BOXES)

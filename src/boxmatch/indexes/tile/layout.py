@@ -19,9 +19,6 @@ Lines = npt.NDArray[np.uint64]
 """Rows of eight words: 512 bits."""
 
 
-UPPER_END = 512
-
-
 class Predicates(NamedTuple):
     """The predicates of boxes in clustered order, as ranks.
 
@@ -48,16 +45,21 @@ class TileState(NamedTuple):
     could hold a point there: `top_row` is the first row, `top_shift` the shift. Row 0 has all.
 
     Lines. A tile has slots, one per attribute that a good part of its boxes constrain, most
-    selective first. Slot `s` has one line per cell of its attribute, from `lines[slot_line[s]]`:
-    which boxes could hold a point in this cell. A tile's lines lie together, from `tile_line` on.
+    selective first. Slot `s` has one line per cell of its attribute, from `lines[slot_line[s]]` in
+    steps of `line_step[attribute]`: which boxes could hold a point in this cell. A tile's lines lie
+    together, from `tile_line` on, and the step is 1.
     Boxes outside `unsettled` are decided by the lines alone; those in `unlined` have predicates
     without a slot. `filled` has the boxes that exist, and `slot_depth` how many slots leave, as a
     rule, no box of the tile.
 
     Ends. Where a good part of all boxes match, `end_start[l]:end_start[l + 1]` are the ends of
     predicates that lie in the cell of line `l`, ascending. A predicate holds from the key of its
-    lower end on, and no longer from the key of its upper one on. `end_bit` is the box's bit, plus
-    `UPPER_END` for an upper end.
+    lower end on, and no longer from the key of its upper one on. `end_box` is the box, or its
+    complement if the end is an upper one.
+
+    Rows. Where there are ends, the lines of one attribute and cell lie together instead, so that
+    one event can pass all tiles in the order of memory. Attribute `a` has lines in the tiles
+    `row_tile[row_start[a]:row_start[a + 1]]`, from `lines[row_line[a]]`.
     """
 
     cuts: Int64Array
@@ -74,10 +76,14 @@ class TileState(NamedTuple):
     slot_depth: UInt16Array
     slot_attribute: UInt16Array
     slot_line: Int32Array
+    line_step: Int32Array
+    row_line: Int32Array
+    row_start: Int32Array
+    row_tile: Int32Array
     lines: Lines
     end_start: Int64Array
     end_key: Int64Array
-    end_bit: UInt16Array
+    end_box: Int32Array
     unsettled: Lines
     unlined: Lines
     filled: Lines

@@ -55,17 +55,21 @@ def unpack(packed: Int64Array) -> TileState:
         _column(packed[11], np.uint16),  # slot_depth
         _column(packed[12], np.uint16),  # slot_attribute
         _column(packed[13], np.int32),  # slot_line
-        _table(packed[14], np.uint64),  # lines
-        _column(packed[15], np.int64),  # end_start
-        _column(packed[16], np.int64),  # end_key
-        _column(packed[17], np.uint16),  # end_bit
-        _table(packed[18], np.uint64),  # unsettled
-        _table(packed[19], np.uint64),  # unlined
-        _table(packed[20], np.uint64),  # filled
-        _column(packed[21], np.int64),  # box_start
-        _column(packed[22], np.uint16),  # box_attribute
-        _column(packed[23], np.int64),  # box_low
-        _column(packed[24], np.int64),  # box_high
+        _column(packed[14], np.int32),  # line_step
+        _column(packed[15], np.int32),  # row_line
+        _column(packed[16], np.int32),  # row_start
+        _column(packed[17], np.int32),  # row_tile
+        _table(packed[18], np.uint64),  # lines
+        _column(packed[19], np.int64),  # end_start
+        _column(packed[20], np.int64),  # end_key
+        _column(packed[21], np.int32),  # end_box
+        _table(packed[22], np.uint64),  # unsettled
+        _table(packed[23], np.uint64),  # unlined
+        _table(packed[24], np.uint64),  # filled
+        _column(packed[25], np.int64),  # box_start
+        _column(packed[26], np.uint16),  # box_attribute
+        _column(packed[27], np.int64),  # box_low
+        _column(packed[28], np.int64),  # box_high
     )
 
 

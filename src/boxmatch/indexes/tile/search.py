@@ -21,13 +21,13 @@ from boxmatch.indexes.lines import (
     store_line,
     trailing_zeros,
 )
+from boxmatch.indexes.parts.found import append, longer
 from boxmatch.indexes.tile.doubts import check, settle
 from boxmatch.indexes.tile.found import (
     append_by_event,
     collect,
     count_and_place,
     list_bits,
-    longer,
 )
 from boxmatch.indexes.tile.layout import (
     BoolArray,
@@ -41,6 +41,7 @@ from boxmatch.indexes.tile.layout import (
 )
 from boxmatch.indexes.tile.packed import unpack
 from boxmatch.indexes.tile.ranks import cell_of, locate
+from boxmatch.indexes.tile.rows import ROWS_SHARE, search_rows
 from boxmatch.indexes.tile.sweep import sweep_tile
 from boxmatch.jit import kernel
 
@@ -130,9 +131,11 @@ def _pass_lines(
     slots = np.int64(state.slot_start[tile + 1] - first)
     slot_line = np.empty(slots, np.int64)
     slot_attribute = np.empty(slots, np.uint64)
+    slot_step = np.empty(slots, np.int64)
     for s in range(slots):
         slot_line[s] = state.slot_line[first + s]
         slot_attribute[s] = state.slot_attribute[first + s]
+        slot_step[s] = state.line_step[state.slot_attribute[first + s]]
     depth = np.int64(state.slot_depth[tile])
     base = load_line(alive if len(alive) else state.filled, tile)
     # Most events die within `depth` lines. Not asking after each line, and packing the survivors
@@ -149,7 +152,7 @@ def _pass_lines(
         e = events[i]
         line = base
         for s in range(depth):
-            cell = np.int64(cells[e, slot_attribute[np.uint64(s)]])
+            cell = np.int64(cells[e, slot_attribute[np.uint64(s)]]) * slot_step[np.uint64(s)]
             line = and_lines(line, load_line(lines, slot_line[np.uint64(s)] + cell))
         store_line(candidates, passed, line)
         events[passed] = e
@@ -162,7 +165,7 @@ def _pass_lines(
         e = events[i]
         line = load_line(candidates, i)
         for s in range(depth, slots):
-            cell = np.int64(cells[e, slot_attribute[np.uint64(s)]])
+            cell = np.int64(cells[e, slot_attribute[np.uint64(s)]]) * slot_step[np.uint64(s)]
             line = and_lines(line, load_line(lines, slot_line[np.uint64(s)] + cell))
             if not any_bit(line):
                 break
@@ -289,23 +292,26 @@ def search_one(
     ranks = np.empty(keys.shape, np.uint16)
     cells = np.empty(keys.shape, np.uint8)
     live = np.empty((width, LINE_WORDS), np.uint64)
-    candidates = np.empty((1, LINE_WORDS), np.uint64)
-    event = np.zeros(1, np.int64)
     waiting = np.empty(tiles + _AHEAD, np.int64)
     locate(state, keys, ranks, cells)
     mark_live(state, ranks, live)
-    live_tiles = 0
+    live_tiles: Whole = 0
     for word in range(width * LINE_WORDS):
         bits = live[word >> 3, word & 7]
         while bits != 0:
             waiting[live_tiles] = word * 64 + trailing_zeros(bits)
             bits &= bits - np.uint64(1)
             live_tiles += 1
-    waiting[live_tiles : live_tiles + _AHEAD] = 0
+    for i in range(_AHEAD):
+        waiting[live_tiles + i] = 0
     lines, slot_start = state.lines, state.slot_start
-    slot_line, slot_attribute = state.slot_line, state.slot_attribute
+    slot_line, slot_attribute, line_step = state.slot_line, state.slot_attribute, state.line_step
     exists = alive if len(alive) else state.filled
-    exact = len(keys) == 0  # never; but a literal would have `_settle` compiled once more
+    if len(state.row_line) > 0 and live_tiles * ROWS_SHARE > tiles:
+        return search_rows(state, keys, cells, exists, skipped)
+    candidates = np.empty((1, LINE_WORDS), np.uint64)
+    event = np.zeros(1, np.int64)
+    exact = len(keys) == 0  # never; but a literal would have `settle` compiled once more
     doubt_event = np.empty(2 * LINE_BITS, np.int32)
     doubt_box = np.empty(2 * LINE_BITS, np.int32)
     doubts: Whole = np.int64(0)
@@ -316,11 +322,12 @@ def search_one(
         ahead = slot_start[waiting[i + _AHEAD]]
         stop = min(ahead + _LINES_AHEAD, slot_start[waiting[i + _AHEAD] + 1])
         for s in range(ahead, stop):
-            fetch(lines, slot_line[s] + np.int64(cells[0, slot_attribute[s]]))
+            cell = np.int64(cells[0, slot_attribute[s]]) * line_step[slot_attribute[s]]
+            fetch(lines, slot_line[s] + cell)
         tile = waiting[i]
         line = load_line(exists, tile)
         for s in range(slot_start[tile], slot_start[tile + 1]):
-            cell = np.int64(cells[0, slot_attribute[s]])
+            cell = np.int64(cells[0, slot_attribute[s]]) * line_step[slot_attribute[s]]
             line = and_lines(line, load_line(lines, slot_line[s] + cell))
             if not any_bit(line):
                 break
@@ -346,15 +353,22 @@ def search_one(
         end = list_bits(candidates, np.int64(0), tile, found, end)
         if doubts >= LINE_BITS:
             kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
-            if end + kept + LINE_BITS > len(found):
-                found = longer(found, 2 * len(found) + kept)
-            for k in range(kept):
-                found[end + k] = doubt_box[k]
-            end += kept
+            found, end = append(found, end, doubt_box, kept)
             doubts = np.int64(0)
     kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
-    if end + kept > len(found):
-        found = longer(found, end + kept)
-    for k in range(kept):
-        found[end + k] = doubt_box[k]
-    return found[: end + kept]
+    found, end = append(found, end, doubt_box, kept)
+    return found[:end]
+
+
+@kernel
+def search_few(
+    packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray, counts: Int64Array
+) -> Int32Array:
+    """Set `counts` to each event's matches and return their boxes, one event after the other."""
+    boxes = np.empty(0, np.int32)
+    end: Whole = np.int64(0)
+    for e in range(len(keys)):
+        found = search_one(packed, keys[e : e + 1], alive, skipped)
+        counts[e] = len(found)
+        boxes, end = append(boxes, end, found, len(found))
+    return boxes[:end]

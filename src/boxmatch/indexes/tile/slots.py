@@ -20,6 +20,10 @@ from boxmatch.indexes.tile.ranks import cell_of, shifts_for
 from boxmatch.jit import kernel
 
 _FEWEST_CELLS = 8
+_MOST_CELLS = 120
+
+_FINER_IN_ROWS = 4
+"""How much finer cells are where lines lie in rows: what they leave to the ends is what costs."""
 
 _LEFT_AT_DEPTH = 0.5
 """Boxes of a tile expected to pass the slots that every event is tried on."""
@@ -31,36 +35,78 @@ class Slots(NamedTuple):
     start: Int32Array
     attribute: UInt16Array
     line: Int32Array
+    step: Int32Array
     cell_shift: UInt8Array
     cell_count: Int64Array
     """Cells of each attribute; a slot has one line for each."""
 
 
+class Rows(NamedTuple):
+    """The lines by attribute and cell; see `TileState`. Empty where tiles keep theirs together."""
+
+    line: Int32Array
+    start: Int32Array
+    tile: Int32Array
+
+
 def choose_slots(
-    constrained: UInt16Array, cut_start: Int32Array, boxes: int, cells: int, least: int
-) -> tuple[Slots, int]:
-    """Slots for attributes that at least `least` boxes of a tile constrain, and their lines.
+    constrained: UInt16Array,
+    cut_start: Int32Array,
+    boxes: int,
+    cells: int,
+    least: int,
+    in_rows: bool,
+) -> tuple[Slots, Rows, int]:
+    """Slots for attributes that at least `least` boxes of a tile constrain, and how many lines.
 
     An attribute gets cells in proportion to how often it is constrained: eight bytes of lines for
     each predicate, if one that all boxes constrain has 64.
     """
     ranks = np.diff(cut_start).astype(np.int64)
     frequency = constrained.sum(axis=0, dtype=np.int64) / max(1, boxes)
-    wanted = np.clip(np.ceil(cells * frequency), _FEWEST_CELLS, cells).astype(np.int64)
+    most = min(_FINER_IN_ROWS * cells, _MOST_CELLS) if in_rows else cells
+    wanted = np.ceil((_FINER_IN_ROWS if in_rows else 1) * cells * frequency)
+    wanted = np.clip(wanted, _FEWEST_CELLS, most).astype(np.int64)
     # Ranks that are nearly few enough stay whole: exact lines need no check.
     shift = np.where(ranks <= 2 * wanted, 0, shifts_for(ranks, wanted))
     count = ((ranks + (1 << shift) - 1 >> shift) + 1).astype(np.int64)
     # A tile of few boxes would otherwise have no lines at all.
-    most = constrained.max(axis=1, initial=0)
-    enough = np.minimum(least, np.maximum(1, most))
+    fullest = constrained.max(axis=1, initial=0)
+    enough = np.minimum(least, np.maximum(1, fullest))
     tile, attribute = np.nonzero(constrained >= enough[:, None])
     start = np.zeros(len(constrained) + 1, np.int32)
     np.cumsum(np.bincount(tile, minlength=len(constrained)), out=start[1:])
-    ends = np.cumsum(count[attribute])
-    line = (ends - count[attribute]).astype(np.int32)
-    total = int(ends[-1]) if len(ends) else 0
-    slots = Slots(start, attribute.astype(np.uint16), line, shift.astype(np.uint8), count)
-    return slots, total
+    if in_rows:
+        line, step, rows = _in_rows(tile, attribute, count)
+    else:
+        line = np.cumsum(count[attribute]) - count[attribute]
+        step = np.ones_like(count)
+        rows = Rows(*(np.zeros(0, np.int32) for _ in range(3)))
+    slots = Slots(
+        start,
+        attribute.astype(np.uint16),
+        line.astype(np.int32),
+        step.astype(np.int32),
+        shift.astype(np.uint8),
+        count,
+    )
+    return slots, rows, int(count[attribute].sum())
+
+
+def _in_rows(
+    tile: Int64Array, attribute: Int64Array, count: Int64Array
+) -> tuple[Int64Array, Int64Array, Rows]:
+    """The first line of each slot, the step of each attribute, and the rows."""
+    by_attribute = np.argsort(attribute, kind="stable")
+    step = np.bincount(attribute, minlength=len(count))
+    start = np.concatenate([[0], np.cumsum(step)])
+    first = np.cumsum(count * step) - count * step
+    line = np.empty(len(tile), np.int64)
+    line[by_attribute] = first[attribute[by_attribute]] + (
+        np.arange(len(tile)) - start[attribute[by_attribute]]
+    )
+    rows = Rows(*(part.astype(np.int32) for part in (first, start, tile[by_attribute])))
+    return line, step, rows
 
 
 @kernel
@@ -87,7 +133,7 @@ def fill_lines(
 ) -> None:
     """Draw the lines: a box has its bit in every cell that its predicate touches."""
     slot_start, slot_attribute, slot_line = slots.start, slots.attribute, slots.line
-    cell_shift, cell_count = slots.cell_shift, slots.cell_count
+    cell_shift, cell_count, step = slots.cell_shift, slots.cell_count, slots.step
     start, attribute = predicates.start, predicates.attribute
     dimensions = len(cell_shift)
     count = len(start) - 1
@@ -117,16 +163,17 @@ def fill_lines(
                     continue
                 if first > 0:
                     lines[base, word] ^= bit_mask
-                    lines[base + first, word] ^= bit_mask
+                    lines[base + first * step[a], word] ^= bit_mask
                 if last + 1 < cell_count[a]:
-                    lines[base + last + 1, word] ^= bit_mask
+                    lines[base + (last + 1) * step[a], word] ^= bit_mask
         for s in range(slot_start[tile], slot_start[tile + 1]):
             a = slot_attribute[s]
             slot_of[a] = -1
-            base = slot_line[s]
-            for cell in range(1, cell_count[a]):
+            line = slot_line[s]
+            for _ in range(1, cell_count[a]):
                 for word in range(LINE_WORDS):
-                    lines[base + cell, word] ^= lines[base + cell - 1, word]
+                    lines[line + step[a], word] ^= lines[line, word]
+                line += step[a]
 
 
 @kernel
@@ -141,7 +188,7 @@ def order_slots(slots: Slots, lines: Lines, slot_depth: UInt16Array) -> None:
             bits = np.int64(0)
             # Not cell 0, which is what an event without the attribute sees.
             for cell in range(1, cells):
-                bits += count_bits(load_line(lines, line[s] + cell))
+                bits += count_bits(load_line(lines, line[s] + cell * slots.step[attribute[s]]))
             share = bits / (LINE_BITS * max(1, cells - 1))
             # Insertion sort: a tile has a few dozen slots.
             place = s

@@ -15,6 +15,7 @@ from boxmatch.indexes.lines import (
     and_lines,
     any_bit,
     count_bits,
+    fetch,
     load_line,
     store_line,
 )
@@ -62,6 +63,7 @@ def sweeping_pays(state: TileState, keys: Int64Array) -> bool:
             line = unsettled
             for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
                 cell = np.int64(cells[e, state.slot_attribute[s]])
+                cell *= state.line_step[state.slot_attribute[s]]
                 line = and_lines(line, load_line(state.lines, state.slot_line[s] + cell))
                 if not any_bit(line):
                     break
@@ -87,7 +89,7 @@ def sweep_tile(
     matches: Lines,
 ) -> None:
     """One line per event: the boxes of the tile that hold it, as far as slots can tell."""
-    end_key, end_bit = state.end_key, state.end_bit
+    end_start, end_key, end_box = state.end_start, state.end_key, state.end_box
     base = load_line(alive if len(alive) else state.filled, tile)
     size = order.shape[1]
     first_slot = state.slot_start[tile]
@@ -97,22 +99,33 @@ def sweep_tile(
     current = np.empty((1, LINE_WORDS), np.uint64)
     for s in range(first_slot, state.slot_start[tile + 1]):
         a = state.slot_attribute[s]
-        first_line = np.int64(state.slot_line[s])
+        step = np.int64(state.line_step[a])
+        row = np.int64(state.slot_line[s])
         ranks = np.int64(state.cut_start[a + 1] - state.cut_start[a])
-        at = state.end_start[first_line]
-        stop = state.end_start[first_line + cell_of(ranks, state.cell_shift[a]) + 1]
         # Cell 0 is "absent", below every end.
-        line = load_line(state.lines, first_line)
+        line = load_line(state.lines, row)
         store_line(current, 0, line)
-        for i in range(size):
-            key = ordered[a, i]
-            if at < stop and end_key[at] <= key:
-                while at < stop and end_key[at] <= key:
-                    bit = end_bit[at]
-                    word = (bit >> np.uint16(6)) & np.uint16(7)
-                    current[0, word] ^= np.uint64(1) << np.uint64(bit & np.uint16(63))
-                    at += 1
+        i = 0
+        for cell in range(cell_of(ranks, state.cell_shift[a]) + 1):
+            # The ends of the cells to come lie far away.
+            if cell + 3 <= cell_of(ranks, state.cell_shift[a]):
+                fetch(end_start, row + 4 * step)
+                ahead = end_start[row + 2 * step]
+                fetch(end_key, ahead)
+                fetch(end_box, ahead)
+            for at in range(end_start[row], end_start[row + 1]):
+                while i < size and ordered[a, i] < end_key[at]:
+                    place = np.int64(order[a, i])
+                    before = base if s == first_slot else load_line(matches, place)
+                    store_line(matches, place, and_lines(before, line))
+                    i += 1
+                box = end_box[at] ^ (end_box[at] >> 31)
+                word = (box >> 6) & (LINE_WORDS - 1)
+                current[0, word] ^= np.uint64(1) << np.uint64(box & 63)
                 line = load_line(current, 0)
+            row += step
+        while i < size:
             place = np.int64(order[a, i])
             before = base if s == first_slot else load_line(matches, place)
             store_line(matches, place, and_lines(before, line))
+            i += 1

@@ -1,0 +1,278 @@
+"""`hem`: `rein`, with the marks of whole groups of cells made in advance.
+
+After "HEM: A Hardware-aware Event Matching Algorithm for Content-based Pub/Sub Systems" (Shi and
+Qian). The cells of each bucket list are put into groups: group i of the low ends has the last
+i/g of the cells, group i of the high ends the first i/g. Each group keeps a bit set of the boxes
+that have an end in it. To match an event is then, per attribute and side, to take the largest
+group that leaves out the event's own cell, to OR its bit set into the result, and to walk only
+the few buckets between that group and the cell.
+
+With one group (g = 1) its bit sets cover half of the cells, as the paper suggests. An event that
+lacks an attribute falls into cell 0, which no group of low ends has: with two groups or more, the
+largest of them marks every predicate on that attribute at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from boxmatch.errors import IndexConfigError
+from boxmatch.indexes.base import BoolArray, Capabilities, Int32Array, Lines, Whole
+from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, load_line, or_lines, store_line
+from boxmatch.indexes.parts.cells import UInt16Array, cell_of, cells_of
+from boxmatch.indexes.parts.ends import Ends, delete_ends, insert_ends, make_ends, owners
+from boxmatch.indexes.parts.marks import (
+    Words,
+    mark,
+    mark_all_but,
+    mark_bucket,
+    take_unmarked,
+    unmark,
+)
+from boxmatch.indexes.rein import check_cells, compare_high, compare_low
+from boxmatch.indexes.updatable import UpdatableIndex
+from boxmatch.jit import kernel
+from boxmatch.model.boxes import Boxes, Int64Array
+
+_BLOCK = 64  # lines ORed before going on: they stay in the first level of cache
+
+
+class HemState(NamedTuple):
+    """Bucket lists, and a bit set for each attribute, side and group.
+
+    `reach[i]` is how many cells group `i` has (none for `i = 0`, which is no group), and
+    `largest[m]` the largest group with at most `m` cells. The bit set of attribute `a` and group
+    `i` is row `a * g + i - 1` of `low_marks` and `high_marks`.
+    """
+
+    ends: Ends
+    reach: Int64Array
+    largest: Int64Array
+    low_marks: Words
+    high_marks: Words
+
+
+class HemIndex(UpdatableIndex):
+    """Bucket lists with pre-marked bit sets.
+
+    `cells`: buckets in a list (c in the paper). `groups`: bit sets for each list (g). Twice the
+    groups leave half as many boxes to mark one by one, and take twice the memory.
+    """
+
+    name = "hem"
+    parameters = {"cells": 1_000, "groups": 32}  # noqa: RUF012 - declared once, never changed
+    capabilities = Capabilities(updates=True, approximate=True)
+    _structure = HemState
+
+    def __init__(self, dimensions: int, **parameters: Any) -> None:
+        super().__init__(dimensions, **parameters)
+        cells, groups = self.chosen["cells"], self.chosen["groups"]
+        check_cells(self.name, cells)
+        if not isinstance(groups, int) or isinstance(groups, bool) or not 1 <= groups <= cells:
+            raise IndexConfigError(
+                f"index 'hem': groups must be from 1 to the number of cells, not {groups!r}"
+            )
+
+    def _make(self, boxes: Boxes, positions: Int32Array) -> HemState:
+        cells, groups = self.chosen["cells"], self.chosen["groups"]
+        ends = make_ends(boxes, positions, cells)
+        reach = np.arange(groups + 1) * cells // groups
+        if groups == 1:
+            reach[1] = (cells + 1) // 2
+        largest = np.searchsorted(reach, np.arange(cells + 1), "right") - 1
+        words = (int(positions.max(initial=0)) // LINE_BITS + 1) * LINE_WORDS
+        low_marks = np.zeros((boxes.dimensions * groups, words), np.uint64)
+        high_marks = np.zeros_like(low_marks)
+        state = HemState(ends, reach, largest, low_marks, high_marks)
+        low, high = self._first_groups(state, boxes)
+        box = owners(boxes, positions)
+        _mark_first(low_marks, boxes.attribute, low, groups, box)
+        _mark_first(high_marks, boxes.attribute, high, groups, box)
+        # A group has all that the group before it has.
+        for marks in (low_marks, high_marks):
+            by_group = marks.reshape(boxes.dimensions, groups, words)
+            np.bitwise_or.accumulate(by_group, axis=1, out=by_group)
+        return state
+
+    def _first_groups(self, state: HemState, boxes: Boxes) -> tuple[Int64Array, Int64Array]:
+        """The first of the groups that have each predicate's low and high end."""
+        cells = state.ends.cells
+        low = cells_of(cells, boxes.attribute, boxes.low)
+        high = cells_of(cells, boxes.attribute, boxes.high)
+        from_the_end = cells.number[0] - low + 1
+        return (
+            np.searchsorted(state.reach, from_the_end).astype(np.int64),
+            np.searchsorted(state.reach, np.maximum(high, 1)).astype(np.int64),
+        )
+
+    def _insert(self, boxes: Boxes, positions: Int32Array) -> HemState:
+        state: HemState = self._state
+        low_marks, high_marks = state.low_marks, state.high_marks
+        words = (int(positions.max(initial=0)) // LINE_BITS + 1) * LINE_WORDS
+        if words > low_marks.shape[1]:
+            # A quarter more, in whole lines: the bit sets are most of the memory.
+            wider = (words + words // 4 + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
+            low_marks, high_marks = _wider(low_marks, wider), _wider(high_marks, wider)
+        ends = insert_ends(state.ends, boxes, positions)
+        state = state._replace(ends=ends, low_marks=low_marks, high_marks=high_marks)
+        self._set_marks(state, boxes, positions, True)
+        return state
+
+    def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
+        delete_ends(self._state.ends, boxes, positions)
+        self._set_marks(self._state, boxes, positions, False)
+
+    def _set_marks(self, state: HemState, boxes: Boxes, positions: Int32Array, value: bool) -> None:
+        groups = self.chosen["groups"]
+        low, high = self._first_groups(state, boxes)
+        box = owners(boxes, positions)
+        _set_groups(state.low_marks, boxes.attribute, low, groups, box, value)
+        _set_groups(state.high_marks, boxes.attribute, high, groups, box, value)
+
+    def _search(
+        self,
+        points: Int64Array,
+        alive: Lines,
+        skipped: BoolArray,
+        listing: bool,
+        counts: Int64Array,
+    ) -> Int32Array:
+        return _search(self._state, points, alive, skipped, listing, counts)
+
+
+def mark_only(index: HemIndex, points: Int64Array) -> int:
+    """Only mark, box after box, what the groups leave; return how many marks that took.
+
+    This is the part of matching that groups are there to shorten, for measuring it alone.
+    """
+    return int(_mark_only(index._state, points, np.zeros(index._living.size, np.uint64)))
+
+
+def _wider(marks: Words, words: int) -> Words:
+    wider = np.zeros((len(marks), words), np.uint64)
+    wider[:, : marks.shape[1]] = marks
+    return wider
+
+
+@kernel
+def _mark_first(
+    marks: Words, attribute: UInt16Array, first: Int64Array, groups: int, box: Int32Array
+) -> None:
+    for p in range(len(attribute)):
+        if first[p] <= groups:
+            mark(marks[attribute[p] * groups + first[p] - 1], box[p])
+
+
+@kernel
+def _set_groups(
+    marks: Words,
+    attribute: UInt16Array,
+    first: Int64Array,
+    groups: int,
+    box: Int32Array,
+    value: bool,
+) -> None:
+    for p in range(len(attribute)):
+        for group in range(first[p], groups + 1):
+            row = marks[attribute[p] * groups + group - 1]
+            if value:
+                mark(row, box[p])
+            else:
+                unmark(row, box[p])
+
+
+@kernel
+def _search(
+    state: HemState,
+    points: Int64Array,
+    alive: Lines,
+    skipped: BoolArray,
+    listing: bool,
+    counts: Int64Array,
+) -> Int32Array:
+    ends = state.ends
+    words = np.empty(alive.size, np.uint64)
+    low_rows = np.empty(points.shape[1], np.int64)
+    high_rows = np.empty(points.shape[1], np.int64)
+    found = np.empty(64, np.int32)
+    end: Whole = 0
+    groups = len(state.reach) - 1
+    for event in range(len(points)):
+        mark_all_but(words, alive)
+        lows = 0
+        highs = 0
+        for a in range(points.shape[1]):
+            if len(skipped) > 0 and skipped[a]:
+                continue
+            low_group, high_group = _choose_groups(state, a, points[event, a])
+            if low_group > 0:
+                low_rows[lows] = a * groups + low_group - 1
+                lows += 1
+            if high_group > 0:
+                high_rows[highs] = a * groups + high_group - 1
+                highs += 1
+        _or_rows(words, state.low_marks, low_rows, lows)
+        _or_rows(words, state.high_marks, high_rows, highs)
+        for a in range(points.shape[1]):
+            if len(skipped) > 0 and skipped[a]:
+                continue
+            key = points[event, a]
+            bucket = a * (ends.cells.number[0] + 1) + cell_of(ends.cells, a, key)
+            compare_low(words, ends, bucket, key)
+            compare_high(words, ends, bucket, key)
+            _mark_between(words, state, a, key)
+        counts[event], found, end = take_unmarked(words, listing, found, end)
+    return found[:end]
+
+
+@kernel
+def _choose_groups(state: HemState, attribute: int, key: int) -> tuple[int, int]:
+    """The largest groups of low and of high ends without the key's own cell; 0 for none."""
+    cell = cell_of(state.ends.cells, attribute, key)
+    after = state.ends.cells.number[0] - cell
+    return state.largest[after], state.largest[max(cell - 1, 0)]
+
+
+@kernel
+def _mark_between(words: Words, state: HemState, attribute: int, key: int) -> int:
+    """Mark the boxes between the groups and the key's own cell; return how many."""
+    ends = state.ends
+    count = ends.cells.number[0]
+    first = attribute * (count + 1)
+    cell = cell_of(ends.cells, attribute, key)
+    low_group, high_group = _choose_groups(state, attribute, key)
+    marks = 0
+    for c in range(cell + 1, count - state.reach[low_group] + 1):
+        mark_bucket(words, ends.low, first + c)
+        marks += ends.low.size[first + c]
+    # Cell 0 belongs to every group of high ends.
+    begin = state.reach[high_group] + 1 if high_group > 0 else 0
+    for c in range(begin, cell):
+        mark_bucket(words, ends.high, first + c)
+        marks += ends.high.size[first + c]
+    return marks
+
+
+@kernel
+def _or_rows(words: Words, marks: Words, rows: Int64Array, count: int) -> None:
+    """OR the first `count` of `rows` into `words`."""
+    lines = len(words) // LINE_WORDS
+    stride = marks.shape[1] // LINE_WORDS
+    for first in range(0, lines, _BLOCK):
+        last = min(first + _BLOCK, lines)
+        for i in range(count):
+            offset = rows[i] * stride
+            for line in range(first, last):
+                both = or_lines(load_line(words, line), load_line(marks, offset + line))
+                store_line(words, line, both)
+
+
+@kernel
+def _mark_only(state: HemState, points: Int64Array, words: Words) -> int:
+    marks = 0
+    for event in range(len(points)):
+        for a in range(points.shape[1]):
+            marks += _mark_between(words, state, a, points[event, a])
+    return marks

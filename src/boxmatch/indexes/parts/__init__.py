@@ -1,0 +1,1 @@
+"""What several indexes are made of: cells, buckets, bit sets, counters."""
