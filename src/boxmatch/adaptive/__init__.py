@@ -1,1 +1,8 @@
-"""Trading a bounded rate of false matches for speed."""
+"""Trading a bounded rate of false matches for speed: pure mathematics over boxes and counts.
+
+- `skipping`: which attributes to leave unchecked at a tolerated rate;
+- `excess`: how many false matches leaving an attribute unchecked adds, counted box by box;
+- `matchability`: how often predicates hold, guessed from boxes or measured on events;
+- `precision`: the published models of the rate, for comparison;
+- `cost`: how much time it saves.
+"""

@@ -18,7 +18,7 @@ from boxmatch.engine.explain import Explanation, Predicate
 from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.engine.parallel import by_chunks
-from boxmatch.engine.parts import Part, Row, Segment, Store, Tail, build_segments
+from boxmatch.engine.parts import BoolArray, Part, Row, Segment, Store, Tail, build_segments
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.errors import SubscriptionIdError, UnknownSubscriptionError
@@ -68,7 +68,8 @@ class Matcher:
         self.index = index
         self.max_boxes = max_boxes
         self._parameters = parameters
-        self._make_index()  # complain about parameters now, not at the first subscription
+        # Made to complain about parameters now, not at the first subscription.
+        self._own_rate = self._make_index().own_rate
         self._kind: IdKind | None = None
         self._writing = threading.RLock()
         self._merging = threading.Lock()
@@ -297,15 +298,18 @@ class Matcher:
     # Matching
 
     def match(
-        self, event: Mapping[str, Any], *, max_false_positive_rate: float = 0.0
+        self, event: Mapping[str, Any], *, max_false_positive_rate: float | None = None
     ) -> list[SubscriptionId]:
         """The ids of all subscriptions that want the event, in no particular order.
 
         With a rate above 0 the answer may have that many more ids for each right one, in
-        expectation, but never lacks any: predicates on rare attributes are not checked.
+        expectation, but never lacks any: predicates on rare attributes are not checked. How often
+        predicates hold is estimated from the subscriptions, on the assumption that events have what
+        these ask for. An index that cannot leave out predicates answers exactly. The rate is 0
+        unless the index was made with another (`ada-rein` has one).
         """
         snapshot = self._snapshot
-        skipped = snapshot.skipped(max_false_positive_rate)
+        skipped = self._skipped(snapshot, max_false_positive_rate)
         point = snapshot.encoder.one(event).reshape(1, -1)
         found: list[SubscriptionId] = []
         for part in snapshot.parts:
@@ -313,33 +317,52 @@ class Matcher:
         return found
 
     def match_batch(
-        self, events: Any, *, threads: int | None = None, max_false_positive_rate: float = 0.0
+        self,
+        events: Any,
+        *,
+        threads: int | None = None,
+        max_false_positive_rate: float | None = None,
     ) -> MatchResult:
         """The matches of many events: dicts, an Arrow, pandas or polars table, or n × d numbers.
 
-        Uses all cores unless `threads` says otherwise. For the rate see `match`.
+        Uses all cores unless `threads` says otherwise. For the rate see `match`; the result's
+        `skipped_attributes` say what was not checked.
         """
         snapshot = self._snapshot
-        skipped = snapshot.skipped(max_false_positive_rate)
+        skipped = self._skipped(snapshot, max_false_positive_rate)
         dtype = self._id_dtype
 
         def work(points: Int64Array) -> MatchResult:
             found = [(part.match(points, skipped), part.store.ids) for part in snapshot.parts]
             return join_parts(found, len(points), dtype)
 
-        return join_chunks(by_chunks(work, self._points(snapshot, events), threads))
+        chunks = by_chunks(work, self._points(snapshot, events), threads)
+        return join_chunks(chunks, snapshot.names(skipped))
 
-    def count_batch(self, events: Any, *, threads: int | None = None) -> Int64Array:
-        """How many subscriptions want each event; cheaper than listing them."""
+    def count_batch(
+        self,
+        events: Any,
+        *,
+        threads: int | None = None,
+        max_false_positive_rate: float | None = None,
+    ) -> Int64Array:
+        """How many subscriptions want each event; cheaper than listing them.
+
+        For the rate see `match`.
+        """
         snapshot = self._snapshot
+        skipped = self._skipped(snapshot, max_false_positive_rate)
 
         def work(points: Int64Array) -> Int64Array:
             total = np.zeros(len(points), np.int64)
             for part in snapshot.parts:
-                total += part.count(points)
+                total += part.count(points, skipped)
             return total
 
         return np.concatenate(by_chunks(work, self._points(snapshot, events), threads))
+
+    def _skipped(self, snapshot: Snapshot, rate: float | None) -> BoolArray | None:
+        return snapshot.skipped(self._own_rate if rate is None else rate)
 
     def _points(self, snapshot: Snapshot, events: Any) -> Int64Array:
         return snapshot.encoder.batch(events, snapshot.frequency() > 0)
@@ -426,6 +449,7 @@ class Matcher:
         trial.unsubscribe(1)
         trial.compact()
         trial.subscribe(2, {})  # something for the tail
+        trial._snapshot.skipped(1.0)
         points = np.full((300, len(self.schema)), ABSENT)
         for part in trial._snapshot.parts:
             part.match_one(points[:1])

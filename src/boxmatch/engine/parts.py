@@ -10,18 +10,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.adaptive.skipping import estimate_matchability
+from boxmatch.adaptive.excess import Float64Array, ShrinkingExcess, rarest_first
+from boxmatch.adaptive.matchability import estimate_by_attribute, plausible
 from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
 from boxmatch.engine.removals import Removals
 from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
 from boxmatch.indexes.scan import scan_count, scan_match
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.growing_boxes import longer
 
 BoolArray = npt.NDArray[np.bool_]
 Row = Sequence[tuple[int, int, int]]
@@ -52,6 +53,14 @@ class Store(ABC):
     @abstractmethod
     def owners(self) -> Int32Array | None:
         """The subscription's number by position; None if no two boxes of one overlap."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> Int32Array | None:
+        """The subscription's number by position; None if every one has a single box.
+
+        Boxes that do not overlap may do so once predicates are skipped.
+        """
 
     @abstractmethod
     def overlapping(self, rows: int) -> BoolArray:
@@ -109,7 +118,7 @@ class Part:
     def match_one(self, point: Int64Array, skipped: BoolArray | None = None) -> IdArray:
         """The ids, each once, of the boxes that hold the point."""
         positions = self.store.match_one(point, self.rows, self.alive, skipped)
-        owners = self.store.owners
+        owners = self._owners(skipped)
         if owners is not None and len(positions) > 1:
             _, first = np.unique(owners[positions], return_index=True)
             positions = positions[first]
@@ -118,14 +127,17 @@ class Part:
     def match(self, points: Int64Array, skipped: BoolArray | None = None) -> Matches:
         """The positions, one per subscription, of the boxes that hold each point."""
         found = self.store.match(points, self.rows, self.alive, skipped)
-        owners = self.store.owners
+        owners = self._owners(skipped)
         return found if owners is None else _once_per_owner(found, owners)
 
     def count(self, points: Int64Array, skipped: BoolArray | None = None) -> Int64Array:
         """How many subscriptions have a box that holds each point."""
-        if self.store.owners is not None:
+        if self._owners(skipped) is not None:
             return self.match(points, skipped).counts
         return self.store.count(points, self.rows, self.alive, skipped)
+
+    def _owners(self, skipped: BoolArray | None) -> Int32Array | None:
+        return self.store.owners if skipped is None else self.store.numbers
 
     def live_positions(self) -> Int64Array:
         keep = np.ones(self.rows, bool)
@@ -177,6 +189,19 @@ class Segment(Store):
     def owners(self) -> Int32Array | None:
         return self._owners
 
+    @cached_property
+    def numbers(self) -> Int32Array | None:
+        if self._owners is not None:
+            return self._owners
+        import pyarrow as pa
+
+        kind = pa.int64() if self._ids.dtype == np.int64 else pa.large_string()
+        encoded = pa.array(self._ids, kind).dictionary_encode()
+        if len(encoded.dictionary) == len(self._ids):
+            return None
+        numbers: Int32Array = encoded.indices.to_numpy()
+        return numbers
+
     def overlapping(self, rows: int) -> BoolArray:
         return np.full(rows, self._owners is not None)
 
@@ -185,9 +210,15 @@ class Segment(Store):
         return count_attributes(self.index.boxes.attribute, self.index.dimensions)
 
     @cached_property
-    def matchability(self) -> float:
-        """The share of events that satisfy a predicate, as far as one can tell."""
-        return estimate_matchability(self.index.boxes)
+    def matchability(self) -> Float64Array:
+        """The share of events that satisfy a predicate, in each plausible case, by attribute."""
+        return plausible(estimate_by_attribute(self.index.boxes))
+
+    @cached_property
+    def excess(self) -> ShrinkingExcess:
+        """How many false matches skipping an attribute adds."""
+        order = rarest_first(self.frequency)
+        return ShrinkingExcess(self.index.boxes, self.matchability, order, self._owners)
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -202,17 +233,23 @@ class Segment(Store):
     def match_one(
         self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
     ) -> Int32Array:
-        return self.index.match_one(point, alive, skipped)
+        return self.index.match_one(point, alive, self._left_out(skipped))
 
     def match(
         self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
     ) -> Matches:
-        return self.index.match(points, alive, skipped)
+        return self.index.match(points, alive, self._left_out(skipped))
 
     def count(
         self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
     ) -> Int64Array:
-        return self.index.count(points, alive, skipped)
+        return self.index.count(points, alive, self._left_out(skipped))
+
+    def _left_out(self, skipped: BoolArray | None) -> BoolArray | None:
+        # Told nothing, an index with a rate of its own would follow that.
+        if skipped is None and self.index.own_rate > 0:
+            return np.zeros(self.index.dimensions, bool)
+        return skipped
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -291,17 +328,17 @@ class Tail(Store):
         # Readers keep the arrays they hold; what they see in them never changes.
         if self._rows + rows > len(self._ids):
             size = 2 * (self._rows + rows)
-            self._ids = _longer(self._ids, size)
-            self._owner = _longer(self._owner, size)
-            self._overlap = _longer(self._overlap, size)
-            self._boxes = self._boxes._replace(start=_longer(self._boxes.start, size + 1))
+            self._ids = longer(self._ids, size)
+            self._owner = longer(self._owner, size)
+            self._overlap = longer(self._overlap, size)
+            self._boxes = self._boxes._replace(start=longer(self._boxes.start, size + 1))
         if self._predicates + predicates > len(self._boxes.attribute):
             size = 2 * (self._predicates + predicates)
             boxes = self._boxes
             self._boxes = boxes._replace(
-                attribute=_longer(boxes.attribute, size),
-                low=_longer(boxes.low, size),
-                high=_longer(boxes.high, size),
+                attribute=longer(boxes.attribute, size),
+                low=longer(boxes.low, size),
+                high=longer(boxes.high, size),
             )
 
     @property
@@ -321,6 +358,10 @@ class Tail(Store):
     @property
     def owners(self) -> Int32Array | None:
         return self._owner if self._any_overlap else None
+
+    @property
+    def numbers(self) -> Int32Array | None:
+        return self._owner
 
     def overlapping(self, rows: int) -> BoolArray:
         return self._overlap[:rows]
@@ -358,12 +399,6 @@ class Tail(Store):
     @property
     def nbytes(self) -> dict[str, int]:
         return {"tail": self._boxes.nbytes + self._ids.nbytes + self._owner.nbytes}
-
-
-def _longer(array: Any, size: int) -> Any:
-    longer = np.empty(size, array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def id_bytes(ids: IdArray) -> int:

@@ -21,11 +21,19 @@ class MatchResult:
 
     `event` and `subscription` are parallel: row `i` says that subscription `subscription[i]` wants
     event `event[i]`. Within an event the order of subscriptions means nothing.
+    `skipped_attributes` names the attributes whose predicates were not checked, for the sake of a
+    rate of false matches; if there are none, the matches are as exact as the index is.
     """
 
-    def __init__(self, counts: Int64Array, subscription: IdArray) -> None:
+    def __init__(
+        self,
+        counts: Int64Array,
+        subscription: IdArray,
+        skipped_attributes: tuple[str, ...] = (),
+    ) -> None:
         self.counts = counts
         self.subscription = subscription
+        self.skipped_attributes = skipped_attributes
 
     @cached_property
     def event(self) -> Int64Array:
@@ -67,11 +75,13 @@ def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: typ
     return MatchResult(total, subscription)
 
 
-def join_chunks(results: Sequence[MatchResult]) -> MatchResult:
+def join_chunks(
+    results: Sequence[MatchResult], skipped_attributes: tuple[str, ...] = ()
+) -> MatchResult:
     """One result from the results of consecutive chunks of a batch."""
     if len(results) == 1:
-        return results[0]
-    return MatchResult(
-        np.concatenate([result.counts for result in results]),
-        np.concatenate([result.subscription for result in results]),
-    )
+        counts, subscription = results[0].counts, results[0].subscription
+    else:
+        counts = np.concatenate([result.counts for result in results])
+        subscription = np.concatenate([result.subscription for result in results])
+    return MatchResult(counts, subscription, skipped_attributes)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
 
 import numpy as np
 
-from boxmatch.adaptive.skipping import choose_skipped
+from boxmatch.adaptive.excess import Excess, rarest_first
+from boxmatch.adaptive.skipping import SkipPlan
 from boxmatch.engine.parts import BoolArray, Part, Segment
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.events import EventEncoder
@@ -26,7 +29,6 @@ class Snapshot:
     axes: Mapping[int, StringAxis]
     encoder: EventEncoder
     size: int
-    _skipped: dict[float, BoolArray] = field(default_factory=dict)
 
     def frequency(self) -> Int64Array:
         """How many boxes constrain each attribute."""
@@ -36,14 +38,44 @@ class Snapshot:
         return total
 
     def skipped(self, rate: float) -> BoolArray | None:
-        """The attributes whose predicates may be left out at this rate of false matches."""
+        """Marks the attributes whose predicates may be left out at this rate of false matches.
+
+        None if there are none, so that the answer is exact: also where an index cannot do without
+        its predicates, and where all is so new that no index has it.
+        """
         if not 0 <= rate < float("inf"):
             raise ValueError(f"max_false_positive_rate must not be negative, but is {rate!r}")
-        if rate == 0:
+        if rate == 0 or self._plan is None:
             return None
-        if rate not in self._skipped:
-            segments = [part.store for part in self.parts if isinstance(part.store, Segment)]
-            matchability = min((segment.matchability for segment in segments), default=0.0)
-            boxes = sum(part.rows for part in self.parts)
-            self._skipped[rate] = choose_skipped(self.frequency(), boxes, matchability, rate)
-        return self._skipped[rate]
+        marks = self._plan.skipped(rate)
+        return marks if marks[self._used].any() else None
+
+    def names(self, skipped: BoolArray | None) -> tuple[str, ...]:
+        """The attributes on which predicates are left out."""
+        if skipped is None:
+            return ()
+        return tuple(compress(self.encoder.schema.names, skipped & self._used))
+
+    @cached_property
+    def _used(self) -> BoolArray:
+        return self.frequency() > 0
+
+    @cached_property
+    def _plan(self) -> SkipPlan | None:
+        segments = [part.store for part in self.parts if isinstance(part.store, Segment)]
+        if not segments or not all(one.index.capabilities.approximate for one in segments):
+            return None
+        frequency = self.frequency()
+        # Too little is known of the newest boxes: most boxes speak for them.
+        matchability = max(segments, key=lambda segment: segment.rows).matchability
+        order = rarest_first(frequency)
+        total = Excess(np.zeros(len(matchability)), np.zeros(matchability.shape))
+        for part in self.parts:
+            store = part.store
+            if isinstance(store, Segment):
+                total += store.excess.without(store.removals.positions(part.removed))
+            else:
+                live = part.live_positions()
+                owners = None if store.owners is None else store.owners[live]
+                total += Excess.of(store.boxes.take(live), matchability, order, owners)
+        return SkipPlan.of_excess(frequency, total)

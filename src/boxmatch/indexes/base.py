@@ -66,6 +66,11 @@ class Index(ABC):
         self.dimensions = dimensions
         self.chosen = {**self.parameters, **parameters}
 
+    @property
+    def own_rate(self) -> float:
+        """False matches for each true one that the index allows where `skipped` is not given."""
+        return 0.0
+
     @abstractmethod
     def build(self, boxes: Boxes) -> Int64Array | None:
         """Take the boxes; return the row of `boxes` at each position (None: the same order)."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.model.boxes import Boxes
 
-Scalar = TypeVar("Scalar", bound=np.generic)
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 class GrowingBoxes:
@@ -44,8 +44,8 @@ class GrowingBoxes:
         self._rows, self._predicates = rows, predicates
 
 
-def longer(array: npt.NDArray[Scalar], size: int) -> npt.NDArray[Scalar]:
+def longer(array: Array, size: int) -> Array:
     """A copy with room for `size` items in the first axis; what is new is not set."""
     copy = np.empty((size, *array.shape[1:]), array.dtype)
     copy[: len(array)] = array
-    return copy
+    return cast(Array, copy)
