@@ -7,13 +7,14 @@ keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from boxmatch.indexes.base import Index, Lines
+from boxmatch.indexes.base import Index, Lines, Matches
+from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 
@@ -27,6 +28,15 @@ NEVER = (FIRST, ABSENT)
 class Case(NamedTuple):
     boxes: Boxes
     points: Points
+
+
+def names_of_indexes(**wanted: bool) -> list[str]:
+    """Those that declare these capabilities, such as `updates=True`."""
+    return [
+        name
+        for name in index_names()
+        if all(getattr(index_class(name).capabilities, key) == wanted[key] for key in wanted)
+    ]
 
 
 # --- truth -----------------------------------------------------------------------------------
@@ -56,6 +66,13 @@ def holders_of_many(boxes: Boxes, points: Points) -> list[set[int]]:
     return found
 
 
+def without(boxes: Boxes, skipped: npt.NDArray[np.bool_]) -> Boxes:
+    """The boxes as if nobody had asked for the skipped attributes."""
+    kept = ~skipped[boxes.attribute]
+    start = np.concatenate([[0], np.cumsum(kept)])[boxes.start]
+    return Boxes(boxes.dimensions, start, boxes.attribute[kept], boxes.low[kept], boxes.high[kept])
+
+
 def bits(alive: npt.NDArray[np.bool_]) -> Lines:
     """One bit per position, in lines of 512."""
     words = np.zeros((len(alive) + 511) // 512 * 8, np.uint64)
@@ -67,6 +84,12 @@ def bits(alive: npt.NDArray[np.bool_]) -> Lines:
 # --- comparison ------------------------------------------------------------------------------
 
 
+def build(name: str, boxes: Boxes, **parameters: Any) -> tuple[Index, list[int]]:
+    """The index over these boxes, and the row of each position."""
+    index = index_class(name)(boxes.dimensions, **parameters)
+    return index, check_order(index, boxes, index.build(boxes))
+
+
 def check_order(index: Index, boxes: Boxes, order: npt.NDArray[np.int64] | None) -> list[int]:
     """`order` is a permutation and `index.boxes` are the boxes in it; returns it as a list."""
     rows = list(range(boxes.count)) if order is None else order.tolist()
@@ -74,9 +97,19 @@ def check_order(index: Index, boxes: Boxes, order: npt.NDArray[np.int64] | None)
     stored = index.boxes
     assert stored.count == boxes.count
     assert stored.dimensions == boxes.dimensions
-    for position, row in enumerate(rows):
-        assert stored.row(position) == boxes.row(row)
+    wanted = boxes.take(np.array(rows, np.int64))
+    assert all(map(np.array_equal, stored[1:], wanted[1:]))
     return rows
+
+
+def listed(found: Matches) -> list[list[int]]:
+    """The positions of each event."""
+    assert int(found.counts.sum()) == len(found.positions)
+    ends = np.cumsum(found.counts).tolist()
+    positions = found.positions.tolist()
+    return [
+        positions[end - count : end] for end, count in zip(ends, found.counts.tolist(), strict=True)
+    ]
 
 
 def check_answers(
@@ -92,12 +125,9 @@ def check_answers(
     if alive is not None:
         living = {row for position, row in enumerate(order) if alive[position]}
         expected = [rows & living for rows in expected]
-    found = index.match(points, lines)
-    assert len(found.counts) == len(points)
-    assert int(found.counts.sum()) == len(found.positions)
-    ends = np.cumsum(found.counts)
-    for event, wanted in enumerate(expected):
-        positions = found.positions[ends[event] - found.counts[event] : ends[event]].tolist()
+    for event, (positions, wanted) in enumerate(
+        zip(listed(index.match(points, lines)), expected, strict=True)
+    ):
         assert len(set(positions)) == len(positions), f"event {event}: a position twice"
         assert {order[position] for position in positions} == wanted, f"event {event}"
     assert index.count(points, lines).tolist() == [len(rows) for rows in expected]
@@ -105,6 +135,16 @@ def check_answers(
         positions = index.match_one(points[event : event + 1], lines).tolist()
         assert len(set(positions)) == len(positions)
         assert {order[position] for position in positions} == expected[event], f"single {event}"
+
+
+def check_large(name: str, case: Case, seed: int, **parameters: Any) -> Index:
+    """Build the index and compare all its answers, with all boxes alive and with some."""
+    index, order = build(name, case.boxes, **parameters)
+    expected = holders_of_many(case.boxes, case.points)
+    check_answers(index, order, case.points, expected)
+    rng = np.random.default_rng(seed)
+    check_answers(index, order, case.points, expected, rng.random(case.boxes.count) < 0.7)
+    return index
 
 
 # --- small cases, by Hypothesis --------------------------------------------------------------
@@ -141,6 +181,23 @@ def cases(draw: st.DrawFn, most_boxes: int = 60) -> Case:
                 around[a].update(k for k in (end - 1, end, end + 1) if ABSENT <= k <= LAST)
     point = st.tuples(*(st.sampled_from(sorted(keys)) for keys in around))
     points = draw(st.lists(point, max_size=12))
+    array = np.array(points, np.int64).reshape(len(points), dimensions)
+    return Case(Boxes.of(dimensions, rows), array)
+
+
+@st.composite
+def boolean_cases(draw: st.DrawFn, most_boxes: int = 60) -> Case:
+    """Boxes that ask for 0 or 1, and points of these keys, of which some may be missing or odd."""
+    dimensions = draw(st.integers(1, 12))
+    key = st.sampled_from([0, 1])
+    distinct = draw(st.lists(st.lists(key | st.none(), max_size=dimensions), min_size=1))
+    picks = draw(st.lists(st.integers(0, len(distinct) - 1), max_size=most_boxes))
+    rows = [
+        [(a, wanted, wanted) for a, wanted in enumerate(distinct[pick]) if wanted is not None]
+        for pick in picks
+    ]
+    some = st.sampled_from(draw(st.sampled_from([[0, 0, 0, 1], [0, 1], [0, 0, 1, ABSENT, 2, -1]])))
+    points = draw(st.lists(st.tuples(*[some] * dimensions), max_size=12))
     array = np.array(points, np.int64).reshape(len(points), dimensions)
     return Case(Boxes.of(dimensions, rows), array)
 
@@ -197,6 +254,41 @@ def large_case(kind: str, count: int, events: int, seed: int, odd: float = 0.02)
             step = rng.choice([-1, 0, 0, 0, 1], len(ends))
             safe = np.where((ends > FIRST) & (ends < LAST), ends + step, ends)
             points[event, boxes.attribute[span]] = safe
+    return Case(boxes, points)
+
+
+BOOLEAN_KINDS = ["light", "coins", "few", "full", "patchy"]
+
+
+def large_boolean_case(kind: str, count: int, events: int, seed: int) -> Case:
+    """`count` boxes that ask for 0 or 1 in some properties, and `events` points.
+
+    Half of the points are made from a box, so that what asks for much is found too.
+    """
+    rng = np.random.default_rng(seed)
+    # Properties, how often a box asks for them, and how often a point has them.
+    dimensions, asked, ones = {
+        "light": (60, 0.08, 0.04),
+        "coins": (30, 0.2, 0.5),
+        "few": (4, 0.5, 0.2),
+        "full": (11, 2.0, 0.2),  # every one, whatever the factor below
+        "patchy": (25, 0.1, 0.1),
+    }[kind]
+    asks = rng.random((count, dimensions)) < asked * rng.uniform(0.5, 1.5, dimensions)
+    wants = (rng.random((count, dimensions)) < 0.4).astype(np.int64)
+    start = np.concatenate([[0], np.cumsum(np.count_nonzero(asks, axis=1))]).astype(np.int64)
+    low = wants[asks]
+    boxes = Boxes(dimensions, start, np.nonzero(asks)[1].astype(np.uint16), low, low.copy())
+    points = (rng.random((events, dimensions)) < ones).astype(np.int64)
+    points[rng.random(events) < 0.02] = 0
+    points[rng.random(events) < 0.02] = 1
+    if count:
+        rows = rng.integers(0, count, events)
+        rows[1::2] = -1
+        points = np.where((rows >= 0)[:, None] & asks[rows], wants[rows], points)
+    if kind == "patchy":
+        odd = rng.random(points.shape) < 0.05
+        points[odd] = rng.choice([ABSENT, ABSENT, FIRST, -1, 2, LAST], np.count_nonzero(odd))
     return Case(boxes, points)
 
 

@@ -1,56 +1,46 @@
-"""Every index gives the answers of plain Python."""
+"""Every index gives the answers of plain Python, on everything that it declares to support."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
 from box_oracle import (
+    BOOLEAN_KINDS,
     KINDS,
     NEVER,
     Case,
+    boolean_cases,
+    build,
     cases,
     check_answers,
+    check_large,
     check_order,
     holders,
     holders_of_many,
+    large_boolean_case,
     large_case,
+    listed,
+    names_of_indexes,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmatch.errors import IndexConfigError
-from boxmatch.indexes.base import Index, Matches
+from boxmatch.indexes.base import Capabilities, Index, Matches
 from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 
 every_index = pytest.mark.parametrize("name", index_names())
+every_index_of_ranges = pytest.mark.parametrize("name", names_of_indexes(ranges=True))
+every_index_of_booleans = pytest.mark.parametrize("name", names_of_indexes(booleans=True))
 
 
-def build(name: str, boxes: Boxes, **parameters: Any) -> tuple[Index, list[int]]:
-    index = index_class(name)(boxes.dimensions, **parameters)
-    return index, check_order(index, boxes, index.build(boxes))
-
-
-def check_large(name: str, case: Case, seed: int, **parameters: Any) -> Index:
-    index, order = build(name, case.boxes, **parameters)
-    expected = holders_of_many(case.boxes, case.points)
-    check_answers(index, order, case.points, expected)
-    rng = np.random.default_rng(seed)
-    check_answers(index, order, case.points, expected, rng.random(case.boxes.count) < 0.7)
-    return index
-
-
-# --- answers ---------------------------------------------------------------------------------
-
-
-@every_index
-@settings(max_examples=120)
-@given(case=cases(), data=st.data())
-def test_small_batches(name: str, case: Case, data: st.DataObject) -> None:
+def check_small(name: str, case: Case, data: st.DataObject) -> None:
     index, order = build(name, case.boxes)
     rows = [case.boxes.row(row) for row in range(case.boxes.count)]
     expected = holders(rows, case.points.tolist())
@@ -59,7 +49,24 @@ def test_small_batches(name: str, case: Case, data: st.DataObject) -> None:
     check_answers(index, order, case.points, expected, np.array(alive, bool))
 
 
-@every_index
+def some_case(name: str, count: int, events: int, seed: int) -> Case:
+    """A large case that the index declares to support."""
+    if index_class(name).capabilities.ranges:
+        return large_case("dense", count, events, seed)
+    return large_boolean_case("light", count, events, seed)
+
+
+# --- ranges ----------------------------------------------------------------------------------
+
+
+@every_index_of_ranges
+@settings(max_examples=60)
+@given(case=cases(), data=st.data())
+def test_small_batches(name: str, case: Case, data: st.DataObject) -> None:
+    check_small(name, case, data)
+
+
+@every_index_of_ranges
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=4)
 @given(
@@ -74,49 +81,30 @@ def test_large_batches(
     check_large(name, large_case(kind, count, events, seed, odd), seed)
 
 
-@every_index
+@every_index_of_ranges
 @pytest.mark.parametrize("kind", ["equality", "dense"])
-@pytest.mark.parametrize("events", [2047, 2049, 2148, 4096 + 37])
-def test_batches_of_more_events_than_a_block(name: str, kind: str, events: int) -> None:
-    check_large(name, large_case(kind, 600, events, seed=events), seed=1)
+def test_batches_of_more_events_than_a_block(name: str, kind: str) -> None:
+    # Those that the tile index makes; for the others, a large number.
+    many, sizes = (600, (2047, 2049, 4133)) if name == "tile" else (200, (2049,))
+    case = large_case(kind, many, sizes[-1], seed=1)
+    for events in sizes:
+        check_large(name, Case(case.boxes, case.points[:events]), seed=events)
 
 
-@pytest.mark.parametrize("cells", [8, 120])
-@pytest.mark.parametrize("kind", ["uniform", "equality", "sizes"])
-def test_tile_with_other_numbers_of_cells(kind: str, cells: int) -> None:
-    check_large("tile", large_case(kind, 2000, 100, seed=cells), seed=2, cells=cells)
-
-
-@every_index
-def test_many_matches_outgrow_the_first_buffers(name: str) -> None:
-    boxes = Boxes.of(1, [[]] * 5000)
-    index, order = build(name, boxes)
-    points = np.array([[ABSENT], [0], [LAST]])
-    check_answers(index, order, points, [set(range(5000))] * 3)
-
-
-@every_index
-def test_more_tiles_than_a_line_of_the_directory(name: str) -> None:
-    count = 513 * 512 + 7
+@every_index_of_ranges
+def test_many_boxes_of_one_attribute(name: str) -> None:
+    # The lines of one line of the tile index's directory, and some more.
+    count = 513 * 512 + 7 if name == "tile" else 20_000
     low = np.arange(count) // 3
     boxes = Boxes(1, np.arange(count + 1), np.zeros(count, np.uint16), low, low + 1)
-    index = index_class(name)(1)
-    order = index.build(boxes)
-    rows = np.arange(count) if order is None else order
-    assert np.array_equal(np.sort(rows), np.arange(count))
+    index, order = build(name, boxes)
     points = np.array([[ABSENT], [-1], [0], [1], [count // 6], [count // 3], [count // 3 + 2]])
-    for alive_lines in (None, np.full((count // 512 + 1, 8), 2**64 - 1, np.uint64)):
-        found = index.match(points, alive_lines)
-        ends = np.cumsum(found.counts)
-        for event, key in enumerate(points[:, 0].tolist()):
-            expected = np.flatnonzero((low <= key) & (key <= low + 1))
-            mine = found.positions[ends[event] - found.counts[event] : ends[event]]
-            assert np.array_equal(np.sort(rows[mine]), expected)
-            one = index.match_one(points[event : event + 1], alive_lines)
-            assert np.array_equal(np.sort(rows[one]), expected)
+    expected = holders_of_many(boxes, points)
+    check_answers(index, order, points, expected)
+    check_answers(index, order, points, expected, np.ones(count, bool))
 
 
-@every_index
+@every_index_of_ranges
 def test_the_ends_of_the_axis(name: str) -> None:
     """Every pair of ends that can be told apart there, against every key."""
     keys = [ABSENT, FIRST, FIRST + 1, -1, 0, 1, LAST - 1, LAST]
@@ -129,33 +117,13 @@ def test_the_ends_of_the_axis(name: str) -> None:
     check_answers(index, order, many, holders(rows, many.tolist()))
 
 
-@every_index
-def test_nothing_to_search_and_nothing_to_find(name: str) -> None:
-    empty = Boxes.empty(3)
-    index, order = build(name, empty)
-    check_answers(index, order, np.zeros((5, 3), np.int64), [set()] * 5)
-    check_answers(index, order, np.zeros((300, 3), np.int64), [set()] * 300)
-    some, order = build(name, Boxes.of(3, [[(1, 0, 5)]]))
-    check_answers(some, order, np.zeros((0, 3), np.int64), [])
-    dense, order = build(name, Boxes.of(3, [[(1, FIRST, LAST)]] * 40))
-    check_answers(dense, order, np.zeros((0, 3), np.int64), [])
-
-
-@every_index
-def test_nobody_is_alive(name: str) -> None:
-    case = large_case("dense", 700, 300, seed=5)
-    index, order = build(name, case.boxes)
-    expected = holders_of_many(case.boxes, case.points)
-    check_answers(index, order, case.points, expected, np.zeros(700, bool))
-
-
-@every_index
+@every_index_of_ranges
 def test_boxes_with_very_many_predicates(name: str) -> None:
-    """More predicates in a tile than fit into 22 bits, and enough events for a sweep."""
-    dimensions, count, events = 9_000, 480, 500
+    # For the tile index, more in a tile than fit into 22 bits, and enough events for a sweep.
+    dimensions, count, events = (9_000, 480, 500) if name == "tile" else (700, 120, 150)
     low = np.zeros(count * dimensions, np.int64)
     high = np.full(count * dimensions, LAST)
-    for attribute in (0, 4000, dimensions - 1):
+    for attribute in (0, 300, dimensions - 1):
         low[attribute::dimensions] = np.arange(count)
         high[attribute::dimensions] = np.arange(count) + 20
     boxes = Boxes(
@@ -165,123 +133,140 @@ def test_boxes_with_very_many_predicates(name: str) -> None:
         low,
         high,
     )
-    index = index_class(name)(dimensions)
-    order = index.build(boxes)
-    rows = np.arange(count) if order is None else order
+    index, order = build(name, boxes)
     points = np.repeat(np.arange(events), dimensions).reshape(events, dimensions)
-    found = index.match(points)
-    ends = np.cumsum(found.counts)
-    for event in range(events):
-        mine = found.positions[ends[event] - found.counts[event] : ends[event]]
-        assert set(rows[mine].tolist()) == set(range(max(0, event - 20), min(event + 1, count)))
+    expected = [set(range(max(0, event - 20), min(event + 1, count))) for event in range(events)]
+    check_answers(index, order, points, expected, singles=3)
 
 
-# --- the paths of the tile index -------------------------------------------------------------
+@every_index_of_ranges
+def test_values_that_every_box_or_no_box_takes(name: str) -> None:
+    rows = [[(0, FIRST, LAST)], [(0, ABSENT, LAST)], [(0, *NEVER)], [(0, ABSENT, ABSENT)]]
+    boxes = Boxes.of(2, [*rows, *rows] * 100)
+    index, order = build(name, boxes)
+    points = np.array([[ABSENT, 0], [0, ABSENT], [FIRST, LAST], [LAST, FIRST]])
+    check_answers(index, order, points, holders_of_many(boxes, points))
 
 
-@pytest.fixture
-def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Which ways the answers came: by `lines`, by a `sweep`, or one by one (`single`)."""
-    from boxmatch.indexes.tile import index as module
-
-    taken: set[str] = set()
-    batch, one, sweep = module.search_batch, module.search_one, module.order_events
-
-    def by_batch(*arguments: Any) -> Any:
-        if len(arguments[3]) == 0:
-            taken.add("lines")
-        return batch(*arguments)
-
-    def by_sweep(*arguments: Any) -> Any:
-        taken.add("sweep")
-        return sweep(*arguments)
-
-    def by_one(*arguments: Any) -> Any:
-        taken.add("single")
-        return one(*arguments)
-
-    monkeypatch.setattr(module, "search_batch", by_batch)
-    monkeypatch.setattr(module, "order_events", by_sweep)
-    monkeypatch.setattr(module, "search_one", by_one)
-    return taken
+# --- booleans --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "events", "expected"),
-    [
-        ("uniform", 300, "lines"),
-        ("equality", 300, "lines"),
-        ("dense", 63, "lines"),
-    ],
+@every_index_of_booleans
+@settings(max_examples=40)
+@given(case=boolean_cases(), data=st.data())
+def test_small_batches_of_booleans(name: str, case: Case, data: st.DataObject) -> None:
+    check_small(name, case, data)
+
+
+@every_index_of_booleans
+@pytest.mark.parametrize("kind", BOOLEAN_KINDS)
+@settings(max_examples=3)
+@given(
+    count=st.sampled_from([0, 1, 511, 512, 513, 3000]),
+    events=st.sampled_from([1, 64, 255, 300]),
+    seed=st.integers(0, 2**32 - 1),
 )
-def test_which_way_the_answers_come(paths: set[str], kind: str, events: int, expected: str) -> None:
-    # Without odd predicates, since those that rule nothing out are themselves dense.
-    check_large("tile", large_case(kind, 3000, events, seed=7, odd=0.0), seed=7)
-    assert paths == {expected, "single"}
-
-
-@pytest.mark.parametrize("events", [64, 4096 + 37])
-@pytest.mark.parametrize("kind", ["dense", "sizes", "edges", "attributes"])
-def test_sweeping_whether_it_pays_or_not(
-    paths: set[str], monkeypatch: pytest.MonkeyPatch, kind: str, events: int
+def test_large_batches_of_booleans(
+    name: str, kind: str, count: int, events: int, seed: int
 ) -> None:
-    from boxmatch.indexes.tile import index as module
-
-    monkeypatch.setattr(module, "sweeping_pays", lambda state, points: True)
-    # Half of the predicates odd makes any kind dense.
-    odd = 0.02 if kind == "dense" else 0.5
-    index = check_large("tile", large_case(kind, 700, events, seed=8, odd=odd), seed=8)
-    assert ("sweep" in paths) == (len(index.to_arrays()["end_key"]) > 0)
-    assert "sweep" in paths or kind != "dense"
+    check_large(name, large_boolean_case(kind, count, events, seed), seed)
 
 
-def test_large_cases_reach_every_structure() -> None:
-    """Ends, boxes without lines, doubt and none, tiles that the directory tells apart."""
-    states = {}
-    for kind in KINDS:
-        case = large_case(kind, 3000, 1, seed=7, odd=0.0)
-        index = index_class("tile")(case.boxes.dimensions)
-        index.build(case.boxes)
-        states[kind] = index.to_arrays()
-    with_ends = {kind for kind, state in states.items() if len(state["end_key"])}
-    assert "dense" in with_ends
-    assert "equality" not in with_ends
-    assert "attributes" in {kind for kind, state in states.items() if state["unlined"].any()}
-    assert "uniform" in {kind for kind, state in states.items() if state["unsettled"].any()}
-    assert any(not np.array_equal(s["unsettled"], s["filled"]) for s in states.values())
-    assert "zipf" in {kind for kind, state in states.items() if len(state["top_attribute"])}
-    assert all(len(state["filled"]) == 6 for state in states.values())
+# --- nothing, everything, at the same time ---------------------------------------------------
 
 
-def test_ends_decide_when_many_boxes_are_in_doubt(paths: set[str]) -> None:
-    """Small batches of a dense workload, with boxes among them that have too rare attributes."""
-    rng = np.random.default_rng(3)
-    rows = []
-    for number in range(1500):
-        low = int(rng.integers(0, 200_000))
-        row = [(0, low, low + 700_000), (1, low // 2, 900_000 - low)]
-        if number % 40 == 0:
-            row.append((int(rng.integers(2, 60)), 0, 500_000))
-        rows.append(row)
-    boxes = Boxes.of(60, rows)
-    points = rng.integers(0, 1_000_000, (60, 60))
-    points[::2, :2] = rng.integers(200_000, 700_000, (30, 2))
-    state = check_large("tile", Case(boxes, points), seed=1).to_arrays()
-    assert len(state["end_key"]) > 0
-    assert state["unlined"].any()
-    assert paths == {"lines", "single"}
-    # The same through a sweep, which has to settle the unlined ones too.
-    check_large("tile", Case(boxes, np.tile(points, (3, 1))), seed=2)
-    assert "sweep" in paths
+@every_index
+def test_many_matches_outgrow_the_first_buffers(name: str) -> None:
+    boxes = Boxes.of(1, [[]] * 5000)
+    index, order = build(name, boxes)
+    points = np.array([[ABSENT], [0], [1], [LAST]])
+    check_answers(index, order, points, [set(range(5000))] * 4)
+
+
+@every_index
+def test_nothing_to_search_and_nothing_to_find(name: str) -> None:
+    index, order = build(name, Boxes.empty(3))
+    check_answers(index, order, np.zeros((5, 3), np.int64), [set()] * 5)
+    check_answers(index, order, np.zeros((300, 3), np.int64), [set()] * 300)
+    some, order = build(name, Boxes.of(3, [[(1, 1, 1)]] * 40))
+    check_answers(some, order, np.zeros((0, 3), np.int64), [])
+    check_answers(some, order, np.zeros((5, 3), np.int64), [set()] * 5)
+
+
+@every_index_of_ranges
+def test_no_events_for_boxes_that_take_any_value(name: str) -> None:
+    dense, order = build(name, Boxes.of(3, [[(1, FIRST, LAST)]] * 40))
+    check_answers(dense, order, np.zeros((0, 3), np.int64), [])
+
+
+@every_index
+def test_nobody_is_alive(name: str) -> None:
+    case = some_case(name, 700, 300, seed=5)
+    index, order = build(name, case.boxes)
+    expected = holders_of_many(case.boxes, case.points)
+    check_answers(index, order, case.points, expected, np.zeros(700, bool))
+
+
+@every_index
+def test_life_beyond_the_last_box_means_nothing(name: str) -> None:
+    case = some_case(name, 700, 30, seed=6)
+    index, order = build(name, case.boxes)
+    everybody = np.full((2, 8), 2**64 - 1, np.uint64)
+    found = [{order[position] for position in row} for row in listed(index.match(case.points))]
+    assert [
+        {order[position] for position in row} for row in listed(index.match(case.points, everybody))
+    ] == found
+    assert index.count(case.points, everybody).tolist() == [len(rows) for rows in found]
+
+
+@every_index
+def test_building_again_starts_afresh(name: str) -> None:
+    first, second = (some_case(name, count, 60, seed=count) for count in (900, 300))
+    index, _ = build(name, first.boxes)
+    order = check_order(index, second.boxes, index.build(second.boxes))
+    check_answers(index, order, second.points, holders_of_many(second.boxes, second.points))
+
+
+@every_index
+def test_searching_in_several_threads(name: str) -> None:
+    case = some_case(name, 2000, 60, seed=3)
+    index, order = build(name, case.boxes)
+    expected = holders_of_many(case.boxes, case.points)
+    with ThreadPoolExecutor(4) as pool:
+        running = [
+            pool.submit(check_answers, index, order, case.points[part:], expected[part:])
+            for part in range(12)
+        ]
+        for one in running:
+            one.result()
+
+
+@every_index
+def test_searching_changes_nothing(name: str) -> None:
+    case = some_case(name, 1000, 60, seed=4)
+    index, _ = build(name, case.boxes)
+    before = {key: array.copy() for key, array in index.to_arrays().items()}
+    index.match(case.points)
+    index.match_one(case.points[:1])
+    index.count(case.points)
+    after = index.to_arrays()
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
 
 
 # --- the interface ---------------------------------------------------------------------------
 
 
-@every_index
-@pytest.mark.parametrize("kind", ["edges", "dense", "attributes"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *product(names_of_indexes(ranges=True), ["edges", "dense", "attributes"]),
+        *product(names_of_indexes(booleans=True), ["light"]),
+    ],
+)
 def test_arrays_round_trip(name: str, kind: str) -> None:
-    case = large_case(kind, 1200, 260, seed=11)
+    make = large_boolean_case if kind == "light" else large_case
+    case = make(kind, 1200, 260, seed=11)
     index, order = build(name, case.boxes)
     arrays = {key: array.copy() for key, array in index.to_arrays().items()}
     again = index_class(name).from_arrays(case.boxes.dimensions, {}, arrays)
@@ -294,7 +279,7 @@ def test_arrays_round_trip(name: str, kind: str) -> None:
 
 @every_index
 def test_arrays_are_all_that_is_held(name: str) -> None:
-    index, _ = build(name, large_case("dense", 1200, 1, seed=1).boxes)
+    index, _ = build(name, some_case(name, 1200, 1, seed=1).boxes)
     arrays = index.to_arrays()
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
     assert sum(index.nbytes.values()) == sum(array.nbytes for array in arrays.values())
@@ -302,7 +287,7 @@ def test_arrays_are_all_that_is_held(name: str) -> None:
 
 @every_index
 def test_building_leaves_the_boxes_alone(name: str) -> None:
-    case = large_case("edges", 700, 1, seed=2)
+    case = some_case(name, 700, 1, seed=2)
     before = [np.copy(column) for column in case.boxes[1:]]
     build(name, case.boxes)
     assert all(map(np.array_equal, before, case.boxes[1:]))
@@ -310,26 +295,14 @@ def test_building_leaves_the_boxes_alone(name: str) -> None:
 
 @every_index
 def test_results_have_the_declared_types(name: str) -> None:
-    index, _ = build(name, Boxes.of(2, [[(0, 1, 5)], []]))
-    points = np.array([[3, ABSENT]])
+    index, _ = build(name, Boxes.of(2, [[(0, 1, 1)], []]))
+    points = np.array([[1, ABSENT]])
     found = index.match(points)
     assert isinstance(found, Matches)
     assert found.counts.dtype == np.int64
     assert found.positions.dtype == np.int32
     assert index.match_one(points).dtype == np.int32
     assert index.count(points).dtype == np.int64
-
-
-@every_index
-def test_unknown_parameters_are_refused(name: str) -> None:
-    with pytest.raises(IndexConfigError, match="colour"):
-        index_class(name)(3, colour=1)
-
-
-@pytest.mark.parametrize("cells", [7, 121, 16.0, "64", None, True])
-def test_cells_out_of_range_are_refused(cells: object) -> None:
-    with pytest.raises(IndexConfigError, match="cells"):
-        index_class("tile")(3, cells=cells)
 
 
 def test_unknown_indexes_are_refused() -> None:
@@ -359,9 +332,21 @@ def test_signatures_are_those_of_the_base_class(name: str) -> None:
 
 
 @every_index
+def test_capabilities_are_declared_and_kept(name: str) -> None:
+    kind = index_class(name)
+    assert type(kind.capabilities) is Capabilities
+    assert kind.capabilities.ranges or kind.capabilities.booleans
+    own = {verb for verb in ("add", "remove") if getattr(kind, verb) is not getattr(Index, verb)}
+    assert own == ({"add", "remove"} if kind.capabilities.updates else set())
+
+
+@every_index
 def test_no_public_verbs_of_its_own(name: str) -> None:
     own = {verb for verb in vars(index_class(name)) if not verb.startswith("_")}
     assert own <= {*dir(Index), "name"}
+
+
+# --- the cases themselves --------------------------------------------------------------------
 
 
 def test_both_oracles_agree() -> None:
@@ -371,10 +356,11 @@ def test_both_oracles_agree() -> None:
     assert any(holders_of_many(case.boxes, case.points))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS + BOOLEAN_KINDS)
 def test_large_cases_have_matches_and_misses(kind: str) -> None:
     """A generator whose events match nothing would prove nothing."""
-    case = large_case(kind, 3000, 100, seed=4)
+    make = large_case if kind in KINDS else large_boolean_case
+    case = make(kind, 3000, 100, seed=4)
     counts = np.array([len(rows) for rows in holders_of_many(case.boxes, case.points)])
     assert np.count_nonzero(counts) > 20
     assert counts.max() < 3000

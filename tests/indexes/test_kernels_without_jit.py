@@ -1,35 +1,97 @@
 """The kernels as plain Python, where an index out of range is an error and not a crash.
 
-They run in a process of their own, since the JIT is switched off at import. Blocks are made small
-there, so that a few hundred events fill several of them.
+They run in processes of their own, since the JIT is switched off at import.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from boxmatch.indexes.registry import index_names
+
 HERE = Path(__file__).parent
 
 
-def main(name: str) -> None:
-    """What the process runs: `name` is the index."""
-    from box_oracle import check_answers, check_order, holders_of_many, large_case
+def main(names: list[str]) -> None:
+    """What the process runs."""
+    from boxmatch.jit import kernel
+
+    if hasattr(kernel(lambda: None), "py_func"):
+        raise SystemExit("the JIT is on")
+    np.seterr(over="ignore")  # kernels count on arithmetic modulo 2**64, as machines do it
+    for name in names:
+        run_tile() if name == "tile" else run(name)
+
+
+def run(name: str) -> None:
+    """A case of each kind, then boxes that come and go."""
+    from box_oracle import BOOLEAN_KINDS, KINDS, large_boolean_case, large_case
+    from odd_parameters import SMALL
+
+    from boxmatch.indexes.registry import index_class
+
+    capabilities, parameters = index_class(name).capabilities, SMALL.get(name, {})
+    cases = []
+    if capabilities.ranges:
+        cases += [large_case(kind, 90, 15, seed=1, odd=0.1) for kind in KINDS]
+        cases += [large_case("edges", *sizes, seed=2) for sizes in ((520, 3), (0, 9), (9, 0))]
+    if capabilities.booleans:
+        cases += [large_boolean_case(kind, 90, 15, seed=3) for kind in BOOLEAN_KINDS]
+    for case in cases:
+        check(name, case, **parameters)
+        if capabilities.updates:
+            check_updates(name, case, **parameters)
+
+
+def check(name: str, case: Any, **parameters: Any) -> None:
+    from box_oracle import build, check_answers, holders_of_many
+
+    index, order = build(name, case.boxes, **parameters)
+    expected = holders_of_many(case.boxes, case.points)
+    check_answers(index, order, case.points, expected, singles=3)
+    alive = np.random.default_rng(1).random(case.boxes.count) < 0.6
+    check_answers(index, order, case.points, expected, alive, singles=3)
+    if index.capabilities.approximate:
+        skipped = np.arange(case.boxes.dimensions) % 2 == 0
+        counts = index.count(case.points, None, skipped)
+        if any(map(operator.lt, counts.tolist(), map(len, expected))):
+            raise SystemExit("matches are lost by skipping")
+
+
+def check_updates(name: str, case: Any, **parameters: Any) -> None:
+    from box_oracle import build, check_answers, holders_of_many
+
+    from boxmatch.indexes import updatable
+
+    updatable._FITTED_AT_LEAST = 5
+    count = case.boxes.count
+    index, _ = build(name, case.boxes.take(np.arange(count // 4)), **parameters)
+    for first, last in pairwise([count // 4, count // 4, count // 4 + count // 8, count]):
+        index.add(case.boxes.take(np.arange(first, last)))
+    gone = np.random.default_rng(2).permutation(count)[: count // 2]
+    index.remove(gone)
+    expected = [rows - set(gone.tolist()) for rows in holders_of_many(case.boxes, case.points)]
+    check_answers(index, list(range(count)), case.points, expected, singles=3)
+
+
+def run_tile() -> None:
+    """Blocks are small here, so that a few hundred events fill several of them."""
+    from box_oracle import large_case
 
     from boxmatch.indexes.registry import index_class
     from boxmatch.indexes.tile import index as tile_index
     from boxmatch.indexes.tile import search
     from boxmatch.model.boxes import Boxes
 
-    if hasattr(search.search_batch, "py_func"):
-        raise SystemExit("the JIT is on")
-    np.seterr(over="ignore")  # kernels count on arithmetic modulo 2**64, as machines do it
     search._BLOCK = 128
     search._DOUBTS = 600
     tile_index.SWEEP_EVENTS = 60
@@ -62,23 +124,17 @@ def main(name: str) -> None:
             ("dense", 40, 0),
         ]
     ):
-        case = large_case(kind, count, events, seed)
-        index = index_class(name)(case.boxes.dimensions)
-        order = check_order(index, case.boxes, index.build(case.boxes))
-        expected = holders_of_many(case.boxes, case.points)
-        check_answers(index, order, case.points, expected, singles=3)
-        alive = np.random.default_rng(seed).random(count) < 0.6
-        check_answers(index, order, case.points, expected, alive, singles=3)
-    if name == "tile" and len(set(swept)) < 2:
+        check("tile", large_case(kind, count, events, seed))
+    if len(set(swept)) < 2:
         raise SystemExit(f"swept blocks: {swept}")
     never = Boxes.of(1, [[(0, 3, 3)]] * 700)
-    index = index_class(name)(1)
+    index = index_class("tile")(1)
     index.build(never)
     if index.count(np.full((200, 1), 3)).tolist() != [700] * 200:
         raise SystemExit("duplicates are not counted")
 
 
-@pytest.mark.parametrize("name", ["scan", "tile"])
+@pytest.mark.parametrize("name", index_names())
 def test_kernels_as_plain_python(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", __file__, name],
@@ -93,4 +149,4 @@ def test_kernels_as_plain_python(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -38,7 +38,7 @@ from boxmatch.model.strings import StringAxis
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST = "manifest.json"
 _DATA = "data-"
 _OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json(\.[0-9a-f]{32})?"

@@ -27,7 +27,7 @@ from boxmatch.indexes.parts.marks import (
     Words,
     mark,
     mark_all_but,
-    mark_bucket,
+    mark_buckets,
     take_unmarked,
     unmark,
 )
@@ -243,16 +243,11 @@ def _mark_between(words: Words, state: HemState, attribute: int, key: int) -> in
     first = attribute * (count + 1)
     cell = cell_of(ends.cells, attribute, key)
     low_group, high_group = _choose_groups(state, attribute, key)
-    marks = 0
-    for c in range(cell + 1, count - state.reach[low_group] + 1):
-        mark_bucket(words, ends.low, first + c)
-        marks += ends.low.size[first + c]
+    after = first + count + 1 - state.reach[low_group]
+    marks = mark_buckets(words, ends.low, first + cell + 1, after)
     # Cell 0 belongs to every group of high ends.
     begin = state.reach[high_group] + 1 if high_group > 0 else 0
-    for c in range(begin, cell):
-        mark_bucket(words, ends.high, first + c)
-        marks += ends.high.size[first + c]
-    return marks
+    return marks + mark_buckets(words, ends.high, first + begin, first + cell)
 
 
 @kernel

@@ -10,6 +10,16 @@ from boxmatch.indexes.base import Index
 # Modules are named here and imported when asked for: each compiles kernels of its own.
 _CLASSES = {
     "scan": "boxmatch.indexes.scan:ScanIndex",
+    "count": "boxmatch.indexes.count:CountIndex",
+    "tree": "boxmatch.indexes.tree:TreeIndex",
+    "rapid": "boxmatch.indexes.rapid:RapidIndex",
+    "siena": "boxmatch.indexes.siena:SienaIndex",
+    "tama": "boxmatch.indexes.tama:TamaIndex",
+    "htree": "boxmatch.indexes.htree:HTreeIndex",
+    "opindex": "boxmatch.indexes.opindex:OpIndexIndex",
+    "rein": "boxmatch.indexes.rein:ReinIndex",
+    "ada-rein": "boxmatch.indexes.ada_rein:AdaReinIndex",
+    "hem": "boxmatch.indexes.hem:HemIndex",
     "tile": "boxmatch.indexes.tile.index:TileIndex",
 }
 

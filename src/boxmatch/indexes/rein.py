@@ -21,7 +21,7 @@ from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import BoolArray, Capabilities, Int32Array, Lines, Whole
 from boxmatch.indexes.parts.cells import cell_of
 from boxmatch.indexes.parts.ends import Ends, delete_ends, insert_ends, make_ends
-from boxmatch.indexes.parts.marks import Words, mark, mark_all_but, mark_bucket, take_unmarked
+from boxmatch.indexes.parts.marks import Words, mark, mark_all_but, mark_buckets, take_unmarked
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Boxes, Int64Array
@@ -90,11 +90,9 @@ def _search(
             key = points[event, a]
             here = a * row + cell_of(ends.cells, a, key)
             compare_low(words, ends, here, key)
-            for bucket in range(here + 1, (a + 1) * row):
-                mark_bucket(words, ends.low, bucket)
+            mark_buckets(words, ends.low, here + 1, (a + 1) * row)
             compare_high(words, ends, here, key)
-            for bucket in range(a * row, here):
-                mark_bucket(words, ends.high, bucket)
+            mark_buckets(words, ends.high, a * row, here)
         counts[event], found, end = take_unmarked(words, listing, found, end)
     return found[:end]
 

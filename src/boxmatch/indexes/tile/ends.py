@@ -51,7 +51,8 @@ def _leave_tile(slots: Slots, tile: int, line_of: Int32Array) -> None:
 @kernel
 def _line(slots: Slots, line_of: Int32Array, a: Whole, rank: Whole) -> Whole:
     """The line of attribute `a` in the tile at hand that a rank belongs to."""
-    return line_of[a] + cell_of(rank, slots.cell_shift[a]) * np.int64(slots.step[a])
+    line: Whole = line_of[a] + cell_of(rank, slots.cell_shift[a]) * np.int64(slots.step[a])
+    return line
 
 
 @kernel

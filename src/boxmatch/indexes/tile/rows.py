@@ -20,6 +20,7 @@ from boxmatch.indexes.lines import (
     trailing_zeros,
 )
 from boxmatch.indexes.parts.found import append
+from boxmatch.indexes.parts.marks import unmark
 from boxmatch.indexes.tile.doubts import check, end_fails
 from boxmatch.indexes.tile.found import list_bits
 from boxmatch.indexes.tile.layout import (
@@ -85,12 +86,9 @@ def _pass_rows(
         step = np.int64(state.row_start[a + 1]) - first
         row = np.int64(state.row_line[a]) + np.int64(cells[0, a]) * step
         for i in range(step):
-            tile = np.int64(row_tile[first + i])
-            store_line(
-                candidates,
-                tile,
-                and_lines(load_line(candidates, tile), load_line(lines, row + i)),
-            )
+            place = np.int64(row_tile[first + i])
+            line = and_lines(load_line(candidates, place), load_line(lines, row + i))
+            store_line(candidates, place, line)
         # Only the ends on the wrong side of the key are touched, 64 compared at once.
         at, stop = end_start[row], end_start[row + step]
         while at + 64 <= stop:
@@ -99,9 +97,10 @@ def _pass_rows(
             while fail != 0:
                 owner = end_box[at + trailing_zeros(fail)]
                 box = owner ^ (owner >> 31)
-                words[box >> 6] &= ~(np.uint64(1) << np.uint64(box & 63))
+                unmark(words, box)
                 fail &= fail - np.uint64(1)
             at += 64
         for end in range(at, stop):
             box, fails = end_fails(end_box[end], end_key[end], key)
-            words[box >> 6] &= ~(np.uint64(fails) << np.uint64(box & 63))
+            if fails:
+                unmark(words, box)
