@@ -11,6 +11,7 @@ from boxmatch import __version__
 from boxmatch.cli.bench import bench
 from boxmatch.cli.demo import demo
 from boxmatch.cli.inspect import check, info
+from boxmatch.cli.reproduce import BenchGroup, reproduce
 from boxmatch.errors import BoxmatchError
 
 app = typer.Typer(
@@ -20,8 +21,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+benches = typer.Typer(
+    cls=BenchGroup,
+    help="Measure an index on presets, or run the papers' experiments again.\n\n"
+    "`boxmatch bench PRESET…` is short for `boxmatch bench run PRESET…`; without a preset it "
+    "measures HEM's default setting.",
+)
+benches.command("run")(bench)
+benches.command()(reproduce)
+
 app.command()(demo)
-app.command()(bench)
+app.add_typer(benches, name="bench")
 app.command()(check)
 app.command()(info)
 

@@ -1,0 +1,207 @@
+"""The report: one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+from boxmatch.bench.reproduce.catalogue import PAPERS
+from boxmatch.bench.reproduce.charts import charts
+from boxmatch.bench.reproduce.findings import (
+    hem_default,
+    left_out,
+    on_ranges,
+    rates_kept,
+    tile_not_fastest,
+)
+from boxmatch.bench.reproduce.grid import NOT_COMPARABLE, Grid, Row
+from boxmatch.bench.reproduce.tables import Table, tables
+
+
+class PlottingError(Exception):
+    """The library that the report is drawn with is not installed."""
+
+
+def require_plotting() -> None:
+    """Raise `PlottingError` unless charts can be made."""
+    try:
+        import vl_convert  # noqa: F401
+    except ImportError:
+        raise PlottingError(
+            "the report needs vl-convert-python: install boxmatch with its extra, boxmatch[bench]"
+        ) from None
+
+
+def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
+    """The page for all experiments, from the rows that there are. `run` says what was asked."""
+    by_experiment: dict[str, list[Row]] = {}
+    for row in rows:
+        by_experiment.setdefault(row["experiment"], []).append(row)
+    grids = {
+        experiment.name: Grid(experiment, by_experiment.get(experiment.name, []))
+        for paper in PAPERS.values()
+        for experiment in paper.experiments
+    }
+    drawn: list[dict[str, Any]] = []
+    sections = [_summary(list(grids.values()), rows)]
+    for name, paper in PAPERS.items():
+        content = "".join(_experiment(grids[e.name], drawn) for e in paper.experiments)
+        sections.append(
+            f'<section id="{name}"><h2>{escape(paper.title)}</h2>'
+            f"<p>Left out: {escape(paper.left_out)}</p>{content}</section>"
+        )
+    page = resources.files("boxmatch.bench.reproduce").joinpath("page.html")
+    parts = {
+        "provenance": _provenance(rows, run),
+        "contents": _contents(),
+        "sections": "".join(sections),
+        "charts": json.dumps(drawn, separators=(",", ":"), ensure_ascii=False).replace(
+            "</", "<\\/"
+        ),
+        "library": _library(),
+    }
+    text = page.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        text = text.replace(f"<!-- {name} -->", part, 1)
+    return text
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("</", "<\\/")  # nothing in it may end the script element
+
+
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed, compressed: browsers unpack them by themselves."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed")
+    # Without a time stamp, so that the same rows give the same file.
+    return base64.b64encode(gzip.compress(bundle.encode(), 9, mtime=0)).decode()
+
+
+def _contents() -> str:
+    lines = ['<li><a href="#summary">Summary</a></li>']
+    for name, paper in PAPERS.items():
+        inner = "".join(
+            f'<li><a href="#{e.name}">{escape(e.figure)}</a></li>' for e in paper.experiments
+        )
+        lines.append(f'<li><a href="#{name}">{escape(name)}</a><ol>{inner}</ol></li>')
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
+    def all_of(values: Iterable[object]) -> str:
+        return ", ".join(sorted({str(value) for value in values}))
+
+    machines = all_of(
+        f"{r['machine']['cpu']}, {r['machine']['cores']} cores, {r['machine']['system']}"
+        for r in rows
+    )
+    dates = sorted(r["date"] for r in rows)
+    packages = {f"{name} {v}" for r in rows for name, v in r["packages"].items() if v}
+    facts = {
+        "Scale": f"{run['scale']:g} of the papers' numbers of subscriptions",
+        "Seed": run["seed"],
+        "Events": run.get("event_file") or "made up, uniform unless said otherwise",
+        "Commit": run.get("commit") or "unknown",
+        "Machine": machines,
+        "Python": all_of(r["python"] for r in rows) + "; " + ", ".join(sorted(packages)),
+        "Measured": f"{dates[0]} to {dates[-1]}, {len(rows)} rows" if dates else "nothing yet",
+    }
+    items = "".join(f"<dt>{k}</dt><dd>{escape(str(v))}</dd>" for k, v in facts.items())
+    return f"<dl>{items}</dl>"
+
+
+def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
+    parts = ['<section id="summary"><h2>Summary</h2>']
+    for title, wanted in (("ranges", True), ("boolean properties", False)):
+        slower, won = tile_not_fastest(grid for grid in grids if on_ranges(grid) is wanted)
+        parts.append(
+            f"<h3>Our own index against the others, on {title}</h3>{_contest(slower, won)}"
+        )
+    default = hem_default(grids)
+    if default is not None:
+        table, verdicts = default
+        parts += ["<h3>HEM's default setting</h3>", _table(table), _list(verdicts)]
+    rates = rates_kept(grids)
+    if rates:
+        parts += ["<h3>Rates of false positives</h3>", _list(rates)]
+    refused = left_out(rows)
+    if refused:
+        parts += ["<h3>Not enough memory</h3>", _list(refused)]
+    return "".join(parts) + "</section>"
+
+
+def _contest(slower: Table, won: int) -> str:
+    total = won + len(slower.rows)
+    if not total:
+        return "<p>There is nothing to compare in this run.</p>"
+    says = (
+        f"<p><code>tile</code> is the fastest exact index in {won} of {total} comparisons (each "
+        "setting three times: matching in batches, counting in batches, event by event)"
+    )
+    return f"{says}. Not in these:</p>{_table(slower)}" if slower.rows else f"{says}.</p>"
+
+
+def _experiment(grid: Grid, drawn: list[dict[str, Any]]) -> str:
+    experiment = grid.experiment
+    head = (
+        f'<article id="{experiment.name}"><h3>{escape(experiment.figure)}: '
+        f"{escape(experiment.title)}</h3>"
+        f"<p><b>The paper found:</b> {escape(experiment.found)}</p>"
+    )
+    if not len(grid):
+        return f"{head}<p>Not measured in this run.</p></article>"
+    remarks = [experiment.notes]
+    if (experiment.published or experiment.claims) and not grid.comparable:
+        remarks.append(NOT_COMPARABLE)
+    notes = "".join(f'<p class="note">{escape(remark)}</p>' for remark in remarks if remark)
+    places = []
+    for specification in charts(grid):
+        places.append(f'<div class="chart" data-chart="{len(drawn)}"></div>')
+        drawn.append(specification)
+    return (
+        f"{head}{notes}<div class='charts'>{''.join(places)}</div>"
+        f"{''.join(map(_table, tables(grid)))}"
+        f'<p class="note">{escape(_measured_on(grid))}</p></article>'
+    )
+
+
+def _measured_on(grid: Grid) -> str:
+    events = [
+        row["single"]["events"] for row in grid.rows if "single" in row and row["index"] != "numpy"
+    ]
+    checked = [row["checked_events"] for row in grid.rows if "checked_events" in row]
+    if not events:
+        return ""
+    return (
+        f"Up to {max(events):,} events, at least {min(events):,} for the slowest index, event by "
+        f"event; answers compared with brute force, as whole sets, on {min(checked)} of them."
+    )
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<th>{escape(cell)}</th>" if i < table.labels else f"<td>{escape(cell)}</td>"
+            for i, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="table"><table><caption>{escape(table.title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _list(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"

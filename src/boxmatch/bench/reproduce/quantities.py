@@ -1,0 +1,147 @@
+"""What is read off a row: a label, a unit, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """A number in a row, found by its path and shown in its unit.
+
+    `shared` says that it is the same for all indexes at a place, so that it is shown once.
+    `saved_against` names a series: the quantity is then the share (in %) by which the number is
+    smaller than that series' own at the same place. `curve` says that it is not one number but
+    many, one for each number of matches: `event` for the time of an event, `match` for the time
+    of each of its matches.
+    """
+
+    label: str
+    unit: str
+    path: tuple[str, ...]
+    factor: float = 1.0
+    log: bool = False
+    shared: bool = False
+    saved_against: str | None = None
+    curve: Literal["event", "match"] | None = None
+
+    def of(self, row: Mapping[str, Any]) -> float | None:
+        """The number, or None where the row has none."""
+        if self.curve is not None:
+            return None
+        found: Any = row
+        for key in self.path:
+            if not isinstance(found, Mapping) or found.get(key) is None:
+                return None
+            found = found[key]
+        return self.factor * float(found)
+
+    def curve_of(self, row: Mapping[str, Any]) -> list[tuple[float, float]]:
+        """Numbers of matches, and the quantity at each."""
+        return [
+            (
+                part["matches"],
+                self.factor
+                * part["microseconds"]
+                / (part["matches"] if self.curve == "match" else 1.0),
+            )
+            for part in row.get("profile", ())
+            if part["matches"] > 0
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+SINGLE: Final = Quantity(
+    label="Matching time, event by event",
+    unit="ms",
+    path=("single", "mean"),
+    factor=1e-3,
+    log=True,
+)
+BATCH: Final = Quantity(
+    label="Matching time, in batches",
+    unit="ms",
+    path=("batch", "match"),
+    factor=1e-3,
+    log=True,
+)
+COUNT: Final = Quantity(
+    label="Counting time, in batches",
+    unit="ms",
+    path=("batch", "count"),
+    factor=1e-3,
+    log=True,
+)
+SLOWEST: Final = replace(SINGLE, label="Maximum", path=("single", "max"))
+FASTEST: Final = replace(SINGLE, label="Minimum", path=("single", "min"))
+DEVIATION: Final = replace(SINGLE, label="Standard deviation", path=("single", "std"))
+MATCHES: Final = Quantity(
+    label="Matches", unit="per event", path=("matches", "per_event"), shared=True
+)
+MATCHES_OF_400: Final = replace(
+    MATCHES, label="Matched subscriptions", unit="of 400 events", factor=400
+)
+BUILD: Final = Quantity(
+    label="Time to build from all subscriptions", unit="s", path=("build_seconds",), log=True
+)
+MEMORY: Final = Quantity(label="Memory", unit="MB", path=("memory", "total"), factor=1e-6, log=True)
+INSERTION: Final = Quantity(
+    label="Insertion time, 1,000 at a time",
+    unit="µs per subscription",
+    path=("insertion", "many"),
+    log=True,
+)
+INSERTION_ONE: Final = replace(
+    INSERTION, label="Insertion time, one at a time", path=("insertion", "one")
+)
+FIRST_INSERTION: Final = replace(
+    INSERTION,
+    label="First insertion, which makes room",
+    unit="ms",
+    path=("insertion", "first"),
+    factor=1e-3,
+)
+DELETION: Final = Quantity(
+    label="Deletion time, 1,000 at a time",
+    unit="µs per subscription",
+    path=("deletion", "many"),
+    log=True,
+)
+DELETION_ONE: Final = replace(
+    DELETION, label="Deletion time, one at a time", path=("deletion", "one")
+)
+MARKING: Final = Quantity(
+    label="Marking time", unit="ms", path=("marks", "time"), factor=1e-3, log=True
+)
+MARKS: Final = Quantity(
+    label="Boxes marked one by one", unit="per event", path=("marks", "per_event"), log=True
+)
+EXPECTED_RATE: Final = Quantity(
+    label="F1, tolerated rate of false positives", unit="%", path=("errors", "rate"), factor=100
+)
+MEASURED_RATE: Final = Quantity(
+    label="F2, measured rate", unit="%", path=("errors", "measured"), factor=100
+)
+SKIPPED_PREDICATES: Final = Quantity(
+    label="Y, predicates skipped", unit="", path=("errors", "predicates")
+)
+SKIPPED_ATTRIBUTES: Final = Quantity(
+    label="X, attributes skipped", unit="", path=("errors", "attributes")
+)
+EXPECTED_IMPROVEMENT: Final = Quantity(
+    label="R1, expected improvement", unit="%", path=("errors", "improvement"), factor=100
+)
+IMPROVEMENT: Final = replace(
+    SINGLE, label="R2, measured improvement", unit="%", log=False, saved_against="REIN"
+)
+TIME_BY_MATCHES: Final = Quantity(
+    label="Matching time", unit="ms", path=("profile",), factor=1e-3, log=True, curve="event"
+)
+TIME_PER_MATCH: Final = Quantity(
+    label="Running time per match", unit="µs", path=("profile",), log=True, curve="match"
+)
+AVOIDED: Final = Quantity(label="Marks avoided", unit="%", path=("marks", "avoided"), factor=100)
