@@ -63,19 +63,21 @@ def test_which_way_the_answers_come(paths: set[str], kind: str, events: int, exp
     assert paths == {expected, "single"}
 
 
-@pytest.mark.parametrize("events", [64, 4096 + 37])
+@pytest.mark.parametrize("pays", [True, False])
+@pytest.mark.parametrize("events", [256, 4096 + 37])
 @pytest.mark.parametrize("kind", ["dense", "sizes", "edges", "attributes"])
 def test_sweeping_whether_it_pays_or_not(
-    paths: set[str], monkeypatch: pytest.MonkeyPatch, kind: str, events: int
+    paths: set[str], monkeypatch: pytest.MonkeyPatch, kind: str, events: int, pays: bool
 ) -> None:
     from boxmatch.indexes.tile import index as module
 
-    monkeypatch.setattr(module, "sweeping_pays", lambda state, points: True)
+    monkeypatch.setattr(module, "sweeping_pays", lambda state, points: pays)
     # Half of the predicates odd makes any kind dense.
     odd = 0.02 if kind == "dense" else 0.5
     index = check_large("tile", large_case(kind, 700, events, seed=8, odd=odd), seed=8)
-    assert ("sweep" in paths) == (len(index.to_arrays()["end_key"]) > 0)
-    assert "sweep" in paths or kind != "dense"
+    in_rows = len(index.to_arrays()["row_line"]) > 0
+    assert paths == ({"sweep", "few", "single"} if in_rows and pays else {"lines", "single"})
+    assert in_rows or kind != "dense"
 
 
 def test_large_cases_reach_every_structure() -> None:
@@ -114,5 +116,5 @@ def test_ends_decide_when_many_boxes_are_in_doubt(paths: set[str]) -> None:
     assert state["unlined"].any()
     assert paths == {"few", "single"}
     # The same through a sweep, which has to settle the unlined ones too.
-    check_large("tile", Case(boxes, np.tile(points, (3, 1))), seed=2)
+    check_large("tile", Case(boxes, np.tile(points, (5, 1))), seed=2)
     assert "sweep" in paths

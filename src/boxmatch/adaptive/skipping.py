@@ -24,6 +24,9 @@ from boxmatch.model.boxes import Int64Array
 
 BoolArray = npt.NDArray[np.bool_]
 
+_USED = 0.95
+"""How much of a rate is used up: a bound in expectation is exceeded by chance every other time."""
+
 
 @dataclass(frozen=True, eq=False)
 class SkipPlan:
@@ -72,9 +75,10 @@ class SkipPlan:
     def skipped(self, rate: float) -> BoolArray:
         """Marks the attributes to skip so that at most `rate` false matches come with a true one.
 
-        Rates are expectations: over many events, the false matches divided by the true ones.
+        Rates are expectations: over many events, the false matches divided by the true ones. A
+        twentieth is left for chance, so that what is measured stays within as well.
         """
-        within = np.searchsorted(self.rates, rate, side="right") if rate > 0 else 0
+        within = np.searchsorted(self.rates, _USED * rate, side="right") if rate > 0 else 0
         marks: BoolArray = self.rank < within
         return marks
 

@@ -19,20 +19,10 @@ def list_bits(line: Lines, row: Whole, tile: Whole, boxes: Int32Array, at: Whole
 
 
 @kernel
-def count_and_place(
-    event: Int32Array,
-    box: Int32Array,
-    size: Whole,
-    counts: Int64Array,
-    cursor: Int64Array,
-    into: Int32Array,
-) -> None:
-    """Add matches to the counts and, where there is a cursor, put them in their places."""
+def add_counts(event: Int32Array, size: Whole, counts: Int64Array) -> None:
+    """Add matches to the counts of their events."""
     for i in range(size):
         counts[event[i]] += 1
-        if len(cursor) > 0:
-            into[cursor[event[i]]] = box[i]
-            cursor[event[i]] += 1
 
 
 @kernel

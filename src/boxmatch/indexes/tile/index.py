@@ -19,7 +19,6 @@ from boxmatch.model.boxes import Boxes, Int64Array
 _NO_LINES = np.zeros((0, 8), np.uint64)
 _NO_MARKS = np.zeros(0, bool)
 _NO_ORDER = np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int64)
-_NO_PLACES = np.zeros(0, np.int64)
 _NO_BOXES = np.zeros(0, np.int32)
 
 _PARTS = {
@@ -89,25 +88,16 @@ class TileIndex(Index):
         state = self._state
         lines = _NO_LINES if alive is None else alive
         marks = _NO_MARKS if skipped is None else skipped
-        many_matches = len(state.end_key) > 0
-        if many_matches and len(points) < SWEEP_EVENTS:
-            return search_few(self._packed, points, lines, marks, counts)
-        if not (many_matches and sweeping_pays(state, points)):
-            common = state, points, lines, marks, *_NO_ORDER, listing
-            return search_batch(*common, counts, _NO_PLACES, _NO_BOXES)
-        boxes = []
+        many_events = len(points) >= SWEEP_EVENTS
+        if len(state.end_key) == 0 or (many_events and not sweeping_pays(state, points)):
+            return search_batch(state, points, lines, marks, *_NO_ORDER, listing, counts)
+        if listing or not many_events:
+            return search_few(self._packed, points, lines, marks, listing, counts)
         for first in range(0, len(points), SWEEP_BLOCK):
             block = slice(first, first + SWEEP_BLOCK)
-            common = state, points[block], lines, marks, *order_events(points[block]), False
-            search_batch(*common, counts[block], _NO_PLACES, _NO_BOXES)
-            if listing:
-                # Counting is so cheap here that it pays to know the places before listing.
-                ends = np.cumsum(counts[block])
-                into = np.empty(ends[-1], np.int32)
-                again = np.empty_like(ends)
-                search_batch(*common, again, ends - counts[block], into)
-                boxes.append(into)
-        return np.concatenate(boxes) if listing else _NO_BOXES
+            order = order_events(points[block])
+            search_batch(state, points[block], lines, marks, *order, False, counts[block])
+        return _NO_BOXES
 
     @property
     def boxes(self) -> Boxes:

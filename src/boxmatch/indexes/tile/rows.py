@@ -19,7 +19,7 @@ from boxmatch.indexes.lines import (
     store_line,
     trailing_zeros,
 )
-from boxmatch.indexes.parts.found import append
+from boxmatch.indexes.parts.found import append, longer
 from boxmatch.indexes.parts.marks import unmark
 from boxmatch.indexes.tile.doubts import check, end_fails
 from boxmatch.indexes.tile.found import list_bits
@@ -40,9 +40,16 @@ ROWS_SHARE = 8
 
 @kernel
 def search_rows(
-    state: TileState, keys: Int64Array, cells: UInt8Array, exists: Lines, skipped: BoolArray
-) -> Int32Array:
-    """The boxes that hold the one event, whose cells are known."""
+    state: TileState,
+    keys: Int64Array,
+    cells: UInt8Array,
+    exists: Lines,
+    skipped: BoolArray,
+    listing: bool,
+    found: Int32Array,
+    end: Whole,
+) -> tuple[Int32Array, Whole]:
+    """Write the boxes that hold one event to `found[end:]`, or only count them if not `listing`."""
     tiles = len(state.unlined)
     candidates = np.empty((tiles, LINE_WORDS), np.uint64)
     doubtful = np.empty((1, LINE_WORDS), np.uint64)
@@ -53,9 +60,10 @@ def search_rows(
         line = load_line(candidates, tile)
         matched += count_bits(line)
         doubts += count_bits(and_lines(line, load_line(state.unlined, tile)))
-    found = np.empty(matched, np.int32)
+    if listing and end + matched > len(found):
+        found = longer(found, 2 * (end + matched))
     doubt_box = np.empty(doubts, np.int32)
-    end: Whole = np.int64(0)
+    certain = matched - doubts
     doubts = np.int64(0)
     for tile in range(tiles):
         line = load_line(candidates, tile)
@@ -64,10 +72,12 @@ def search_rows(
             store_line(doubtful, 0, unlined)
             doubts = list_bits(doubtful, np.int64(0), tile, doubt_box, doubts)
             store_line(candidates, tile, and_not_line(line, unlined))
-        end = list_bits(candidates, tile, tile, found, end)
+        if listing:
+            end = list_bits(candidates, tile, tile, found, end)
     kept = check(state, keys, skipped, np.zeros(doubts, np.int32), doubt_box, doubts)
-    found, end = append(found, end, doubt_box, kept)
-    return found[:end]
+    if not listing:
+        return found, end + certain + kept
+    return append(found, end, doubt_box, kept)
 
 
 @kernel

@@ -23,12 +23,7 @@ from boxmatch.indexes.lines import (
 )
 from boxmatch.indexes.parts.found import append, longer
 from boxmatch.indexes.tile.doubts import check, settle
-from boxmatch.indexes.tile.found import (
-    append_by_event,
-    collect,
-    count_and_place,
-    list_bits,
-)
+from boxmatch.indexes.tile.found import add_counts, append_by_event, collect, list_bits
 from boxmatch.indexes.tile.layout import (
     BoolArray,
     Int32Array,
@@ -185,20 +180,14 @@ def search_batch(
     ordered: Int64Array,
     listing: bool,
     counts: Int64Array,
-    cursor: Int64Array,
-    into: Int32Array,
 ) -> Int32Array:
     """Set `counts` to each event's matches; if `listing`, return their boxes, event by event.
-
-    If there is a `cursor`, it says where in `into` each event's boxes go, for whoever knows their
-    number beforehand; with many matches that is much cheaper than collecting them.
 
     `alive` is empty, or has one line per tile: the boxes that still exist. `skipped` is empty, or
     marks attributes that are not worth a check. If there is an `order` of the events by each
     attribute, candidates come from a sweep, not from the lines.
     """
     sweep = len(order) > 0
-    placing = len(cursor) > 0
     dimensions = keys.shape[1]
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
@@ -219,7 +208,6 @@ def search_batch(
         size = min(block, len(keys) - first)
         block_keys = keys[first : first + size]
         block_counts = counts[first : first + size]
-        block_cursor = cursor[first : first + size]
         if not sweep:
             locate(state, block_keys, ranks, cells)
             mark_live(state, ranks[:size], live)
@@ -238,7 +226,7 @@ def search_batch(
             while settled < count:
                 if doubts + LINE_BITS > _DOUBTS:
                     kept = check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-                    count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
+                    add_counts(doubt_event, kept, block_counts)
                     if listing:
                         found_event, found_box, found = collect(
                             doubt_event, doubt_box, kept, found_event, found_box, found
@@ -262,17 +250,14 @@ def search_batch(
                 for i in range(before, settled):
                     matched = count_bits(load_line(candidates, i))
                     block_counts[events[i]] += matched
-                    if placing:
-                        at = block_cursor[events[i]]
-                        block_cursor[events[i]] = list_bits(candidates, i, tile, into, at)
-                    elif listing and matched > 0:
+                    if listing and matched > 0:
                         if found + matched > len(found_box):
                             found_event = longer(found_event, 2 * found + LINE_BITS)
                             found_box = longer(found_box, 2 * found + LINE_BITS)
                         found_event[found : found + matched] = events[i]
                         found = list_bits(candidates, i, tile, found_box, found)
         kept = check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-        count_and_place(doubt_event, doubt_box, kept, block_counts, block_cursor, into)
+        add_counts(doubt_event, kept, block_counts)
         if listing:
             found_event, found_box, found = collect(
                 doubt_event, doubt_box, kept, found_event, found_box, found
@@ -286,7 +271,46 @@ def search_one(
     packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray
 ) -> Int32Array:
     """The boxes that hold the one point in `keys`, of shape (1, d)."""
+    listing = len(keys) == 1  # always; but a literal would have kernels compiled once more
+    found = np.empty(2 * LINE_BITS, np.int32)
+    found, end = _search_point(unpack(packed), keys, alive, skipped, listing, found, np.int64(0))
+    return found[:end]
+
+
+@kernel
+def search_few(
+    packed: Int64Array,
+    keys: Int64Array,
+    alive: Lines,
+    skipped: BoolArray,
+    listing: bool,
+    counts: Int64Array,
+) -> Int32Array:
+    """Set `counts` to each event's matches; if `listing`, return their boxes, event by event."""
     state = unpack(packed)
+    found = np.empty(2 * LINE_BITS, np.int32)
+    end: Whole = np.int64(0)
+    for e in range(len(keys)):
+        found, after = _search_point(state, keys[e : e + 1], alive, skipped, listing, found, end)
+        counts[e] = after - end
+        end = after if listing else np.int64(0)
+    return found[:end]
+
+
+@kernel
+def _search_point(
+    state: TileState,
+    keys: Int64Array,
+    alive: Lines,
+    skipped: BoolArray,
+    listing: bool,
+    found: Int32Array,
+    end: Whole,
+) -> tuple[Int32Array, Whole]:
+    """Write the boxes that hold one point to `found[end:]`, or only count them if not `listing`.
+
+    Returns the list, a longer one if it was too short, and where it ends or would end.
+    """
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
     ranks = np.empty(keys.shape, np.uint16)
@@ -308,15 +332,13 @@ def search_one(
     slot_line, slot_attribute, line_step = state.slot_line, state.slot_attribute, state.line_step
     exists = alive if len(alive) else state.filled
     if len(state.row_line) > 0 and live_tiles * ROWS_SHARE > tiles:
-        return search_rows(state, keys, cells, exists, skipped)
+        return search_rows(state, keys, cells, exists, skipped, listing, found, end)
     candidates = np.empty((1, LINE_WORDS), np.uint64)
     event = np.zeros(1, np.int64)
     exact = len(keys) == 0  # never; but a literal would have `settle` compiled once more
     doubt_event = np.empty(2 * LINE_BITS, np.int32)
     doubt_box = np.empty(2 * LINE_BITS, np.int32)
     doubts: Whole = np.int64(0)
-    found = np.empty(2 * LINE_BITS, np.int32)
-    end: Whole = np.int64(0)
     for i in range(live_tiles):
         # Live tiles are scattered over memory: ask for the first lines of one ahead.
         ahead = slot_start[waiting[i + _AHEAD]]
@@ -348,27 +370,12 @@ def search_one(
             doubt_box,
             doubts,
         )
-        if end + 2 * LINE_BITS > len(found):
-            found = longer(found, 2 * len(found))
+        if end + LINE_BITS > len(found):
+            found = longer(found, 2 * len(found) + LINE_BITS)
         end = list_bits(candidates, np.int64(0), tile, found, end)
         if doubts >= LINE_BITS:
             kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
             found, end = append(found, end, doubt_box, kept)
             doubts = np.int64(0)
     kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
-    found, end = append(found, end, doubt_box, kept)
-    return found[:end]
-
-
-@kernel
-def search_few(
-    packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray, counts: Int64Array
-) -> Int32Array:
-    """Set `counts` to each event's matches and return their boxes, one event after the other."""
-    boxes = np.empty(0, np.int32)
-    end: Whole = np.int64(0)
-    for e in range(len(keys)):
-        found = search_one(packed, keys[e : e + 1], alive, skipped)
-        counts[e] = len(found)
-        boxes, end = append(boxes, end, found, len(found))
-    return boxes[:end]
+    return append(found, end, doubt_box, kept)

@@ -1,9 +1,10 @@
-"""Finding the boxes that hold many points at once, where a good part of all boxes match.
+"""Counting the boxes that hold many points at once, where a good part of all boxes match.
 
 Lines leave doubt in each cell, and when most candidates survive, settling it costs more than all
 else. A sweep has no doubt: along one attribute, the events of a block and the ends of a tile's
 predicates are passed in order, a line is kept that flips one bit at each end, and every event gets
-the line as it stands when its turn comes.
+the line as it stands when its turn comes. Listing boxes instead of counting them would scatter
+them over memory: for that, events are taken one by one, through rows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileStat
 from boxmatch.indexes.tile.ranks import cell_of, locate
 from boxmatch.jit import kernel
 
-SWEEP_EVENTS = 64
-"""Fewer events than this do not pay for passing all the ends."""
+SWEEP_EVENTS = 256
+"""Fewer events than this do not pay for passing all the ends, nor for asking whether they do."""
 
 SWEEP_BLOCK = 4_096
 """Events that are swept together."""
