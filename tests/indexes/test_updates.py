@@ -153,8 +153,8 @@ class Updates(RuleBasedStateMachine):
         kind = index_class(self.name)
         self.index = kind.from_arrays(self.dimensions, self.parameters, arrays_of(self.index))
 
-    @rule(data=st.data())
-    def match(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), seed=st.integers(0, 9))
+    def match(self, data: st.DataObject, seed: int) -> None:
         points = data.draw(points_of(self.domain, self.dimensions))
         numbers = list(self.held)
         expected = [
@@ -162,6 +162,8 @@ class Updates(RuleBasedStateMachine):
             for rows in holders(list(self.held.values()), points.tolist())
         ]
         check_answers(self.index, list(range(self.given)), points, expected)
+        some = np.random.default_rng(seed).random(self.given) < 0.6
+        check_answers(self.index, list(range(self.given)), points, expected, some, singles=1)
         fresh, order = build(
             self.name, Boxes.of(self.dimensions, list(self.held.values())), **self.parameters
         )
@@ -177,7 +179,7 @@ class Updates(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("name", UPDATABLE)
 def test_any_sequence_of_changes(name: str) -> None:
-    limits = settings(max_examples=25, stateful_step_count=25)
+    limits = settings(max_examples=40, stateful_step_count=25)
     run_state_machine_as_test(lambda: Updates(name), settings=limits)
 
 

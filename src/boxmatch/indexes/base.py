@@ -55,6 +55,8 @@ class Index(ABC):
     capabilities: ClassVar[Capabilities] = Capabilities()
     parameters: ClassVar[dict[str, Any]] = {}
     """Parameters that the index takes, with their defaults."""
+    _limits: ClassVar[dict[str, tuple[int, int]]] = {}
+    """Of those that are whole numbers, the least and the greatest value."""
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         unknown = sorted(parameters.keys() - self.parameters.keys())
@@ -65,6 +67,13 @@ class Index(ABC):
             )
         self.dimensions = dimensions
         self.chosen = {**self.parameters, **parameters}
+        for parameter, (least, most) in self._limits.items():
+            value = self.chosen[parameter]
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise IndexConfigError(
+                    f"index {self.name!r}: {parameter} must be from {least:,} to {most:,}, "
+                    f"not {value!r}"
+                )
 
     @property
     def own_rate(self) -> float:

@@ -66,7 +66,7 @@ class CountIndex(UpdatableIndex):
         values, equal, low, high, need = self._state
         single, other = _by_kind(boxes, positions)
         values, numbers = number(values, single.attribute, single.low, single.high)
-        equal = _with_more(equal, len(values.attribute))
+        equal = buckets.extended(equal, len(values.attribute))
         bucket = other.attribute.astype(np.int64)
         return CountState(
             values,
@@ -104,15 +104,6 @@ def _by_kind(boxes: Boxes, positions: Int32Array) -> tuple[OwnedPredicates, Owne
         for kind in (single, ~single)
     )
     return of_one, of_more
-
-
-def _with_more(some: Buckets, count: int) -> Buckets:
-    """The buckets, followed by empty ones if they are fewer than `count`."""
-    if count <= len(some.size):
-        return some
-    empty = np.zeros(count - len(some.size), np.int64)
-    start, size, room = (np.concatenate([column, empty]) for column in some[:3])
-    return some._replace(start=start, size=size, room=room)
 
 
 def _discard(some: Buckets, bucket: Int64Array, box: Int32Array) -> None:

@@ -31,7 +31,7 @@ from boxmatch.indexes.parts.marks import (
     take_unmarked,
     unmark,
 )
-from boxmatch.indexes.rein import check_cells, compare_high, compare_low
+from boxmatch.indexes.rein import compare_high, compare_low
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Boxes, Int64Array
@@ -65,15 +65,13 @@ class HemIndex(UpdatableIndex):
     parameters = {"cells": 1_000, "groups": 32}  # noqa: RUF012 - declared once, never changed
     capabilities = Capabilities(updates=True, approximate=True)
     _structure = HemState
+    _limits = {"cells": (1, 1_000_000), "groups": (1, 1_000_000)}  # noqa: RUF012 - never changed
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)
         cells, groups = self.chosen["cells"], self.chosen["groups"]
-        check_cells(self.name, cells)
-        if not isinstance(groups, int) or isinstance(groups, bool) or not 1 <= groups <= cells:
-            raise IndexConfigError(
-                f"index 'hem': groups must be from 1 to the number of cells, not {groups!r}"
-            )
+        if groups > cells:
+            raise IndexConfigError(f"index 'hem': {groups} groups of {cells} cells")
 
     def _make(self, boxes: Boxes, positions: Int32Array) -> HemState:
         cells, groups = self.chosen["cells"], self.chosen["groups"]

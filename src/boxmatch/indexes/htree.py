@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.errors import IndexConfigError, IndexTooLargeError
+from boxmatch.errors import IndexTooLargeError
 from boxmatch.indexes.base import BoolArray, Int32Array, Lines, Whole
 from boxmatch.indexes.lines import fetch
 from boxmatch.indexes.parts.buckets import Buckets
@@ -40,7 +40,6 @@ from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes, Int64Array
 
-_LIMITS = {"cells": 10_000, "indexed": 30, "memory_limit": 2**50}
 _LEAF_BYTES = 24
 _ITEM_BYTES = 4
 _AHEAD = 8  # boxes whose predicates are fetched before they are compared
@@ -76,15 +75,7 @@ class HTreeIndex(UpdatableIndex):
     name = "htree"
     parameters = {"cells": 6, "indexed": 6, "memory_limit": 4 << 30}  # noqa: RUF012 - declared once
     _structure = HTreeState
-
-    def __init__(self, dimensions: int, **parameters: Any) -> None:
-        super().__init__(dimensions, **parameters)
-        for name, most in _LIMITS.items():
-            value = self.chosen[name]
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-                raise IndexConfigError(
-                    f"index 'htree': {name} must be from 1 to {most:,}, not {value!r}"
-                )
+    _limits = {"cells": (1, 10_000), "indexed": (1, 30), "memory_limit": (1, 2**50)}  # noqa: RUF012
 
     def build(self, boxes: Boxes) -> None:
         with self._all_or_nothing():

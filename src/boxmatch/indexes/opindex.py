@@ -87,7 +87,7 @@ class OpIndexIndex(UpdatableIndex):
             at = np.searchsorted(code, new)
             place = np.insert(place, at, len(lists.size) + np.arange(len(new)))
             code = np.insert(code, at, new)
-            lists = _with_more(lists, len(new))
+            lists = buckets.extended(lists, len(code))
         bucket = place[np.searchsorted(code, constraints.code)]
         order = np.lexsort((constraints.key, bucket))
         bucket = bucket[order]
@@ -124,16 +124,6 @@ def _distinct(code: Int64Array) -> Int64Array:
     """What codes occur, ascending; faster than NumPy's where most of them are different."""
     ascending = np.sort(code)
     return ascending[np.flatnonzero(np.diff(ascending, prepend=-1))]
-
-
-def _with_more(lists: Buckets, count: int) -> Buckets:
-    """The lists, and `count` empty ones."""
-    none = np.zeros(count, np.int64)
-    return lists._replace(
-        start=np.concatenate([lists.start, none]),
-        size=np.concatenate([lists.size, none]),
-        room=np.concatenate([lists.room, none]),
-    )
 
 
 @kernel

@@ -27,15 +27,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from boxmatch.errors import IndexConfigError, IndexTooLargeError
+from boxmatch.errors import IndexTooLargeError
 from boxmatch.indexes.base import Int32Array
 from boxmatch.indexes.parts.forest import Paths, UInt16Array, most_bytes, paths_held
 from boxmatch.indexes.tree import TreeIndex
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Boxes, Int64Array
-
-# With more memory there could be more edges than a 32-bit number can tell.
-_LIMITS: Final = {"most_ones": (0, 1_000), "memory_limit": (1, 2**36)}
 
 
 class RapidIndex(TreeIndex):
@@ -49,17 +46,13 @@ class RapidIndex(TreeIndex):
 
     name = "rapid"
     parameters = {"most_ones": 6, "memory_limit": 4 << 30}  # noqa: RUF012 - declared once
+    # With more memory there could be more edges than a 32-bit number can tell.
+    _limits = {"most_ones": (0, 1_000), "memory_limit": (1, 2**36)}  # noqa: RUF012 - never changed
 
     _laps = 2
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)
-        for name, (least, most) in _LIMITS.items():
-            value = self.chosen[name]
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                raise IndexConfigError(
-                    f"index 'rapid': {name} must be from {least} to {most:,}, not {value!r}"
-                )
         # More ones would make more blocks than attributes.
         self._most_ones = min(self.chosen["most_ones"], dimensions - 1)
 

@@ -13,11 +13,8 @@ does not take absent values starts too late.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import BoolArray, Capabilities, Int32Array, Lines, Whole
 from boxmatch.indexes.parts.cells import cell_of
 from boxmatch.indexes.parts.ends import Ends, delete_ends, insert_ends, make_ends
@@ -37,10 +34,7 @@ class ReinIndex(UpdatableIndex):
     parameters = {"cells": 1_000}  # noqa: RUF012 - declared once, never changed
     capabilities = Capabilities(updates=True, approximate=True)
     _structure = Ends
-
-    def __init__(self, dimensions: int, **parameters: Any) -> None:
-        super().__init__(dimensions, **parameters)
-        check_cells(self.name, self.chosen["cells"])
+    _limits = {"cells": (1, 1_000_000)}  # noqa: RUF012 - never changed
 
     def _make(self, boxes: Boxes, positions: Int32Array) -> Ends:
         return make_ends(boxes, positions, self.chosen["cells"])
@@ -60,12 +54,6 @@ class ReinIndex(UpdatableIndex):
         counts: Int64Array,
     ) -> Int32Array:
         return _search(self._state, points, alive, skipped, listing, counts)
-
-
-def check_cells(name: str, cells: object) -> None:
-    """Refuse a number of cells that makes no sense."""
-    if not isinstance(cells, int) or isinstance(cells, bool) or not 1 <= cells <= 1_000_000:
-        raise IndexConfigError(f"index {name!r}: cells must be from 1 to 1,000,000, not {cells!r}")
 
 
 @kernel

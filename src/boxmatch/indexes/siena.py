@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,6 @@ from boxmatch.indexes.parts.portions import (
     discard_items,
     fill_buckets,
 )
-from boxmatch.indexes.rein import check_cells
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, LAST
@@ -76,10 +75,7 @@ class SienaIndex(UpdatableIndex):
     name = "siena"
     parameters = {"cells": 100}  # noqa: RUF012 - declared once, never changed
     _structure = SienaState
-
-    def __init__(self, dimensions: int, **parameters: Any) -> None:
-        super().__init__(dimensions, **parameters)
-        check_cells(self.name, self.chosen["cells"])
+    _limits = {"cells": (1, 1_000_000)}  # noqa: RUF012 - never changed
 
     def _make(self, boxes: Boxes, positions: Int32Array) -> SienaState:
         cells = fit_cells(boxes, self.chosen["cells"])

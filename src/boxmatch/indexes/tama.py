@@ -47,8 +47,6 @@ from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes, Int64Array
 
-_MOST_LEVELS = 24
-
 
 class Layers(NamedTuple):
     """Attribute `a` has `2 ** level[a]` finest cells of `width[a]` keys from `first[a]` on.
@@ -91,14 +89,11 @@ class TamaIndex(UpdatableIndex):
     name = "tama"
     parameters = {"level": 13, "exact": True}  # noqa: RUF012 - declared once, never changed
     _structure = TamaState
+    _limits = {"level": (1, 24)}  # noqa: RUF012 - never changed
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)
-        level, exact = self.chosen["level"], self.chosen["exact"]
-        if not isinstance(level, int) or isinstance(level, bool) or not 1 <= level <= _MOST_LEVELS:
-            raise IndexConfigError(
-                f"index 'tama': level must be from 1 to {_MOST_LEVELS}, not {level!r}"
-            )
+        exact = self.chosen["exact"]
         if not isinstance(exact, bool):
             raise IndexConfigError(f"index 'tama': exact must be True or False, not {exact!r}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cache
 from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
@@ -189,8 +190,13 @@ def _flat(name: str, part: Any) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
+@cache
+def _fields(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 def _unflat(name: str, kind: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, tuple)):
         return arrays[name]
-    parts = get_type_hints(kind)
+    parts = _fields(kind)
     return kind(**{field: _unflat(f"{name}_{field}", parts[field], arrays) for field in parts})

@@ -26,7 +26,7 @@ Stage = Callable[[str], None]
 Figures = dict[str, Any]
 
 _WARM_BOXES = 500
-_WARM_EVENTS = 64
+_WARM_EVENTS = 300  # enough for every way that an index answers a batch
 _LISTED = 20_000_000  # most matches to list in one call: memory, not time, is the limit
 _BINS_PER_DOUBLING = 4
 

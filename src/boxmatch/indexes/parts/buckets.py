@@ -64,6 +64,15 @@ def append(
         buckets = _laid_out_afresh(buckets, keys=key is not None, spare=spare)
 
 
+def extended(buckets: Buckets, count: int) -> Buckets:
+    """The buckets, followed by empty ones if there are fewer than `count`."""
+    if count <= len(buckets.size):
+        return buckets
+    empty = np.zeros(count - len(buckets.size), np.int64)
+    start, size, room = (np.concatenate([column, empty]) for column in buckets[:3])
+    return buckets._replace(start=start, size=size, room=room)
+
+
 def discard(buckets: Buckets, bucket: Int64Array, box: Int32Array) -> None:
     """Take each box out of its bucket, where it must be. The last item takes its place."""
     _discard(buckets, bucket, box)

@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, check_types
@@ -42,12 +41,7 @@ class TileIndex(Index):
     name = "tile"
     parameters = {"cells": 64}  # noqa: RUF012 - declared once, never changed
     capabilities = Capabilities(approximate=True)
-
-    def __init__(self, dimensions: int, **parameters: Any) -> None:
-        super().__init__(dimensions, **parameters)
-        cells = self.chosen["cells"]
-        if not isinstance(cells, int) or not 8 <= cells <= 120:
-            raise IndexConfigError(f"index 'tile': cells must be from 8 to 120, not {cells!r}")
+    _limits = {"cells": (8, 120)}  # noqa: RUF012 - declared once, never changed
 
     def build(self, boxes: Boxes) -> Int64Array:
         state, order = build_tiles(boxes, self.chosen["cells"])

@@ -93,10 +93,16 @@ class TileState(NamedTuple):
     box_high: Int64Array
 
 
+# Once, and not by threads that load: evaluating annotations is not safe there in Python 3.11.
+_TYPES = {
+    name: np.dtype(get_args(get_args(hint)[1])[0])
+    for name, hint in get_type_hints(TileState).items()
+}
+
+
 def check_types(state: TileState) -> None:
     """Kernels that are handed addresses take the types of arrays on trust."""
-    for name, hint in get_type_hints(TileState).items():
+    for name, wanted in _TYPES.items():
         array = getattr(state, name)
-        wanted = np.dtype(get_args(get_args(hint)[1])[0])
         if array.dtype != wanted or not array.flags.c_contiguous:
             raise ValueError(f"{name} is not a contiguous array of {wanted}")
