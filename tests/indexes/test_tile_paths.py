@@ -21,8 +21,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     from boxmatch.indexes.tile import index as module
 
     taken: set[str] = set()
-    batch, one, sweep = module.search_batch, module.search_one, module.order_events
-    few = module.search_few
+    batch, few, sweep = module.search_batch, module.search_few, module.order_events
 
     def by_batch(*arguments: Any) -> Any:
         order = arguments[4]
@@ -31,21 +30,16 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return batch(*arguments)
 
     def by_few(*arguments: Any) -> Any:
-        taken.add("few")
+        taken.add("few" if len(arguments[1]) > 1 else "single")
         return few(*arguments)
 
     def by_sweep(*arguments: Any) -> Any:
         taken.add("sweep")
         return sweep(*arguments)
 
-    def by_one(*arguments: Any) -> Any:
-        taken.add("single")
-        return one(*arguments)
-
     monkeypatch.setattr(module, "search_batch", by_batch)
     monkeypatch.setattr(module, "search_few", by_few)
     monkeypatch.setattr(module, "order_events", by_sweep)
-    monkeypatch.setattr(module, "search_one", by_one)
     return taken
 
 

@@ -11,7 +11,7 @@ from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Li
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, check_types
 from boxmatch.indexes.tile.packed import pack
-from boxmatch.indexes.tile.search import search_batch, search_few, search_one
+from boxmatch.indexes.tile.search import search_batch, search_few
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes, Int64Array
 
@@ -62,7 +62,8 @@ class TileIndex(Index):
         self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         lines = _NO_LINES if alive is None else alive
-        return search_one(self._packed, point, lines, _NO_MARKS if skipped is None else skipped)
+        marks = _NO_MARKS if skipped is None else skipped
+        return search_few(self._packed, point, lines, marks, True, np.empty(1, np.int64))
 
     def count(
         self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None

@@ -267,17 +267,6 @@ def search_batch(
 
 
 @kernel
-def search_one(
-    packed: Int64Array, keys: Int64Array, alive: Lines, skipped: BoolArray
-) -> Int32Array:
-    """The boxes that hold the one point in `keys`, of shape (1, d)."""
-    listing = len(keys) == 1  # always; but a literal would have kernels compiled once more
-    found = np.empty(2 * LINE_BITS, np.int32)
-    found, end = _search_point(unpack(packed), keys, alive, skipped, listing, found, np.int64(0))
-    return found[:end]
-
-
-@kernel
 def search_few(
     packed: Int64Array,
     keys: Int64Array,
