@@ -32,7 +32,7 @@ class AdaReinIndex(ReinIndex):
     """
 
     name = "ada-rein"
-    parameters = {"cells": 1_000, "rate": 0.0, "matchability": None}  # noqa: RUF012 - never changed
+    parameters = {"cells": 1_000, "rate": 0.0, "matchability": None}
 
     _plan: SkipPlan | None = None
 

@@ -62,10 +62,10 @@ class HemIndex(UpdatableIndex):
     """
 
     name = "hem"
-    parameters = {"cells": 1_000, "groups": 32}  # noqa: RUF012 - declared once, never changed
+    parameters = {"cells": 1_000, "groups": 32}
     capabilities = Capabilities(updates=True, approximate=True)
     _structure = HemState
-    _limits = {"cells": (1, 1_000_000), "groups": (1, 1_000_000)}  # noqa: RUF012 - never changed
+    _limits = {"cells": (1, 1_000_000), "groups": (1, 1_000_000)}
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)

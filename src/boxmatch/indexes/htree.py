@@ -27,7 +27,7 @@ from boxmatch.indexes.base import BoolArray, Int32Array, Lines, Whole
 from boxmatch.indexes.lines import fetch
 from boxmatch.indexes.parts.buckets import Buckets
 from boxmatch.indexes.parts.cells import Cells, UInt16Array, cell_of, fit_cells
-from boxmatch.indexes.parts.found import longer
+from boxmatch.indexes.parts.found import is_alive, longer
 from boxmatch.indexes.parts.portions import (
     PORTION,
     Items,
@@ -73,9 +73,9 @@ class HTreeIndex(UpdatableIndex):
     """
 
     name = "htree"
-    parameters = {"cells": 6, "indexed": 6, "memory_limit": 4 << 30}  # noqa: RUF012 - declared once
+    parameters = {"cells": 6, "indexed": 6, "memory_limit": 4 << 30}
     _structure = HTreeState
-    _limits = {"cells": (1, 10_000), "indexed": (1, 30), "memory_limit": (1, 2**50)}  # noqa: RUF012
+    _limits = {"cells": (1, 10_000), "indexed": (1, 30), "memory_limit": (1, 2**50)}
 
     def build(self, boxes: Boxes) -> None:
         with self._all_or_nothing():
@@ -252,9 +252,7 @@ def _search(
                     fetch(low, ahead)
                     fetch(high, ahead)
                 box = leaves.box[at]
-                if _holds(start, attribute, low, high, box, points, event) and _is_alive(
-                    alive, box
-                ):
+                if _holds(start, attribute, low, high, box, points, event) and is_alive(alive, box):
                     count += 1
                     if listing:
                         if end == len(found):
@@ -279,9 +277,3 @@ def _holds(
         if not low[p] <= points[event, attribute[p]] <= high[p]:
             return False
     return True
-
-
-@kernel
-def _is_alive(alive: Lines, box: int) -> bool:
-    word = alive[box >> 9, (box >> 6) & 7]
-    return bool((word >> np.uint64(box & 63)) & np.uint64(1))

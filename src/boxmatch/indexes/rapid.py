@@ -45,9 +45,9 @@ class RapidIndex(TreeIndex):
     """
 
     name = "rapid"
-    parameters = {"most_ones": 6, "memory_limit": 4 << 30}  # noqa: RUF012 - declared once
+    parameters = {"most_ones": 6, "memory_limit": 4 << 30}
     # With more memory there could be more edges than a 32-bit number can tell.
-    _limits = {"most_ones": (0, 1_000), "memory_limit": (1, 2**36)}  # noqa: RUF012 - never changed
+    _limits = {"most_ones": (0, 1_000), "memory_limit": (1, 2**36)}
 
     _laps = 2
 

@@ -31,10 +31,10 @@ class ReinIndex(UpdatableIndex):
     """
 
     name = "rein"
-    parameters = {"cells": 1_000}  # noqa: RUF012 - declared once, never changed
+    parameters = {"cells": 1_000}
     capabilities = Capabilities(updates=True, approximate=True)
     _structure = Ends
-    _limits = {"cells": (1, 1_000_000)}  # noqa: RUF012 - never changed
+    _limits = {"cells": (1, 1_000_000)}
 
     def _make(self, boxes: Boxes, positions: Int32Array) -> Ends:
         return make_ends(boxes, positions, self.chosen["cells"])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
-from boxmatch.indexes.parts.found import longer
+from boxmatch.indexes.parts.found import is_alive, longer
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Boxes, Int64Array
 
@@ -115,14 +115,6 @@ def _holds(
 
 
 @kernel
-def _is_alive(alive: Lines, box: int) -> bool:
-    if len(alive) == 0:
-        return True
-    word = alive[box >> 9, (box >> 6) & 7]
-    return bool((word >> np.uint64(box & 63)) & np.uint64(1))
-
-
-@kernel
 def _scan(
     start: Int64Array,
     attribute: npt.NDArray[np.uint16],
@@ -141,7 +133,7 @@ def _scan(
     for event in range(len(points)):
         matched = 0
         for box in range(rows):
-            if _is_alive(alive, box) and _holds(
+            if (len(alive) == 0 or is_alive(alive, box)) and _holds(
                 start, attribute, low, high, box, points, event, skipped
             ):
                 matched += 1

@@ -73,9 +73,9 @@ class SienaIndex(UpdatableIndex):
     """
 
     name = "siena"
-    parameters = {"cells": 100}  # noqa: RUF012 - declared once, never changed
+    parameters = {"cells": 100}
     _structure = SienaState
-    _limits = {"cells": (1, 1_000_000)}  # noqa: RUF012 - never changed
+    _limits = {"cells": (1, 1_000_000)}
 
     def _make(self, boxes: Boxes, positions: Int32Array) -> SienaState:
         cells = fit_cells(boxes, self.chosen["cells"])

@@ -87,9 +87,9 @@ class TamaIndex(UpdatableIndex):
     """
 
     name = "tama"
-    parameters = {"level": 13, "exact": True}  # noqa: RUF012 - declared once, never changed
+    parameters = {"level": 13, "exact": True}
     _structure = TamaState
-    _limits = {"level": (1, 24)}  # noqa: RUF012 - never changed
+    _limits = {"level": (1, 24)}
 
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)

@@ -30,7 +30,7 @@ class PlottingError(Exception):
 def require_plotting() -> None:
     """Raise `PlottingError` unless charts can be made."""
     try:
-        import vl_convert  # noqa: F401
+        import vl_convert  # noqa: F401 - only to see whether it is there
     except ImportError:
         raise PlottingError(
             "the report needs vl-convert-python: install boxmatch with its extra, boxmatch[bench]"

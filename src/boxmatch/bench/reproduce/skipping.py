@@ -45,7 +45,7 @@ def calibrated(boxes: int) -> CostModel:
         index = ReinIndex(attributes, cells=buckets)
         index.build(trial.boxes)
         timing = best_time(
-            lambda n, i=index, t=trial: i.match(t.points[:n]),  # type: ignore[misc]
+            lambda n, i=index, t=trial: i.match(t.points[:n]),  # type: ignore[misc]  # by defaults
             _TRIAL_EVENTS,
             _TRIAL_SECONDS,
         )

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.base import Int32Array, Whole
+from boxmatch.indexes.base import Int32Array, Lines, Whole
 from boxmatch.indexes.lines import trailing_zeros
 from boxmatch.jit import kernel
+
+
+@kernel
+def is_alive(alive: Lines, box: Whole) -> bool:
+    """Whether a box has its bit."""
+    word = alive[box >> 9, (box >> 6) & 7]
+    return bool((word >> np.uint64(box & 63)) & np.uint64(1))
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from boxmatch.indexes.base import Int32Array, Lines, Whole
 from boxmatch.indexes.parts.edges import BEGIN, HEAD, LENGTH, SIZE, START, TARGET, Forest
-from boxmatch.indexes.parts.found import longer
+from boxmatch.indexes.parts.found import is_alive, longer
 from boxmatch.indexes.parts.predicates import Predicates, UInt16Array
 from boxmatch.jit import kernel
 from boxmatch.model.boxes import Int64Array
@@ -141,7 +141,7 @@ def _walk_few(
             if at < last:
                 continue
             node = np.int64(record[TARGET])
-            if node < 0 and _is_alive(alive, ~node):
+            if node < 0 and is_alive(alive, ~node):
                 found[end] = ~node
                 end += 1
     return end
@@ -189,16 +189,10 @@ def _walk_many(
             if at < last:
                 continue
             node = np.int64(record[TARGET])
-            if node < 0 and _is_alive(alive, ~node):
+            if node < 0 and is_alive(alive, ~node):
                 found[end] = ~node
                 end += 1
     return end
-
-
-@kernel
-def _is_alive(alive: Lines, box: Whole) -> bool:
-    word = alive[box >> 9, (box >> 6) & 7]
-    return bool((word >> np.uint64(box & 63)) & np.uint64(1))
 
 
 @kernel

@@ -39,9 +39,9 @@ class TileIndex(Index):
     """
 
     name = "tile"
-    parameters = {"cells": 64}  # noqa: RUF012 - declared once, never changed
+    parameters = {"cells": 64}
     capabilities = Capabilities(approximate=True)
-    _limits = {"cells": (8, 120)}  # noqa: RUF012 - declared once, never changed
+    _limits = {"cells": (8, 120)}
 
     def build(self, boxes: Boxes) -> Int64Array:
         state, order = build_tiles(boxes, self.chosen["cells"])
