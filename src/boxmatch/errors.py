@@ -15,7 +15,8 @@ BoxmatchError
 ├── DuplicateSubscriptionError (ValueError) one id twice in one call
 ├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
 │   └── IndexTooLargeError (MemoryError)  the index would take more memory than it may
-└── StorageError           (OSError)      a saved matcher that cannot be read or written
+├── StorageError           (OSError)      a saved matcher that cannot be read or written
+└── SparkError             (ValueError)   a DataFrame, path or setting that does not serve
 ```
 """
 
@@ -107,6 +108,10 @@ class IndexTooLargeError(IndexConfigError, MemoryError):
 
 class StorageError(BoxmatchError, OSError):
     """A saved matcher that cannot be read or written. Names the file."""
+
+
+class SparkError(BoxmatchError, ValueError):
+    """A DataFrame, path or setting that the Spark layer cannot work with. Says what would do."""
 
 
 def _short(value: object, limit: int = 80) -> str:

@@ -162,7 +162,7 @@ def test_subscribe_in_text_and_dict_form(m: bm.Matcher) -> None:
 
 
 def test_subscribe_says_what_it_did(m: bm.Matcher) -> None:
-    assert m.subscribe("a", "volume = 1") == (1, 0, 0)
+    assert m.subscribe("a", "volume = 1") == (1, 0, 0, ())
     done = m.subscribe("a", "volume = 1 AND volume = 2")
     assert (done.subscriptions, done.replaced, done.never) == (1, 1, 1)
     table = [
@@ -170,10 +170,41 @@ def test_subscribe_says_what_it_did(m: bm.Matcher) -> None:
         {"id": "b", "filter": "FALSE"},
         {"id": "c", "filter": "volume > 5 OR price < 2"},
     ]
-    assert m.subscribe_many(table) == (3, 1, 1)
-    assert m.subscribe_many(table) == (3, 3, 1)
-    assert m.subscribe_many([]) == (0, 0, 0)
+    assert m.subscribe_many(table) == (3, 1, 1, ())
+    assert m.subscribe_many(table) == (3, 3, 1, ())
+    assert m.subscribe_many([]) == (0, 0, 0, ())
     assert len(m) == 3
+
+
+def test_bad_rows_can_be_left_out(m: bm.Matcher) -> None:
+    done = m.subscribe_many(
+        [
+            {"id": "a", "filter": "volume = 1"},
+            {"id": "b", "filter": "volme = 1"},
+            {"id": "c", "filter": None},
+            {"id": "d", "filter": "volume = 1"},
+        ],
+        on_error="skip",
+    )
+    assert (done.subscriptions, [bad.row for bad in done.rejected]) == (2, [1, 2])
+    assert done.rejected[0].reason.startswith("there is no attribute 'volme'")
+    assert done.rejected[0].reason.endswith("(at offset 0)")
+    assert sorted(m.match({"volume": 1})) == ["a", "d"]
+
+    sides = ["buy", "none", "sell", "sell", "either"]
+    table = pa.table({"id": list("efghi"), "side": sides, "volume_low": [1, 1, 1, None, 1]})
+    done = m.subscribe_many(table, on_error="skip")
+    assert (done.subscriptions, [bad.row for bad in done.rejected]) == (3, [1, 4])
+    assert "'none'" in done.rejected[0].reason
+    assert sorted(m.match({"side": "sell", "volume": 2})) == ["g", "h"]
+    assert m.subscribe_many(table.slice(1, 1), on_error="skip").subscriptions == 0
+    with pytest.raises(bm.AttributeValueError):
+        m.subscribe_many(table)
+    with pytest.raises(bm.SchemaError, match="'sde'"):
+        m.subscribe_many(table.rename_columns(["id", "sde", "volume_low"]), on_error="skip")
+    with pytest.raises(ValueError, match="on_error"):
+        m.subscribe_many(table, on_error="ignore")  # type: ignore[arg-type]
+    assert len(m) == 5
 
 
 def test_replacing(m: bm.Matcher) -> None:
@@ -380,7 +411,7 @@ FILTERS = ["symbol = 'IBM'", "price > 5 OR volume > 5", "symbol LIKE 'I%' AND pr
 def test_tables_of_filters(table: Any) -> None:
     m = bm.Matcher(SCHEMA)
     m.subscribe("b", "TRUE")
-    assert m.subscribe_many(table) == (3, 1, 0)
+    assert m.subscribe_many(table) == (3, 1, 0, ())
     assert sorted(m.match({"symbol": "IBM", "price": 4.0})) == ["a", "c"]
     assert sorted(m.match({"symbol": "IBM", "price": 6.0, "volume": 6})) == ["a", "b"]
     assert m.match({"symbol": "I", "price": 5}) == ["c"]
@@ -460,7 +491,7 @@ def test_tables_of_bounds(m: bm.Matcher, kind: str) -> None:
         table = table.to_pandas()
     if kind == "polars":
         table = pl.from_arrow(table)
-    assert m.subscribe_many(table) == (6, 0, 1)
+    assert m.subscribe_many(table) == (6, 0, 1, ())
     # 5 wants everything, 6 is contradictory
     everything = [5]
     assert sorted(m.match({"symbol": "IBM", "price": 1.0})) == [1, *everything]
@@ -556,7 +587,7 @@ def test_boxes_from_arrays() -> None:
     nan = np.nan
     lows = [[1, nan, nan], [nan, 0.5, nan], [nan, nan, 1], [nan, nan, nan], [5, nan, nan]]
     highs = [[3, nan, nan], [nan, nan, nan], [nan, nan, 1], [nan, nan, nan], [4, nan, nan]]
-    assert m.subscribe_boxes(["a", "b", "c", "d", "e"], lows, highs) == (5, 0, 1)
+    assert m.subscribe_boxes(["a", "b", "c", "d", "e"], lows, highs) == (5, 0, 1, ())
     assert sorted(m.match({"x": 3})) == ["a", "d"]
     assert sorted(m.match({"x": 4, "y": 0.5})) == ["b", "d"]
     assert sorted(m.match({"b": True})) == ["c", "d"]

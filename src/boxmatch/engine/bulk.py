@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from boxmatch.engine.ids import IdArray, IdKind, check_ids
 from boxmatch.engine.parts import BoolArray
-from boxmatch.errors import EventError, SchemaError
+from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes, Int64Array
 from boxmatch.model.events import EventEncoder
-from boxmatch.model.filters import Bound, CompiledFilter, compile_many
+from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import Table, as_column, as_table
@@ -28,6 +28,13 @@ has to bear.
 """
 
 Axes = Mapping[int, StringAxis]
+
+
+class Rejected(NamedTuple):
+    """A row of a table that cannot be a subscription, and why."""
+
+    row: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -57,25 +64,81 @@ class Bulk:
         return cls(checked, kind, boxes, np.arange(count), np.zeros(count, bool), never)
 
 
-def read_table(schema: Schema, table: Any, max_boxes: int) -> Callable[[Axes], Bulk]:
+class Reading(NamedTuple):
+    """A table of subscriptions that has been read."""
+
+    place: Callable[[Axes], Bulk]
+    """Places it on string axes; may be called again should an axis have no room."""
+    rejected: tuple[Rejected, ...] = ()
+
+
+def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False) -> Reading:
     """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
 
-    All that can be wrong with it is found here. What comes back places it on string axes, and may
-    be called again should an axis have no room.
+    All that can be wrong with it is found here: an error, or with `skip` a rejected row where only
+    that row is wrong.
     """
     if hasattr(table, "read_all"):
         table = table.read_all()  # a stream of Arrow batches can be read only once
     columns = as_table(table)
     if columns is None:
-        return _read_filters(schema, *_read_records(table), max_boxes)
+        return _read_filters(schema, *_read_records(table), max_boxes, skip)
     names = list(columns.names)
     if "id" not in names:
         raise ValueError(f"the table has no column 'id' (it has: {', '.join(map(str, names))})")
     ids = _values(columns, names.index("id"))
     if "filter" in names:
-        return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes)
+        return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes, skip)
     check_ids(ids)
+    rejected: tuple[Rejected, ...] = ()
+    if skip:
+        table, rejected = _without_bad_rows(schema, table)
+        columns = as_table(table)
+        if columns is None:
+            raise TypeError("an Arrow table is a table")
+        ids = _values(columns, names.index("id"))
+    return Reading(_columns_placer(schema, ids, table, columns), rejected)
+
+
+def _columns_placer(schema: Schema, ids: Any, table: Any, columns: Table) -> Callable[[Axes], Bulk]:
     return lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
+
+
+def _without_bad_rows(schema: Schema, table: Any) -> tuple[Any, tuple[Rejected, ...]]:
+    """The rows of a table of bounds that can be read, as Arrow, and the others."""
+    import pyarrow as pa
+
+    whole = pa.table(table)
+    rejected: list[Rejected] = []
+
+    def look(start: int, stop: int) -> None:
+        # The few bad rows of a long table are found by halving it.
+        part = whole.slice(start, stop - start)
+        columns = as_table(part)
+        if columns is None:
+            raise TypeError("an Arrow table is a table")
+        axes = {
+            position: StringAxis()
+            for position, attribute in enumerate(schema)
+            if attribute.type == "string"
+        }
+        try:
+            _boxes_of_columns(schema, axes, part, columns)
+        except (AttributeValueError, EventError) as error:
+            if stop - start == 1:
+                rejected.append(Rejected(start, str(error).replace(" in row 0", "")))
+                return
+            middle = (start + stop) // 2
+            look(start, middle)
+            look(middle, stop)
+
+    if whole.num_rows:
+        look(0, whole.num_rows)
+    if rejected:
+        keep = np.ones(whole.num_rows, bool)
+        keep[[bad.row for bad in rejected]] = False
+        whole = whole.filter(pa.array(keep))
+    return whole, tuple(rejected)
 
 
 def _read_records(records: Any) -> tuple[list[Any], list[Any]]:
@@ -96,12 +159,18 @@ def _values(columns: Table, place: int) -> Any:
 
 
 def _read_filters(
-    schema: Schema, ids: Any, filters: Sequence[Any], max_boxes: int
-) -> Callable[[Axes], Bulk]:
+    schema: Schema, ids: Any, filters: Sequence[Any], max_boxes: int, skip: bool
+) -> Reading:
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
         raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
-    compiled = compile_many(schema, filters, max_boxes=max_boxes)
+    if skip:
+        compiled, rejected = _compile_good(schema, filters, max_boxes)
+        keep = np.ones(len(checked), bool)
+        keep[[bad.row for bad in rejected]] = False
+        checked = checked[keep]
+    else:
+        compiled, rejected = compile_many(schema, filters, max_boxes=max_boxes), ()
     owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
     overlapping = np.array([not one.disjoint for one in compiled], bool)
     never = sum(one.never for one in compiled)
@@ -111,7 +180,20 @@ def _read_filters(
         rows = [row for one in compiled for row in resolve(axes, one)]
         return Bulk(checked, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
 
-    return place
+    return Reading(place, rejected)
+
+
+def _compile_good(
+    schema: Schema, filters: Sequence[Any], max_boxes: int
+) -> tuple[list[CompiledFilter], tuple[Rejected, ...]]:
+    compiled, rejected = [], []
+    for row, filter in enumerate(filters):
+        try:
+            compiled.append(compile_filter(schema, filter, max_boxes=max_boxes))
+        except FilterError as error:
+            place = "" if error.position is None else f" (at offset {error.position})"
+            rejected.append(Rejected(row, f"{error.reason}{place}"))
+    return compiled, tuple(rejected)
 
 
 def add_strings(axes: Axes, compiled: Sequence[CompiledFilter]) -> None:

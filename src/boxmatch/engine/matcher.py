@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.engine import bulk, storage
-from boxmatch.engine.bulk import Bulk
+from boxmatch.engine.bulk import Bulk, Rejected
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
 from boxmatch.engine.explain import Explanation, Predicate
 from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
@@ -51,6 +51,8 @@ class Subscribed(NamedTuple):
     """How many of them took the place of an older one with the same id."""
     never: int
     """How many of them have a filter that no event can match."""
+    rejected: tuple[Rejected, ...] = ()
+    """With `on_error="skip"`: the rows that were left out, and why."""
 
 
 class Matcher:
@@ -126,15 +128,23 @@ class Matcher:
             self._merge_once()
         return done
 
-    def subscribe_many(self, table: Any) -> Subscribed:
+    def subscribe_many(
+        self, table: Any, *, on_error: Literal["raise", "skip"] = "raise"
+    ) -> Subscribed:
         """Add many subscriptions at once; all of them, or with an error none.
 
         A table (Arrow, pandas, polars) or records with columns `id` and `filter`; or a table with
         `id` and, per attribute, `NAME` (equal to), `NAME_low` and `NAME_high` (from, up to, both
-        included), where null means no such condition.
+        included), where null means no such condition. With `on_error="skip"` rows whose filter or
+        values are wrong are left out, and the result says which; ids must be right in any case.
         """
-        place = bulk.read_table(self.schema, table, self.max_boxes)
-        return self._write(lambda: self._load(place(self._snapshot.axes)))
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+        place, rejected = bulk.read_table(
+            self.schema, table, self.max_boxes, skip=on_error == "skip"
+        )
+        done = self._write(lambda: self._load(place(self._snapshot.axes)))
+        return done._replace(rejected=rejected)
 
     def subscribe_boxes(self, ids: Any, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Subscribed:
         """Add many subscriptions of one box each, from n × d arrays of numbers in schema order.

@@ -42,6 +42,8 @@ def compile_filter(
         return _compile_text(schema, filter, max_boxes)
     if isinstance(filter, Mapping):
         return compile_mapping(schema, filter, max_boxes)
+    if filter is None:
+        raise FilterError("there is no filter: it is null")
     raise FilterError(f"a filter is SQL text or a dict, not {type(filter).__name__}")
 
 

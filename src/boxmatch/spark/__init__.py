@@ -1,0 +1,55 @@
+"""Boxmatch over Spark DataFrames: in batch and as a stream, on a laptop and on a cluster.
+
+```python
+from boxmatch.spark import match
+
+match(events, subscriptions)  # a DataFrame of event_id and subscription_id
+```
+
+Names are loaded when first used; pyspark itself is an extra of the package, `boxmatch[spark]`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from boxmatch.spark.build import build_index
+    from boxmatch.spark.matching import MatchPlan, explain, match
+    from boxmatch.spark.session import local_session
+    from boxmatch.spark.versions import IndexVersion, read_version, rejected
+
+__all__ = [
+    "IndexVersion",
+    "MatchPlan",
+    "build_index",
+    "explain",
+    "local_session",
+    "match",
+    "read_version",
+    "rejected",
+]
+
+_HOMES = {
+    "IndexVersion": "versions",
+    "MatchPlan": "matching",
+    "build_index": "build",
+    "explain": "matching",
+    "local_session": "session",
+    "match": "matching",
+    "read_version": "versions",
+    "rejected": "versions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"boxmatch.spark.{_HOMES[name]}"), name)
+    globals()[name] = value  # the next use is an ordinary lookup
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

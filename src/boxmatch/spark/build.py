@@ -1,0 +1,127 @@
+"""`build_index`: a table of subscriptions becomes an index, on the executors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from boxmatch.errors import SparkError
+from boxmatch.indexes.registry import index_class
+from boxmatch.model.schema import Schema
+from boxmatch.spark.columns import column, subscription_columns
+from boxmatch.spark.entry import task
+from boxmatch.spark.store import Folder
+from boxmatch.spark.versions import (
+    SEGMENTS,
+    IdType,
+    IndexVersion,
+    Shard,
+    newest,
+    publish,
+    shard_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHARD_SIZE = 500_000
+"""Subscriptions of a shard, if the number of shards is not given."""
+
+
+def build_index(
+    subscriptions: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    schema: Schema,
+    shards: int | None = None,
+    subscription_id: str = "subscription_id",
+    filter: str = "filter",
+    index: str = "tile",
+    index_options: Mapping[str, Any] | None = None,
+) -> IndexVersion:
+    """Write an index of the subscriptions to `path`, which driver and workers must see.
+
+    The table has ids and filter texts, or ids and, per attribute, columns `NAME` (equal to),
+    `NAME_low` and `NAME_high` (from, up to, both included; null is no condition). Rows that cannot
+    be subscriptions are left out; `rejected` shows them.
+
+    Where there is an index already, this makes its next version: only what changed is compiled,
+    and readers of older versions are not disturbed. Subscriptions go to shards by a hash of their
+    id, so shards differ little in size. There is one for each half million unless `shards` says
+    otherwise, or an older version has another number.
+    """
+    options = dict(index_options or {})
+    index_class(index)(len(schema), **options)  # complains about what it does not take
+    id_type, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
+    if shards is not None and shards < 1:
+        raise SparkError(f"shards must be at least 1, not {shards}")
+    folder = Folder.at(path)
+    (folder / SEGMENTS).prepare()
+    before = newest(path)
+    if before is not None and not _continues(before, schema, index, options, id_type, shards):
+        number, before = before.version, None
+    else:
+        number = before.version if before else 0
+    if shards is None:
+        shards = len(before.shards) if before else -(-subscriptions.count() // _SHARD_SIZE) or 1
+    made = _update(
+        _by_shard(subscriptions, subscription_id, id_type, wanted, shards),
+        shards,
+        path=str(folder),
+        schema=schema.to_json(),
+        index=index,
+        index_options=options,
+        id_type=id_type,
+        old=[shard.segments for shard in before.shards] if before else [()] * shards,
+    )
+    if before is not None and before.shards == made:
+        return before
+    version = IndexVersion(str(folder), number + 1, schema, index, options, id_type, made)
+    publish(version)
+    return version
+
+
+def _continues(
+    before: IndexVersion,
+    schema: Schema,
+    index: str,
+    options: Mapping[str, Any],
+    id_type: IdType,
+    shards: int | None,
+) -> bool:
+    """Can the older version's segments be built upon?"""
+    return (
+        before.schema == schema
+        and before.index == index
+        and before.index_options == options
+        and before.id_type == id_type
+        and shards in (None, len(before.shards))
+    )
+
+
+def _by_shard(
+    table: DataFrame, subscription_id: str, id_type: IdType, wanted: Mapping[str, str], shards: int
+) -> DataFrame:
+    """The table as tasks take it, each partition a shard."""
+    from pyspark.sql import functions as f
+
+    inside = [column(name).alias(alias) for alias, name in wanted.items()]
+    # A hash passes over nulls: whether there is one has to be said.
+    marks = [part for name in wanted.values() for part in (column(name), column(name).isNull())]
+    own = column(subscription_id).cast(id_type)
+    shard = f.pmod(f.xxhash64(own), f.lit(shards)).cast("int")
+    rows = table.select(
+        shard.alias("shard"), own.alias("id"), f.xxhash64(*marks).alias("fingerprint"), *inside
+    )
+    return rows.repartitionById(shards, "shard")
+
+
+def _update(rows: DataFrame, shards: int, **arguments: Any) -> tuple[Shard, ...]:
+    made = rows.mapInArrow(
+        task("boxmatch.spark.worker:update", "build_index", **arguments),
+        "shard int, entry string",
+    ).collect()
+    found = {row["shard"]: shard_of(*json.loads(row["entry"])) for row in made}
+    return tuple(found.get(number, Shard()) for number in range(shards))

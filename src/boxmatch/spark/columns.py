@@ -1,0 +1,162 @@
+"""What DataFrames must look like, checked on the driver before any job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from boxmatch.errors import SchemaError, SparkError
+from boxmatch.model.schema import Attribute, Schema
+from boxmatch.spark.versions import IdType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+Keep = Literal["all"] | Sequence[str]
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def column(name: str) -> Column:
+    """A top-level column, even if its name has a dot."""
+    from pyspark.sql import functions as f
+
+    return f.col(quoted(name))
+
+
+def require_columns(frame: DataFrame, names: Iterable[str], what: str) -> None:
+    """Raise an error that names the columns which the DataFrame lacks."""
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise SparkError(
+            f"the {what} have no column {', '.join(map(repr, missing))} "
+            f"(they have: {', '.join(frame.columns)})"
+        )
+
+
+def arrow_types(frame: DataFrame) -> dict[str, pa.DataType]:
+    """The columns that Arrow has a type for, and that type."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    types = {}
+    for field in frame.schema:
+        try:
+            types[field.name] = to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:
+            continue
+    return types
+
+
+def infer_schema(events: DataFrame, event_id: str) -> Schema:
+    """An attribute for every column of the events that can be one, but for their id."""
+    import pyarrow as pa
+
+    attributes: list[Attribute] = []
+    for name, kind in arrow_types(events).items():
+        if name == event_id:
+            continue
+        try:
+            attributes += Schema.from_arrow(pa.schema([pa.field(name, kind)])).attributes
+        except SchemaError:
+            continue  # arrays, maps and the like are payload
+    if not attributes:
+        raise SparkError(
+            f"no column of the events can be an attribute (they have: {', '.join(events.columns)})"
+        )
+    return Schema(attributes)
+
+
+def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
+    """Raise an error unless the events have an id and the attributes, with types that fit."""
+    from boxmatch.model.columns import readable
+
+    require_columns(events, [event_id], "events")
+    missing = [name for name in schema.names if name not in events.columns]
+    if missing:
+        raise SparkError(
+            f"the events have no column {', '.join(map(repr, missing))}, which the schema of the "
+            f"subscriptions has (they have: {', '.join(events.columns)}); add a column of nulls "
+            "if no event has the attribute"
+        )
+    types = arrow_types(events)
+    for attribute in schema:
+        kind = types.get(attribute.name)
+        if kind is None or not readable(attribute.type, kind):
+            raise SparkError(
+                f"column {attribute.name!r} of the events is of type "
+                f"{events.schema[attribute.name].dataType.simpleString()}, which is no "
+                f"{attribute.type}: cast it first"
+            )
+
+
+def kept_columns(events: DataFrame, keep: Keep, event_id: str, made: str) -> list[str]:
+    """The columns of the events that the result has too, besides the id."""
+    if isinstance(keep, str):
+        if keep != "all":
+            raise SparkError(f"keep is a list of columns or 'all', not {keep!r}")
+        names = [name for name in events.columns if name != event_id]
+    else:
+        require_columns(events, keep, "events")
+        names = [name for name in dict.fromkeys(keep) if name != event_id]
+    if made in (event_id, *names):
+        raise SparkError(
+            f"the events have a column {made!r}, and so would the result: rename it, or leave it "
+            "out of keep"
+        )
+    return names
+
+
+def subscription_columns(
+    table: DataFrame, schema: Schema, subscription_id: str, filter: str
+) -> tuple[IdType, dict[str, str]]:
+    """The type of the ids, and which columns say what is wanted, by the names they go by inside."""
+    require_columns(table, [subscription_id], "subscriptions")
+    id_type = _id_type(table, subscription_id)
+    if filter in table.columns:
+        kind = table.schema[filter].dataType.simpleString()
+        if kind != "string":
+            raise SparkError(f"column {filter!r} of the subscriptions is {kind}, not text")
+        return id_type, {"filter": filter}
+    bounds = {}
+    for name in table.columns:
+        stem, _, end = name.rpartition("_")
+        if name != subscription_id and (
+            name in schema or (end in ("low", "high") and stem in schema)
+        ):
+            bounds[name] = name
+    if not bounds:
+        raise SparkError(
+            f"the subscriptions have neither a column {filter!r} nor columns of bounds (NAME, "
+            f"NAME_low, NAME_high of an attribute); they have: {', '.join(table.columns)}"
+        )
+    for name in bounds:
+        _check_bound(table, schema, name)
+    return id_type, bounds
+
+
+def _id_type(table: DataFrame, name: str) -> IdType:
+    kind = table.schema[name].dataType.simpleString()
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return "long"
+    if kind == "string":
+        return "string"
+    raise SparkError(
+        f"column {name!r} of the subscriptions is {kind}; an id is a string or an integer: cast it"
+    )
+
+
+def _check_bound(table: DataFrame, schema: Schema, name: str) -> None:
+    from boxmatch.model.columns import readable
+
+    attribute = schema[name if name in schema else name.rpartition("_")[0]]
+    kind: Any = arrow_types(table.select(column(name))).get(name)
+    if kind is None or not readable(attribute.type, kind):
+        raise SparkError(
+            f"column {name!r} of the subscriptions is "
+            f"{table.schema[name].dataType.simpleString()}, which is no {attribute.type}: cast it"
+        )

@@ -1,0 +1,175 @@
+"""Segments of an index: written by one task, then read by many and changed by none.
+
+A segment is a matcher whose ids are row numbers, and a table that gives the rows' own ids. So the
+matcher is mapped into memory whatever the ids are, and all workers of a machine share its pages.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from boxmatch.engine.matcher import Matcher
+from boxmatch.model.schema import Schema
+from boxmatch.spark.store import Folder
+from boxmatch.spark.versions import SEGMENTS, SegmentEntry
+
+BoolArray = npt.NDArray[np.bool_]
+Array: TypeAlias = "pa.Array[Any]"
+
+_TEXT: pa.DataType = pa.string()
+REJECTED = pa.schema({"subscription_id": _TEXT, "filter": _TEXT, "reason": _TEXT})
+_BAD_ROWS = pa.schema({"row": pa.int64(), "filter": _TEXT, "reason": _TEXT})
+
+_MATCHER = "matcher"
+_IDS = "ids.arrow"  # id, fingerprint
+_CHANGED = "changed.arrow"  # id: those of earlier segments that are no longer what they were
+_BAD = "bad.arrow"  # row, filter, reason: rows of this segment whose filter is wrong
+_ODD = "odd.arrow"  # as REJECTED: rows of the whole shard, at this time, whose id is wrong
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How matchers are made."""
+
+    schema: Schema
+    index: str
+    index_options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment that has been opened."""
+
+    folder: Path
+
+    @cached_property
+    def matcher(self) -> Matcher | None:
+        """Its subscriptions by row; None if it only takes some away."""
+        path = self.folder / _MATCHER
+        return Matcher.load(path) if path.exists() else None
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        return _mapped(self.folder / _IDS)
+
+    @cached_property
+    def ids(self) -> Array:
+        """The ids of its rows."""
+        return _one_chunk(self._rows["id"])
+
+    @property
+    def fingerprints(self) -> npt.NDArray[np.int64]:
+        """What tells whether a row has changed."""
+        return self._rows["fingerprint"].to_numpy()
+
+    @property
+    def changed(self) -> Array:
+        """Ids of earlier segments that it removes or has anew."""
+        return _one_chunk(_mapped(self.folder / _CHANGED)["id"])
+
+    @property
+    def bad(self) -> pa.Table:
+        """Its rows that are no subscriptions."""
+        return _mapped(self.folder / _BAD)
+
+    @property
+    def odd(self) -> pa.Table:
+        """The rows without a usable id that the shard's table had when this segment was made."""
+        return _mapped(self.folder / _ODD)
+
+
+def open_segment(path: str, name: str) -> Segment:
+    """The segment of this name, of the index at `path`."""
+    return Segment((Folder.at(path) / SEGMENTS / name).fetched())
+
+
+def living(segments: Sequence[Segment]) -> list[BoolArray | None]:
+    """Which rows of each segment later segments have left as they were; None means all."""
+    result: list[BoolArray | None] = []
+    changed: Array | None = None
+    for segment in reversed(segments):
+        dead = None
+        if changed is not None and len(changed):
+            dead = pc.is_in(segment.ids, value_set=changed).to_numpy(zero_copy_only=False)
+        result.append(None if dead is None or not dead.any() else ~dead)
+        changed = (
+            segment.changed if changed is None else pa.concat_arrays([changed, segment.changed])
+        )
+    return result[::-1]
+
+
+def rejected(segments: Sequence[Segment]) -> pa.Table:
+    """All rows of a shard's table that are no subscriptions, with what is wrong."""
+    found = [segments[-1].odd] if segments else []
+    for segment, alive in zip(segments, living(segments), strict=True):
+        bad = segment.bad
+        if alive is not None:
+            bad = bad.filter(pa.array(alive[bad["row"].to_numpy()]))
+        ids = segment.ids.take(bad["row"].combine_chunks()).cast(pa.string())
+        found.append(pa.table([ids, bad["filter"], bad["reason"]], schema=REJECTED))
+    return pa.concat_tables(found) if found else REJECTED.empty_table()
+
+
+def write_segment(
+    path: str, recipe: Recipe, rows: pa.Table, changed: Array, odd: pa.Table
+) -> SegmentEntry:
+    """Write a segment for rows with columns `id`, `fingerprint` and the subscription itself."""
+    name = uuid.uuid4().hex
+    with (Folder.at(path) / SEGMENTS / name).written() as folder:
+        bad = _save_matcher(folder, recipe, rows) if len(rows) else _BAD_ROWS.empty_table()
+        _write(folder / _IDS, rows.select(["id", "fingerprint"]))
+        _write(folder / _CHANGED, pa.table({"id": changed}))
+        _write(folder / _BAD, bad)
+        _write(folder / _ODD, odd)
+        nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return SegmentEntry(name, len(rows), len(changed), nbytes)
+
+
+def _save_matcher(folder: Path, recipe: Recipe, rows: pa.Table) -> pa.Table:
+    matcher = Matcher(recipe.schema, index=recipe.index, **recipe.index_options)
+    wanted = rows.drop_columns(["id", "fingerprint"])
+    numbered = wanted.append_column("id", pa.array(np.arange(len(rows))))
+    skipped = matcher.subscribe_many(numbered, on_error="skip").rejected
+    matcher.save(folder / _MATCHER)
+    numbers = np.array([one.row for one in skipped], np.int64)
+    return pa.table(
+        [numbers, texts(wanted.take(numbers)), [one.reason for one in skipped]], schema=_BAD_ROWS
+    )
+
+
+def texts(subscriptions: pa.Table) -> list[str | None]:
+    """How rows of a table of subscriptions are shown to people."""
+    if subscriptions.column_names == ["filter"]:
+        return [row["filter"] for row in subscriptions.to_pylist()]
+    return [
+        json.dumps({k: v for k, v in row.items() if v is not None}, default=str)
+        for row in subscriptions.to_pylist()
+    ]
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    table = table.combine_chunks()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+
+
+def _mapped(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def _one_chunk(column: pa.ChunkedArray[Any]) -> Array:
+    joined: Any = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    one: Array = joined
+    return one

@@ -1,0 +1,173 @@
+"""What runs on the workers: functions from Arrow batches to Arrow batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from boxmatch.errors import SparkError
+from boxmatch.model.schema import Schema
+from boxmatch.spark.segments import REJECTED, Array, Recipe, open_segment, rejected
+from boxmatch.spark.shards import Int64Array, OpenShard, open_shards
+from boxmatch.spark.update import update_shard
+from boxmatch.spark.versions import SegmentEntry
+
+Batches = Iterator[pa.RecordBatch]
+
+_MATCHES = 250_000
+"""About how many matches a worker makes before it hands them over."""
+
+_FIRST_EVENTS = 512
+"""Events to match before it is known how many matches they have."""
+
+
+def update(
+    batches: Batches,
+    *,
+    path: str,
+    schema: str,
+    index: str,
+    index_options: Mapping[str, Any],
+    id_type: str,
+    old: Sequence[Sequence[SegmentEntry]],
+) -> Batches:
+    """Bring the shard whose rows these are up to date. A shard without rows is not seen."""
+    found = [batch for batch in batches if batch.num_rows]
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    number: int = table["shard"][0].as_py()
+    # Texts of a shard may be more than 32-bit offsets can reach.
+    ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
+    rows = table.drop_columns(["shard", "id"]).append_column("id", ids)
+    recipe = Recipe(Schema.from_json(schema), index, index_options)
+    entries = [SegmentEntry(*entry) for entry in old[number]]
+    shard = json.dumps(update_shard(path, recipe, entries, rows))
+    yield pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), pa.array([shard])], ["shard", "entry"]
+    )
+
+
+def read_rejected(batches: Batches, *, path: str) -> Batches:
+    """The rejected rows of shards, each given as the names of its segments."""
+    for batch in batches:
+        shards: list[Any] = batch.column(0).to_pylist()
+        for names in shards:
+            table = rejected([open_segment(path, name) for name in names])
+            yield from table.cast(REJECTED).to_batches(max_chunksize=10_000)
+
+
+def match(
+    batches: Batches,
+    *,
+    how: str,
+    path: str,
+    shards: Sequence[Sequence[str]],
+    id_type: str,
+    attributes: Sequence[str],
+    event_id: str,
+    keep: Sequence[str],
+    made: str,
+    shard_column: str | None,
+) -> Batches:
+    """Match events with all shards, or with the one that `shard_column` names in every row.
+
+    Yields the events' ids, the columns to keep, and a column `made` with what was found.
+    """
+    answer = {"pairs": _pairs, "arrays": _arrays, "counts": _counts}[how]
+    threads = _threads()
+    pace = _Pace()
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        _refuse_null_ids(batch, event_id)
+        wanted = shards
+        if shard_column is not None:
+            wanted = [shards[batch.column(shard_column)[0].as_py()]]
+        opened = open_shards(path, wanted)
+        for events in pace.slices(batch):
+            shown = events.select([event_id, *keep])
+            for rows, values, matches in answer(
+                opened, events.select(attributes), threads, id_type
+            ):
+                pace.matches += matches
+                columns = shown.columns if rows is None else shown.take(rows).columns
+                yield pa.RecordBatch.from_arrays([*columns, values], [*shown.schema.names, made])
+
+
+def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:
+    missing = batch.column(event_id).null_count
+    if missing:
+        raise SparkError(
+            f"{event_id!r} is null in {missing} of {batch.num_rows} events of a batch: give them "
+            "an id, or set them apart with boxmatch.spark.pipeline.clean"
+        )
+
+
+def _threads() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.cpus() if context else 1
+
+
+class _Pace:
+    """Cuts batches so that a worker holds a bounded number of matches at a time."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.matches = 0
+
+    def slices(self, batch: pa.RecordBatch) -> Batches:
+        start = 0
+        while start < batch.num_rows:
+            size = _FIRST_EVENTS
+            if self.events:
+                size = max(1, int(_MATCHES * self.events / max(self.matches, 1)))
+            size = min(size, 4 * max(self.events, _FIRST_EVENTS), batch.num_rows - start)
+            yield batch.slice(start, size)
+            start += size
+            self.events += size
+
+
+_Answer = Iterator[tuple[Int64Array | None, Array, int]]
+"""Rows of the batch (None for all, in order), values that go beside them, and how many matches were
+listed for it."""
+
+
+def _pairs(
+    shards: Sequence[OpenShard], events: pa.RecordBatch, threads: int, id_type: str
+) -> _Answer:
+    for shard in shards:
+        for rows, ids in shard.find(events, threads):
+            yield rows, ids.cast(_SPARK_TYPES[id_type]), len(rows)
+
+
+def _arrays(
+    shards: Sequence[OpenShard], events: pa.RecordBatch, threads: int, id_type: str
+) -> _Answer:
+    pieces = [piece for shard in shards for piece in shard.find(events, threads)]
+    rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
+    ids = pa.chunked_array(
+        [ids.cast(_SPARK_TYPES[id_type]) for _, ids in pieces], _SPARK_TYPES[id_type]
+    )
+    by_event: Any = ids.combine_chunks().take(np.argsort(rows, kind="stable"))
+    ends = np.cumsum(np.bincount(rows, minlength=events.num_rows))
+    offsets: Any = pa.array(np.concatenate([[0], ends]), pa.int32())
+    yield None, pa.ListArray.from_arrays(offsets, by_event), len(rows)
+
+
+def _counts(
+    shards: Sequence[OpenShard], events: pa.RecordBatch, threads: int, id_type: str
+) -> _Answer:
+    total = np.zeros(events.num_rows, np.int64)
+    for shard in shards:
+        total += shard.count(events, threads)
+    yield None, pa.array(total), 0
+
+
+_SPARK_TYPES: Mapping[str, Any] = {"long": pa.int64(), "string": pa.string()}

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from boxmatch.spark import local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KIND = os.environ.get("BOXMATCH_TEST_SPARK", "local")
+"""The kind of Spark that tests run on: local, connect or local-cluster."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    if KIND == "connect":
+        session = local_session("local[2]", connect=True, conf=conf)
+    else:
+        master = {"local": "local[2]", "local-cluster": "local-cluster[2,1,1024]"}[KIND]
+        session = local_session(master, conf=conf)
+    yield session
+    session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # One Spark for all of them: tests that share it go to the same process.
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
