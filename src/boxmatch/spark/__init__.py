@@ -17,16 +17,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from boxmatch.spark.build import build_index
     from boxmatch.spark.matching import MatchPlan, explain, match
+    from boxmatch.spark.pipeline import Pipeline
     from boxmatch.spark.session import local_session
+    from boxmatch.spark.sinks import ParquetSink, SparkSink, TableSink
+    from boxmatch.spark.streaming import match_stream
     from boxmatch.spark.versions import IndexVersion, read_version, rejected
 
 __all__ = [
     "IndexVersion",
     "MatchPlan",
+    "ParquetSink",
+    "Pipeline",
+    "SparkSink",
+    "TableSink",
     "build_index",
     "explain",
     "local_session",
     "match",
+    "match_stream",
     "read_version",
     "rejected",
 ]
@@ -34,10 +42,15 @@ __all__ = [
 _HOMES = {
     "IndexVersion": "versions",
     "MatchPlan": "matching",
+    "ParquetSink": "sinks",
+    "Pipeline": "pipeline",
+    "SparkSink": "sinks",
+    "TableSink": "sinks",
     "build_index": "build",
     "explain": "matching",
     "local_session": "session",
     "match": "matching",
+    "match_stream": "streaming",
     "read_version": "versions",
     "rejected": "versions",
 }

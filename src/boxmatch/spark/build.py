@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
@@ -40,6 +40,7 @@ def build_index(
     filter: str = "filter",
     index: str = "tile",
     index_options: Mapping[str, Any] | None = None,
+    unless: Callable[[], bool] | None = None,
 ) -> IndexVersion:
     """Write an index of the subscriptions to `path`, which driver and workers must see.
 
@@ -50,7 +51,8 @@ def build_index(
     Where there is an index already, this makes its next version: only what changed is compiled,
     and readers of older versions are not disturbed. Subscriptions go to shards by a hash of their
     id, so shards differ little in size. There is one for each half million unless `shards` says
-    otherwise, or an older version has another number.
+    otherwise, or an older version has another number. `unless` is asked at the end, before the
+    version is made known: if it says so, there is an error instead.
     """
     options = dict(index_options or {})
     index_class(index)(len(schema), **options)  # complains about what it does not take
@@ -78,6 +80,8 @@ def build_index(
     )
     if before is not None and before.shards == made:
         return before
+    if unless is not None and unless():
+        raise SparkError("the table of subscriptions changed while it was read")
     version = IndexVersion(str(folder), number + 1, schema, index, options, id_type, made)
     publish(version)
     return version

@@ -102,6 +102,8 @@ def match(
         subscription_id=subscription_id, filter=filter, keep=keep, plan=plan, path=path,
         shards=shards, replicate_up_to=replicate_up_to,
     )  # fmt: skip
+    if chosen.plan == "sharded" and how != "pairs" and events.isStreaming:
+        raise SparkError(f"{how} of a stream by the sharded plan need match_stream")
     return carry_out(chosen, events)
 
 
@@ -150,8 +152,6 @@ def explain(
         )
     check_events(events, index.schema, event_id)
     sharded, reason = _choose(index, plan, replicate_up_to)
-    if sharded and how != "pairs" and events.isStreaming:
-        raise SparkError(f"{how} of a stream with the sharded plan need match_stream")
     return MatchPlan(
         "sharded" if sharded else "replicated",
         reason,

@@ -72,14 +72,11 @@ class Folder:
 
     @cached_property
     def _opened(self) -> tuple[FileSystem, str]:
-        from pyarrow.fs import FileSystem, LocalFileSystem
+        from pyarrow.fs import LocalFileSystem
 
         if self.local is not None:
             return LocalFileSystem(), self.address
-        try:
-            return FileSystem.from_uri(self.address)
-        except (ValueError, OSError, NotImplementedError) as error:
-            raise SparkError(f"cannot open {self.address}: {error}") from None
+        return _far(self.address)
 
     def prepare(self) -> None:
         """Make the folder, and see that it can be written."""
@@ -211,6 +208,15 @@ class Folder:
             os.utime(copy)
             _clear(shelf)
         return copy
+
+
+def _far(address: str) -> tuple[FileSystem, str]:
+    from pyarrow.fs import FileSystem
+
+    try:
+        return FileSystem.from_uri(address)
+    except (ValueError, OSError, NotImplementedError) as error:
+        raise SparkError(f"cannot open {address}: {error}") from None
 
 
 def _create(path: Path, content: bytes) -> bool:

@@ -37,13 +37,13 @@ def update_shard(path: str, recipe: Recipe, old: Sequence[SegmentEntry], rows: p
     rows, odd = _with_usable_ids(rows)
     segments = [open_segment(path, entry.name) for entry in old]
     fresh, changed = _difference(segments, rows)
-    stale = sum(entry.changed for entry in old) + len(changed)
     new = int(fresh.sum())
+    if old and new == 0 and len(changed) == 0 and _same(odd, segments[-1].odd):
+        return _shard(path, old)
+    stale = sum(entry.changed for entry in old) + len(changed)
     if not old or len(old) >= _MOST_SEGMENTS or new + stale > _MOST_CHANGED * len(rows):
         nothing = rows["id"].combine_chunks().slice(0, 0)
         return _shard(path, [write_segment(path, recipe, rows, nothing, odd)])
-    if new == 0 and len(changed) == 0 and _same(odd, segments[-1].odd):
-        return _shard(path, old)
     delta = write_segment(path, recipe, rows.filter(pa.array(fresh)), changed, odd)
     return _shard(path, [*old, delta])
 

@@ -67,8 +67,6 @@ class IndexVersion:
     index_options: Mapping[str, Any]
     id_type: IdType
     shards: tuple[Shard, ...]
-    source: str | None = None
-    """What the table was when this version was made from it, if that could be told."""
 
     @property
     def subscriptions(self) -> int:
@@ -101,7 +99,6 @@ class IndexVersion:
                 "index": self.index,
                 "index_options": dict(self.index_options),
                 "id_type": self.id_type,
-                "source": self.source,
                 "shards": self.shards,
             }
         )
@@ -122,7 +119,6 @@ class IndexVersion:
             found["index_options"],
             found["id_type"],
             tuple(shard_of(*shard) for shard in found["shards"]),
-            found["source"],
         )
 
 

@@ -1,0 +1,162 @@
+"""`match_stream`: a stream of events with subscriptions that change while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from boxmatch.errors import SparkError
+from boxmatch.model.schema import Schema
+from boxmatch.spark.columns import Keep, check_events, infer_schema
+from boxmatch.spark.matching import How, PlanChoice, explain, match
+from boxmatch.spark.sinks import ParquetSink, Sink
+from boxmatch.spark.sources import (
+    FilesOfSubscriptions,
+    FollowedIndex,
+    IndexedSubscriptions,
+    TableOfSubscriptions,
+    is_index,
+)
+from boxmatch.spark.store import Folder
+from boxmatch.spark.versions import IndexVersion, forget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+VERSION_COLUMN = "index_version"
+
+_OURS = "boxmatch"  # our folder in the checkpoint
+_PINS = "batches"
+_KEPT = 100
+"""Batches whose version is remembered; Spark remembers as many."""
+
+
+def match_stream(
+    events: DataFrame,
+    subscriptions: str | os.PathLike[str] | Callable[[SparkSession], DataFrame],
+    *,
+    sink: Sink | str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    schema: Schema | None = None,
+    how: How = "pairs",
+    event_id: str = "event_id",
+    subscription_id: str = "subscription_id",
+    filter: str = "filter",
+    keep: Keep = (),
+    plan: PlanChoice = "auto",
+    shards: int | None = None,
+    format: str = "parquet",
+    options: Mapping[str, Any] | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> StreamingQuery:
+    """Match a stream of events with subscriptions that may change at any time; returns the query.
+
+    Subscriptions are the path of a table (with `format` and `options` as for `spark.read`), the
+    path of an index that others update with `build_index`, or a function from a session to a
+    DataFrame. Before each micro-batch the table is looked at, and what changed is compiled: the
+    batch sees the subscriptions as they were when it started. Every row says which version of the
+    index it comes from, in `index_version`.
+
+    `sink` is the path of a folder for Parquet, written exactly once, or any function of a DataFrame
+    and a batch number (see `boxmatch.spark.sinks`). `checkpoint` is Spark's checkpoint location;
+    the version of each batch is kept there too, so that a batch that is run again after a failure
+    gives the same rows. `trigger` holds the arguments of Spark's own, such as
+    `{"processingTime": "1 second"}` or `{"availableNow": True}`.
+
+    Watermarks, deduplication and the like belong into `events`. For stateful operators behind the
+    matching, use `match` on the stream: it keeps to one version of an index.
+    """
+    if not events.isStreaming:
+        raise SparkError("match_stream takes a streaming DataFrame; use match for this one")
+    folder = Folder.at(checkpoint) / _OURS
+    folder.prepare()
+    write: Sink
+    if isinstance(sink, (str, os.PathLike)):
+        sink = ParquetSink(os.fspath(sink))
+    if isinstance(sink, ParquetSink):
+        sink.claim(str(Folder.at(checkpoint)))
+    if not callable(sink):
+        raise SparkError(
+            f"a sink is a path or a function of a DataFrame and a number, not {sink!r}"
+        )
+    write = sink
+    wanted: FollowedIndex | IndexedSubscriptions
+    if not callable(subscriptions) and is_index(subscriptions):
+        wanted = FollowedIndex(str(Folder.at(subscriptions)))
+        known = wanted.current(events.sparkSession).schema
+        if schema is not None and schema != known:
+            raise SparkError(f"the index at {wanted.path} was built for another schema:\n{known}")
+        schema = known
+    else:
+        schema = schema or infer_schema(events, event_id)
+        source: FilesOfSubscriptions | TableOfSubscriptions
+        if callable(subscriptions):
+            source = TableOfSubscriptions(subscriptions)
+        else:
+            source = FilesOfSubscriptions(os.fspath(subscriptions), format, dict(options or {}))
+        index = str(folder / "index")
+        wanted = IndexedSubscriptions(source, index, schema, subscription_id, filter, shards)
+    check_events(events, schema, event_id)
+    arguments: dict[str, Any] = {
+        "how": how,
+        "event_id": event_id,
+        "subscription_id": subscription_id,
+        "keep": keep,
+        "plan": plan,
+    }
+    # What is wrong shows now, not in the first batch; and a stream that starts without
+    # subscriptions would look as if nobody wanted anything.
+    planned = explain(events, wanted.current(events.sparkSession), **arguments)
+    if VERSION_COLUMN in (event_id, *planned.keep):
+        raise SparkError(f"the result has a column {VERSION_COLUMN!r} of its own: rename yours")
+    batches = _Batches(wanted, write, str(folder / _PINS), arguments)
+    writer = events.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint))
+    if name is not None:
+        writer = writer.queryName(name)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    return writer.start()
+
+
+@dataclass
+class _Batches:
+    """What is done with each micro-batch. Pickled as a whole where Spark Connect runs it."""
+
+    subscriptions: FollowedIndex | IndexedSubscriptions
+    sink: Sink
+    pins: str
+    arguments: Mapping[str, Any]
+
+    def __call__(self, events: DataFrame, batch_id: int) -> None:
+        from pyspark.sql import functions as f
+
+        index = self._version(events.sparkSession, batch_id)
+        matches = match(events, index, **self.arguments)
+        self.sink(matches.withColumn(VERSION_COLUMN, f.lit(index.version).cast("long")), batch_id)
+
+    def _version(self, spark: SparkSession, batch_id: int) -> IndexVersion:
+        """The version that this batch had the first time, or the one that there is now."""
+        pins = Folder.at(self.pins)
+        name = f"{batch_id}.json"
+        pinned = pins.read(name)
+        if pinned is not None:
+            return self.subscriptions.at(json.loads(pinned)["version"])
+        index = self.subscriptions.current(spark)
+        if not pins.create(name, json.dumps({"version": index.version}).encode()):
+            raise SparkError(f"another query runs from this checkpoint: it has made {pins}/{name}")
+        self._clean(pins, batch_id)
+        return index
+
+    def _clean(self, pins: Folder, batch_id: int) -> None:
+        old = f"{batch_id - _KEPT}.json"
+        pinned = pins.read(old)
+        if pinned is None:
+            return
+        if isinstance(self.subscriptions, IndexedSubscriptions):
+            forget(self.subscriptions.path, before=json.loads(pinned)["version"])
+        pins.remove(old)
