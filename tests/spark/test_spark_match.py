@@ -1,0 +1,353 @@
+"""`build_index` and `match` on a real Spark, compared with `scan` on full sets of pairs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import boxmatch as bm
+from boxmatch.spark import build_index, explain, match, read_version, rejected
+from boxmatch.spark.versions import forget, version_numbers
+from boxmatch.workloads import MarketWorkload
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MARKET = MarketWorkload(symbols=20)
+TICKS = 1_500
+ALERTS = 600
+BAD = {
+    "bad1": "prize > 3",
+    "bad2": "price >",
+    "bad3": None,
+}
+
+
+def ticks() -> pa.Table:
+    """Ticks with some values missing."""
+    table = MARKET.ticks(0, TICKS)
+    rng = random.Random(1)
+    for place, name in enumerate(table.column_names):
+        values = [None if rng.random() < 0.03 else v for v in table[name].to_pylist()]
+        table = table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+    return table
+
+
+def alerts() -> dict[str, str]:
+    texts = MARKET.alert_texts(0, ALERTS // 2).to_pylist()
+    texts += MARKET.odd_texts(ALERTS // 2, ALERTS).to_pylist()
+    return {f"s{row['id']}": row["filter"] for row in texts}
+
+
+def events_of(spark: SparkSession, table: pa.Table | None = None, parts: int = 3) -> DataFrame:
+    table = ticks() if table is None else table
+    numbered = table.append_column("event_id", pa.array(range(table.num_rows)))
+    schema = (
+        "symbol string, price double, volume long, spread double, side string, halted boolean, "
+        "at timestamp, event_id long"
+    )
+    return spark.createDataFrame(numbered.to_pylist(), schema).repartition(parts)
+
+
+def subscriptions_of(spark: SparkSession, filters: Iterable[tuple[Any, Any]]) -> DataFrame:
+    return spark.createDataFrame(list(filters), "subscription_id string, filter string")
+
+
+def scanned(filters: dict[str, str]) -> list[tuple[int, str]]:
+    matcher = bm.Matcher(MARKET.schema, index="scan")
+    matcher.subscribe_many([{"id": one, "filter": text} for one, text in filters.items()])
+    result = matcher.match_batch(ticks())
+    return sorted(zip(result.event.tolist(), result.subscription.tolist(), strict=True))
+
+
+def pairs(matches: DataFrame) -> list[tuple[Any, Any]]:
+    return sorted((row["event_id"], row["subscription_id"]) for row in matches.collect())
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession) -> DataFrame:
+    return events_of(spark).cache()
+
+
+@pytest.fixture(scope="module")
+def index(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("index"))
+    table = subscriptions_of(spark, [*alerts().items(), *BAD.items()])
+    build_index(table, path, schema=MARKET.schema, shards=3)
+    return path
+
+
+@pytest.mark.portable
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
+def test_both_plans_equal_scan(events: DataFrame, index: str, plan: Any) -> None:
+    expected = scanned(alerts())
+    assert len(expected) > 1_000
+    assert pairs(match(events, index, plan=plan)) == expected
+    arrays = match(events, index, plan=plan, how="arrays", keep=["symbol", "at"]).collect()
+    assert len(arrays) == TICKS
+    assert sorted((r["event_id"], one) for r in arrays for one in r["subscription_ids"]) == expected
+    symbols = ticks()["symbol"].to_pylist()
+    assert all(row["symbol"] == symbols[row["event_id"]] for row in arrays)
+    counts = match(events, index, plan=plan, how="counts").collect()
+    assert {row["event_id"]: row["matches"] for row in counts} == {
+        event: sum(one == event for one, _ in expected) for event in range(TICKS)
+    }
+
+
+@pytest.mark.portable
+def test_rejected_filters_do_not_stop_the_job(spark: SparkSession, index: str) -> None:
+    version = read_version(index)
+    assert (version.subscriptions, version.rejected, len(version.shards)) == (ALERTS, 3, 3)
+    told = {row["subscription_id"]: row for row in rejected(spark, index).collect()}
+    assert {one: row["filter"] for one, row in told.items()} == BAD
+    assert told["bad1"]["reason"].startswith("there is no attribute 'prize'")
+    assert told["bad3"]["reason"] == "there is no filter: it is null"
+
+
+@pytest.mark.portable
+def test_from_tables_alone(spark: SparkSession, events: DataFrame) -> None:
+    """Schema inferred, index in a folder of its own, all columns kept, columns of other names."""
+    filters = {one: text for one, text in alerts().items() if "side" not in text}
+    table = subscriptions_of(spark, filters.items()).toDF("who", "what")
+    renamed = events.withColumnRenamed("event_id", "tick")
+    result = match(
+        renamed, table, event_id="tick", subscription_id="who", filter="what", keep="all"
+    )
+    assert result.columns == [
+        "tick", "symbol", "price", "volume", "spread", "side", "halted", "at", "who",
+    ]  # fmt: skip
+    rows = result.collect()
+    assert sorted((row["tick"], row["who"]) for row in rows) == scanned(filters)
+    prices = ticks()["price"].to_pylist()
+    assert all(row["price"] == prices[row["tick"]] for row in rows)
+
+
+@pytest.mark.portable
+def test_columns_of_bounds_and_integer_ids(spark: SparkSession, events: DataFrame) -> None:
+    table = MARKET.alerts(0, 300)
+    rows = table.rename_columns(["subscription_id", *table.column_names[1:]]).to_pylist()
+    frame = spark.createDataFrame(
+        rows,
+        "subscription_id int, symbol string, side string, halted boolean, price_low double, "
+        "price_high double, volume_low long, spread_high double, at_low timestamp, "
+        "at_high timestamp",
+    )
+    matcher = bm.Matcher(MARKET.schema, index="scan")
+    matcher.subscribe_many(table)
+    result = matcher.match_batch(ticks())
+    expected = sorted(zip(result.event.tolist(), result.subscription.tolist(), strict=True))
+    matches = match(events, frame, schema=MARKET.schema, shards=2)
+    assert matches.schema["subscription_id"].dataType.simpleString() == "bigint"
+    assert pairs(matches) == expected
+
+
+def test_the_next_version_is_incremental(
+    spark: SparkSession, events: DataFrame, tmp_path: Path
+) -> None:
+    filters = alerts()
+    first = build_index(
+        subscriptions_of(spark, filters.items()), tmp_path, schema=MARKET.schema, shards=2
+    )
+    assert build_index(
+        subscriptions_of(spark, reversed(filters.items())), tmp_path, schema=MARKET.schema
+    ) == first  # fmt: skip
+    changed = {**filters, "s3": "price > 0", "new": "halted = TRUE"}
+    del changed["s4"]
+    second = build_index(subscriptions_of(spark, changed.items()), tmp_path, schema=MARKET.schema)
+    assert (second.version, second.subscriptions) == (2, ALERTS)
+    kept = {segment.name for shard in first.shards for segment in shard.segments}
+    segments = [segment for shard in second.shards for segment in shard.segments]
+    assert kept < {segment.name for segment in segments}
+    assert sum(segment.rows for segment in segments if segment.name not in kept) == 2
+    assert pairs(match(events, tmp_path)) == scanned(changed)
+    assert pairs(match(events, first)) == scanned(filters)
+
+    # Another number of shards, and the empty table, are written afresh.
+    build_index(subscriptions_of(spark, filters.items()), tmp_path, schema=MARKET.schema, shards=1)
+    assert pairs(match(events, tmp_path)) == scanned(filters)
+    none = build_index(subscriptions_of(spark, []), tmp_path, schema=MARKET.schema)
+    assert (none.version, none.subscriptions) == (4, 0)
+    assert pairs(match(events, tmp_path)) == []
+    counts = match(events, none, how="counts").agg({"matches": "sum", "event_id": "count"})
+    assert sorted(counts.collect()[0].asDict().values()) == [0, TICKS]
+    assert version_numbers(tmp_path) == [1, 2, 3, 4]
+    forget(tmp_path, before=3)
+    assert version_numbers(tmp_path) == [3, 4]
+    with pytest.raises(bm.SparkError, match="no version 2"):
+        read_version(tmp_path, 2)
+
+
+def test_events_with_very_many_matches(spark: SparkSession, tmp_path: Path) -> None:
+    """Far more matches than a worker has in memory at a time."""
+    from pyspark.sql import functions as f
+
+    table = spark.range(3_000).select(
+        f.col("id").alias("subscription_id"), f.lit("price > 0").alias("filter")
+    )
+    frame = spark.range(400).select(f.col("id").alias("event_id"), f.lit(1.5).alias("price"))
+    schema = bm.Schema({"price": "float"})
+    index = build_index(table, tmp_path, schema=schema, shards=2)
+    for plan in ("replicated", "sharded"):
+        found = match(frame, index, plan=plan)
+        row = found.agg(f.count("*"), f.countDistinct("event_id", "subscription_id")).collect()[0]
+        assert tuple(row) == (1_200_000, 1_200_000)
+    arrays = match(frame, index, how="arrays").select(f.size("subscription_ids").alias("n"))
+    assert {row["n"] for row in arrays.distinct().collect()} == {3_000}
+
+
+def test_explain(events: DataFrame, index: str) -> None:
+    plan = explain(events, index)
+    assert plan.plan == "replicated"
+    assert "600 subscriptions in 3 shards" in str(plan)
+    small = explain(events, index, replicate_up_to=10, how="counts", keep=["price"])
+    assert small.plan == "sharded"
+    assert "more than" in small.reason
+    assert "tasks; each opens one shard" in str(small)
+    assert "counts, with columns event_id, price, matches" in str(small)
+    assert explain(events, index, plan="sharded").reason == "as asked"
+
+
+def test_shards_are_of_like_size(spark: SparkSession, tmp_path: Path) -> None:
+    table = spark.range(20_000).selectExpr(
+        "id as subscription_id", "'price > ' || (id % 7) as filter"
+    )
+    version = build_index(table, tmp_path, schema=bm.Schema({"price": "float"}), shards=8)
+    sizes = [shard.subscriptions for shard in version.shards]
+    assert sum(sizes) == 20_000
+    assert max(sizes) < 1.1 * min(sizes)
+
+
+def test_a_table_is_one_shard_for_each_half_million(spark: SparkSession, tmp_path: Path) -> None:
+    table = spark.range(10).selectExpr("id as subscription_id", "'price > 1' as filter")
+    version = build_index(table, tmp_path, schema=bm.Schema({"price": "float"}))
+    assert len(version.shards) == 1
+
+
+class TestBadInput:
+    """Each is found on the driver, before any job, where that can be."""
+
+    def test_events(self, spark: SparkSession, events: DataFrame, index: str) -> None:
+        with pytest.raises(bm.SparkError, match="no column 'event_id'"):
+            match(events.drop("event_id"), index)
+        with pytest.raises(bm.SparkError, match=r"no column 'price', which the schema"):
+            match(events.drop("price"), index)
+        with pytest.raises(bm.SparkError, match="column 'price' of the events is of type string"):
+            match(events.withColumn("price", events["price"].cast("string")), index)
+        with pytest.raises(bm.SparkError, match="no column of the events can be an attribute"):
+            match(events.select("event_id"), subscriptions_of(spark, [("a", "x > 1")]))
+
+    def test_options(self, events: DataFrame, index: str) -> None:
+        with pytest.raises(bm.SparkError, match="how is one of pairs, arrays, counts"):
+            match(events, index, how="pears")  # type: ignore[arg-type]
+        with pytest.raises(bm.SparkError, match="plan is one of"):
+            match(events, index, plan="any")  # type: ignore[arg-type]
+        with pytest.raises(bm.SparkError, match="no column 'colour'"):
+            match(events, index, keep=["colour"])
+        with pytest.raises(bm.SparkError, match="keep is a list"):
+            match(events, index, keep="some")  # type: ignore[arg-type]
+        clash = events.withColumnRenamed("spread", "subscription_id")
+        with pytest.raises(bm.SparkError, match="and so would the result"):
+            match(clash, index, keep="all")
+
+    def test_subscriptions(self, spark: SparkSession, events: DataFrame, tmp_path: Path) -> None:
+        good = subscriptions_of(spark, [("a", "price > 1")])
+        schema = MARKET.schema
+        with pytest.raises(bm.SparkError, match="no column 'subscription_id'"):
+            build_index(good.drop("subscription_id"), tmp_path, schema=schema)
+        with pytest.raises(bm.SparkError, match="neither a column 'filter' nor columns of bounds"):
+            build_index(good.drop("filter"), tmp_path, schema=schema)
+        with pytest.raises(bm.SparkError, match="is double; an id is a string or an integer"):
+            build_index(
+                good.selectExpr("1.5D as subscription_id", "filter"), tmp_path, schema=schema
+            )
+        with pytest.raises(bm.SparkError, match="column 'filter' of the subscriptions is int"):
+            build_index(good.selectExpr("subscription_id", "1 as filter"), tmp_path, schema=schema)
+        bounds = good.selectExpr("subscription_id", "'x' as price_low")
+        with pytest.raises(bm.SparkError, match="'price_low' of the subscriptions is string"):
+            build_index(bounds, tmp_path, schema=schema)
+        with pytest.raises(bm.SparkError, match="shards must be at least 1"):
+            build_index(good, tmp_path, schema=schema, shards=0)
+        with pytest.raises(bm.IndexConfigError):
+            build_index(good, tmp_path, schema=schema, index_options={"colour": 1})
+        assert version_numbers(tmp_path) == []
+
+    def test_paths(
+        self, spark: SparkSession, events: DataFrame, index: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(bm.SparkError, match="cannot write to"):
+            build_index(
+                subscriptions_of(spark, [("a", "price > 1")]),
+                tmp_path / "file" / "index",
+                schema=MARKET.schema,
+            )
+        with pytest.raises(bm.SparkError, match="there is no index at"):
+            match(events, tmp_path / "nothing")
+        with pytest.raises(bm.SparkError, match="built for another schema"):
+            match(events, index, schema=bm.Schema({"price": "float"}))
+
+    def test_null_and_shared_event_ids(
+        self, spark: SparkSession, events: DataFrame, index: str
+    ) -> None:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as f
+
+        null = events.withColumn("event_id", f.when(f.col("event_id") != 7, f.col("event_id")))
+        with pytest.raises(PySparkException, match="'event_id' is null in 1 of"):
+            match(null, index).collect()
+        shared = events.withColumn("event_id", f.col("event_id") % 1_000)
+        assert match(shared, index, how="counts").count() == TICKS
+        with pytest.raises(PySparkException, match="more than one event has the id"):
+            match(shared, index, how="counts", plan="sharded").collect()
+
+    def test_a_value_that_is_none_of_the_enumeration(self, events: DataFrame, index: str) -> None:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as f
+
+        odd = events.withColumn("side", f.lit("hold"))
+        with pytest.raises(PySparkException, match=r"attribute 'side': 'hold'"):
+            match(odd, index).collect()
+
+    def test_two_writers(self, spark: SparkSession, tmp_path: Path) -> None:
+        from boxmatch.spark.versions import publish
+
+        table = subscriptions_of(spark, [("a", "price > 1")])
+        version = build_index(table, tmp_path, schema=MARKET.schema)
+        with pytest.raises(bm.SparkError, match="another writer has just made version 1"):
+            publish(version)
+
+
+def test_a_failed_task_leaves_no_version(spark: SparkSession, tmp_path: Path) -> None:
+    """Half-built shards are there, but no version names them, and building again works."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    table = subscriptions_of(spark, [(f"s{n}", "price > 1") for n in range(100)])
+    fails = table.withColumn(
+        "filter",
+        f.when(f.col("subscription_id") == "s50", f.raise_error(f.lit("disk on fire"))).otherwise(
+            f.col("filter")
+        ),
+    )
+    with pytest.raises(PySparkException, match="disk on fire"):
+        build_index(fails, tmp_path, schema=MARKET.schema, shards=2)
+    assert version_numbers(tmp_path) == []
+    assert build_index(table, tmp_path, schema=MARKET.schema, shards=2).subscriptions == 100
+
+
+def test_timestamps_without_zone_are_utc(spark: SparkSession, tmp_path: Path) -> None:
+    schema = bm.Schema({"at": "timestamp"})
+    table = subscriptions_of(spark, [("a", "at >= TIMESTAMP '2026-01-05 12:00:00'")])
+    index = build_index(table, tmp_path, schema=schema)
+    noon = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    with_zone = spark.createDataFrame([(1, noon)], "event_id long, at timestamp")
+    without = spark.sql("SELECT 2L AS event_id, TIMESTAMP_NTZ '2026-01-05 12:00:00' AS at")
+    date = spark.sql("SELECT 3L AS event_id, DATE '2026-01-06' AS at")
+    for frame, event in ((with_zone, 1), (without, 2), (date, 3)):
+        assert pairs(match(frame, index)) == [(event, "a")]
