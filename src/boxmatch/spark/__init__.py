@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from boxmatch.spark.build import build_index
-    from boxmatch.spark.matching import MatchPlan, explain, match
+    from boxmatch.spark.matching import MatchPlan, explain, match, match_function
     from boxmatch.spark.pipeline import Pipeline
     from boxmatch.spark.session import local_session
     from boxmatch.spark.sinks import ParquetSink, SparkSink, TableSink
@@ -34,6 +34,7 @@ __all__ = [
     "explain",
     "local_session",
     "match",
+    "match_function",
     "match_stream",
     "read_version",
     "rejected",
@@ -50,6 +51,7 @@ _HOMES = {
     "explain": "matching",
     "local_session": "session",
     "match": "matching",
+    "match_function": "matching",
     "match_stream": "streaming",
     "read_version": "versions",
     "rejected": "versions",

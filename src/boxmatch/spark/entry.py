@@ -24,9 +24,20 @@ def task(function: str, /, label: str = "boxmatch", **arguments: Any) -> Task:
     shows in its plan. The function named is called with the batches and the arguments, and yields
     batches.
     """
-    from boxmatch import __version__ as version
+    call = scalar(function, label, **arguments)
 
     def run(batches: Any) -> Any:
+        yield from call(batches)
+
+    run.__name__ = run.__qualname__ = label
+    return run
+
+
+def scalar(function: str, /, label: str = "boxmatch", **arguments: Any) -> Callable[[Any], Any]:
+    """The same for a function that returns its result instead of yielding it."""
+    from boxmatch import __version__ as version
+
+    def call(given: Any) -> Any:
         import importlib
         import sys
 
@@ -46,7 +57,7 @@ def task(function: str, /, label: str = "boxmatch", **arguments: Any) -> Task:
                 f"driver has {version}: {advice}"
             )
         module, _, name = function.partition(":")
-        yield from getattr(importlib.import_module(module), name)(batches, **arguments)
+        return getattr(importlib.import_module(module), name)(given, **arguments)
 
-    run.__name__ = run.__qualname__ = label
-    return run
+    call.__name__ = call.__qualname__ = label
+    return call

@@ -18,11 +18,13 @@ from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import Keep, check_events, column, infer_schema, kept_columns
-from boxmatch.spark.entry import task
+from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.versions import IndexVersion, read_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql._typing import UserDefinedFunctionLike
+    from pyspark.sql.types import DataType
 
 How = Literal["pairs", "arrays", "counts"]
 Plan = Literal["replicated", "sharded"]
@@ -105,6 +107,33 @@ def match(
     if chosen.plan == "sharded" and how != "pairs" and events.isStreaming:
         raise SparkError(f"{how} of a stream by the sharded plan need match_stream")
     return carry_out(chosen, events)
+
+
+def match_function(index: IndexVersion | str | os.PathLike[str]) -> UserDefinedFunctionLike:
+    """A column function from a struct of attributes to the array of ids that want such an event.
+
+    For SQL: `spark.udf.register("wanted_by", match_function(path))`, and then
+    `SELECT event_id, explode(wanted_by(struct(*))) FROM events`. It keeps to the version of the
+    index that there is now, and always replicates it.
+    """
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.types import ArrayType
+
+    if not isinstance(index, IndexVersion):
+        index = read_version(index)
+    work = scalar(
+        "boxmatch.spark.worker:wanted_by",
+        f"boxmatch_v{index.version}",
+        path=index.path,
+        shards=_names(index),
+        id_type=index.id_type,
+        attributes=list(index.schema.names),
+    )
+    work.__annotations__ = {"given": pa.Array, "return": pa.Array}  # what kind of function it is
+    make: Any = arrow_udf  # typed for functions that are written out
+    made: UserDefinedFunctionLike = make(work, ArrayType(_id_kind(index), False))
+    return made
 
 
 def explain(
@@ -200,10 +229,10 @@ def _joined(plan: MatchPlan, found: DataFrame) -> DataFrame:
 
 
 def _searched(plan: MatchPlan, events: DataFrame, shard_column: str | None) -> DataFrame:
-    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
     index = plan.index
-    id_kind = LongType() if index.id_type == "long" else StringType()
+    id_kind = _id_kind(index)
     kinds: dict[str, Any] = {
         "pairs": id_kind,
         "arrays": ArrayType(id_kind, False),
@@ -215,7 +244,7 @@ def _searched(plan: MatchPlan, events: DataFrame, shard_column: str | None) -> D
         f"boxmatch_{plan.plan}_v{index.version}",
         how=plan.how,
         path=index.path,
-        shards=[[segment.name for segment in shard.segments] for shard in index.shards],
+        shards=_names(index),
         id_type=index.id_type,
         attributes=list(index.schema.names),
         event_id=plan.event_id,
@@ -226,6 +255,17 @@ def _searched(plan: MatchPlan, events: DataFrame, shard_column: str | None) -> D
     fields = [events.schema[name] for name in shown]
     result = StructType([*fields, StructField(plan.made, kinds[plan.how], False)])
     return events.mapInArrow(work, result)
+
+
+def _names(index: IndexVersion) -> list[list[str]]:
+    """The segments of each shard."""
+    return [[segment.name for segment in shard.segments] for shard in index.shards]
+
+
+def _id_kind(index: IndexVersion) -> DataType:
+    from pyspark.sql.types import LongType, StringType
+
+    return LongType() if index.id_type == "long" else StringType()
 
 
 def _choose(index: IndexVersion, plan: PlanChoice, most: int) -> tuple[bool, str]:

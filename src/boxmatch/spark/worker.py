@@ -43,7 +43,8 @@ def update(
     number: int = table["shard"][0].as_py()
     # Texts of a shard may be more than 32-bit offsets can reach.
     ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
-    rows = table.drop_columns(["shard", "id"]).append_column("id", ids)
+    # In order of ids: the same table gives the same index, however its rows arrived.
+    rows = table.drop_columns(["shard", "id"]).append_column("id", ids).sort_by("id")
     recipe = Recipe(Schema.from_json(schema), index, index_options)
     entries = [SegmentEntry(*entry) for entry in old[number]]
     shard = json.dumps(update_shard(path, recipe, entries, rows))
@@ -97,6 +98,27 @@ def match(
                 pace.matches += matches
                 columns = shown.columns if rows is None else shown.take(rows).columns
                 yield pa.RecordBatch.from_arrays([*columns, values], [*shown.schema.names, made])
+
+
+def wanted_by(
+    events: pa.StructArray,
+    *,
+    path: str,
+    shards: Sequence[Sequence[str]],
+    id_type: str,
+    attributes: Sequence[str],
+) -> Array:
+    """For each event, a struct with its attributes, the ids of the subscriptions that want it."""
+    batch = pa.RecordBatch.from_struct_array(events)
+    missing = [name for name in attributes if name not in batch.schema.names]
+    if missing:
+        raise SparkError(
+            f"the events have no field {', '.join(map(repr, missing))}, which the schema of the "
+            f"subscriptions has (they have: {', '.join(batch.schema.names)})"
+        )
+    opened = open_shards(path, shards)
+    ((_, arrays, _),) = _arrays(opened, batch.select(attributes), _threads(), id_type)
+    return arrays
 
 
 def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:
