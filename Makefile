@@ -9,20 +9,23 @@ PYTHON := $(BIN)/python
 BASE_PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all lint format bench clean distclean
+.PHONY: help run demo test test-all lint format bench java clean distclean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
 	  while IFS=@ read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
 
-run: $(READY)  ## Run the demo: a made-up market feed against 1,000,000 subscriptions
+run: $(READY) java  ## Run the pipeline on Spark: a made-up market feed against standing alerts
+	@$(PYTHON) -m boxmatch pipeline run $(ARGS)
+
+demo: $(READY)  ## The engine alone: 100,000 ticks against 1,000,000 subscriptions
 	@$(PYTHON) -m boxmatch demo $(ARGS)
 
-test: lint  ## Lint, check types, run the tests (what CI runs)
-	@$(PYTHON) -m pytest -q -m "not slow" $(ARGS)
+test: lint java  ## Lint, check types, run the tests (what CI runs)
+	@$(PYTHON) -m pytest -q -n logical --dist loadgroup -m "not slow" $(ARGS)
 
-test-all: lint  ## The same, with the slow tests too
-	@$(PYTHON) -m pytest -q $(ARGS)
+test-all: lint java  ## The same, with the slow tests too
+	@$(PYTHON) -m pytest -q -n logical --dist loadgroup $(ARGS)
 
 lint: $(READY)  ## Check style, format and types
 	@$(PYTHON) -m ruff check
@@ -35,6 +38,12 @@ format: $(READY)  ## Format the code and apply the safe fixes
 
 bench: $(READY)  ## Run the default benchmark; ARGS="width --json out.jsonl" for others
 	@$(PYTHON) -m boxmatch bench $(ARGS)
+
+java:
+	@if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \
+	  echo "Spark needs Java 17 or later: install it (on Debian and Ubuntu: apt install openjdk-17-jre-headless), or set JAVA_HOME" >&2; \
+	  exit 1; \
+	fi
 
 clean:  ## Remove caches and build output, keep .venv
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,18 @@ from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import Table, as_column, as_table
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 NEVER = ((0, FIRST, ABSENT),)
 """The box of a subscription that no event can match: it still has an id and a place.
 
 Its upper end is right below its lower one, which is the one kind of empty interval that an index
 has to bear.
 """
+
+_ROWS = 4_096
+"""Rows of a table to have uncompressed at a time."""
 
 Axes = Mapping[int, StringAxis]
 
@@ -75,8 +81,8 @@ class Reading(NamedTuple):
 def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False) -> Reading:
     """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
 
-    All that can be wrong with it is found here: an error, or with `skip` a rejected row where only
-    that row is wrong.
+    With `skip` rows whose filter is wrong are left out. Wrong values in columns of bounds show when
+    these are placed; `without_bad_rows` finds them.
     """
     if hasattr(table, "read_all"):
         table = table.read_all()  # a stream of Arrow batches can be read only once
@@ -90,21 +96,12 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
     if "filter" in names:
         return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes, skip)
     check_ids(ids)
-    rejected: tuple[Rejected, ...] = ()
-    if skip:
-        table, rejected = _without_bad_rows(schema, table)
-        columns = as_table(table)
-        if columns is None:
-            raise TypeError("an Arrow table is a table")
-        ids = _values(columns, names.index("id"))
-    return Reading(_columns_placer(schema, ids, table, columns), rejected)
+    return Reading(
+        lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
+    )
 
 
-def _columns_placer(schema: Schema, ids: Any, table: Any, columns: Table) -> Callable[[Axes], Bulk]:
-    return lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
-
-
-def _without_bad_rows(schema: Schema, table: Any) -> tuple[Any, tuple[Rejected, ...]]:
+def without_bad_rows(schema: Schema, table: Any) -> tuple[pa.Table, tuple[Rejected, ...]]:
     """The rows of a table of bounds that can be read, as Arrow, and the others."""
     import pyarrow as pa
 
@@ -260,16 +257,28 @@ def _boxes_of_columns(schema: Schema, axes: Axes, table: Any, columns: Table) ->
     if not reader_attributes:
         raise EventError("the table of subscriptions has no column besides 'id'")
     keys = EventEncoder(Schema(reader_attributes), reader_axes).batch(table)
-    low = np.full((columns.length, len(schema)), ABSENT)
-    high = np.full((columns.length, len(schema)), LAST)
-    for place, (attribute, end) in enumerate(meaning.values()):
-        given = keys[:, place] != ABSENT
+    wanted = list(meaning.values())
+    return Boxes.concatenate(
+        [
+            _boxes_of_keys(keys[first : first + _ROWS], wanted, len(schema))
+            for first in range(0, max(columns.length, 1), _ROWS)
+        ]
+    )
+
+
+def _boxes_of_keys(keys: Int64Array, wanted: Sequence[tuple[int, str]], dimensions: int) -> Boxes:
+    low = np.full((len(keys), dimensions), ABSENT)
+    high = np.full((len(keys), dimensions), LAST)
+    for key, (attribute, end) in zip(keys.T, wanted, strict=True):
         if end in ("equal", "low"):
-            low[given, attribute] = np.maximum(low[given, attribute], keys[given, place])
+            np.maximum(low[:, attribute], key, out=low[:, attribute])  # absent is below all
         if end in ("equal", "high"):
-            high[given, attribute] = np.minimum(high[given, attribute], keys[given, place])
+            given = key != ABSENT
+            ends = np.where(given, key, LAST)
+            np.minimum(high[:, attribute], ends, out=high[:, attribute])
             # A bound above only: the attribute must be there all the same.
-            low[given, attribute] = np.maximum(low[given, attribute], FIRST)
+            present = np.where(given, FIRST, ABSENT)
+            np.maximum(low[:, attribute], present, out=low[:, attribute])
     return Boxes.from_dense(low, high)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.engine import bulk, storage
-from boxmatch.engine.bulk import Bulk, Rejected
+from boxmatch.engine.bulk import Bulk, Reading, Rejected
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
 from boxmatch.engine.explain import Explanation, Predicate
 from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
@@ -21,7 +21,12 @@ from boxmatch.engine.parallel import by_chunks
 from boxmatch.engine.parts import BoolArray, Part, Row, Segment, Store, Tail, build_segments
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
-from boxmatch.errors import SubscriptionIdError, UnknownSubscriptionError
+from boxmatch.errors import (
+    AttributeValueError,
+    EventError,
+    SubscriptionIdError,
+    UnknownSubscriptionError,
+)
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT
@@ -140,11 +145,19 @@ class Matcher:
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-        place, rejected = bulk.read_table(
-            self.schema, table, self.max_boxes, skip=on_error == "skip"
-        )
-        done = self._write(lambda: self._load(place(self._snapshot.axes)))
+        skip = on_error == "skip"
+        try:
+            return self._place(bulk.read_table(self.schema, table, self.max_boxes, skip=skip))
+        except (AttributeValueError, EventError):
+            if not skip:
+                raise
+        good, rejected = bulk.without_bad_rows(self.schema, table)
+        done = self._place(bulk.read_table(self.schema, good, self.max_boxes))
         return done._replace(rejected=rejected)
+
+    def _place(self, reading: Reading) -> Subscribed:
+        done = self._write(lambda: self._load(reading.place(self._snapshot.axes)))
+        return done._replace(rejected=reading.rejected)
 
     def subscribe_boxes(self, ids: Any, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Subscribed:
         """Add many subscriptions of one box each, from n × d arrays of numbers in schema order.
