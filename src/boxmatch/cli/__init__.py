@@ -9,8 +9,10 @@ import typer
 
 from boxmatch import __version__
 from boxmatch.cli.bench import bench
+from boxmatch.cli.bench_spark import bench_spark
 from boxmatch.cli.demo import demo
 from boxmatch.cli.inspect import check, info
+from boxmatch.cli.pipeline import pipeline
 from boxmatch.cli.reproduce import BenchGroup, reproduce
 from boxmatch.errors import BoxmatchError
 
@@ -23,14 +25,17 @@ app = typer.Typer(
 )
 benches = typer.Typer(
     cls=BenchGroup,
-    help="Measure an index on presets, or run the papers' experiments again.\n\n"
+    help="Measure an index on presets, or matching on Spark, or run the papers' experiments "
+    "again.\n\n"
     "`boxmatch bench PRESET…` is short for `boxmatch bench run PRESET…`; without a preset it "
     "measures HEM's default setting.",
 )
 benches.command("run")(bench)
 benches.command()(reproduce)
+benches.command("spark")(bench_spark)
 
 app.command()(demo)
+app.add_typer(pipeline, name="pipeline")
 app.add_typer(benches, name="bench")
 app.command()(check)
 app.command()(info)

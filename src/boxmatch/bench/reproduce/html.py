@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib import resources
 from typing import Any
 
 from boxmatch.bench.reproduce.catalogue import PAPERS
@@ -21,20 +17,25 @@ from boxmatch.bench.reproduce.findings import (
 )
 from boxmatch.bench.reproduce.grid import NOT_COMPARABLE, Grid, Row
 from boxmatch.bench.reproduce.tables import Table, tables
+from boxmatch.pages import (
+    Charts,
+    PlottingError,
+    bullets,
+    facts,
+    page,
+    require_plotting,
+    table,
+)
+
+__all__ = ["PlottingError", "report", "require_plotting"]
 
 
-class PlottingError(Exception):
-    """The library that the report is drawn with is not installed."""
-
-
-def require_plotting() -> None:
-    """Raise `PlottingError` unless charts can be made."""
-    try:
-        import vl_convert  # noqa: F401 - only to see whether it is there
-    except ImportError:
-        raise PlottingError(
-            "the report needs vl-convert-python: install boxmatch with its extra, boxmatch[bench]"
-        ) from None
+_INTRODUCTION = (
+    "<p>Every index of the papers and our own, <code>tile</code>, on the papers' workloads: "
+    "measured, checked against brute force, and set beside the figures that the papers give. Times "
+    "are those of one thread. In the plots: hover for figures, drag and scroll to zoom, "
+    "double-click to reset; click in the legend to hide and show.</p>"
+)
 
 
 def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
@@ -47,7 +48,7 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         for paper in PAPERS.values()
         for experiment in paper.experiments
     }
-    drawn: list[dict[str, Any]] = []
+    drawn = Charts()
     sections = [_summary(list(grids.values()), rows)]
     for name, paper in PAPERS.items():
         content = "".join(_experiment(grids[e.name], drawn) for e in paper.experiments)
@@ -55,34 +56,15 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
             f'<section id="{name}"><h2>{escape(paper.title)}</h2>'
             f"<p>Left out: {escape(paper.left_out)}</p>{content}</section>"
         )
-    page = resources.files("boxmatch.bench.reproduce").joinpath("page.html")
-    parts = {
-        "provenance": _provenance(rows, run),
-        "contents": _contents(),
-        "sections": "".join(sections),
-        "charts": json.dumps(drawn, separators=(",", ":"), ensure_ascii=False).replace(
-            "</", "<\\/"
-        ),
-        "library": _library(),
-    }
-    text = page.read_text(encoding="utf-8")
-    for name, part in parts.items():
-        text = text.replace(f"<!-- {name} -->", part, 1)
-    return text
-
-
-def _json(value: object) -> str:
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("</", "<\\/")  # nothing in it may end the script element
-
-
-def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, compressed: browsers unpack them by themselves."""
-    import vl_convert
-
-    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed")
-    # Without a time stamp, so that the same rows give the same file.
-    return base64.b64encode(gzip.compress(bundle.encode(), 9, mtime=0)).decode()
+    return page(
+        title="Boxmatch: the papers' experiments, run again",
+        heading="The papers' experiments, run again",
+        introduction=_INTRODUCTION,
+        origin=_provenance(rows, run),
+        contents=_contents(),
+        sections="".join(sections),
+        charts=drawn,
+    )
 
 
 def _contents() -> str:
@@ -105,7 +87,7 @@ def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
     )
     dates = sorted(r["date"] for r in rows)
     packages = {f"{name} {v}" for r in rows for name, v in r["packages"].items() if v}
-    facts = {
+    known = {
         "Scale": f"{run['scale']:g} of the papers' numbers of subscriptions",
         "Seed": run["seed"],
         "Events": run.get("event_file") or "made up, uniform unless said otherwise",
@@ -114,8 +96,7 @@ def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         "Python": all_of(r["python"] for r in rows) + "; " + ", ".join(sorted(packages)),
         "Measured": f"{dates[0]} to {dates[-1]}, {len(rows)} rows" if dates else "nothing yet",
     }
-    items = "".join(f"<dt>{k}</dt><dd>{escape(str(v))}</dd>" for k, v in facts.items())
-    return f"<dl>{items}</dl>"
+    return facts(known)
 
 
 def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
@@ -127,14 +108,14 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
         )
     default = hem_default(grids)
     if default is not None:
-        table, verdicts = default
-        parts += ["<h3>HEM's default setting</h3>", _table(table), _list(verdicts)]
+        compared, verdicts = default
+        parts += ["<h3>HEM's default setting</h3>", _table(compared), bullets(verdicts)]
     rates = rates_kept(grids)
     if rates:
-        parts += ["<h3>Rates of false positives</h3>", _list(rates)]
+        parts += ["<h3>Rates of false positives</h3>", bullets(rates)]
     refused = left_out(rows)
     if refused:
-        parts += ["<h3>Not enough memory</h3>", _list(refused)]
+        parts += ["<h3>Not enough memory</h3>", bullets(refused)]
     return "".join(parts) + "</section>"
 
 
@@ -149,7 +130,7 @@ def _contest(slower: Table, won: int) -> str:
     return f"{says}. Not in these:</p>{_table(slower)}" if slower.rows else f"{says}.</p>"
 
 
-def _experiment(grid: Grid, drawn: list[dict[str, Any]]) -> str:
+def _experiment(grid: Grid, drawn: Charts) -> str:
     experiment = grid.experiment
     head = (
         f'<article id="{experiment.name}"><h3>{escape(experiment.figure)}: '
@@ -162,12 +143,8 @@ def _experiment(grid: Grid, drawn: list[dict[str, Any]]) -> str:
     if (experiment.published or experiment.claims) and not grid.comparable:
         remarks.append(NOT_COMPARABLE)
     notes = "".join(f'<p class="note">{escape(remark)}</p>' for remark in remarks if remark)
-    places = []
-    for specification in charts(grid):
-        places.append(f'<div class="chart" data-chart="{len(drawn)}"></div>')
-        drawn.append(specification)
     return (
-        f"{head}{notes}<div class='charts'>{''.join(places)}</div>"
+        f"{head}{notes}{drawn.place(charts(grid))}"
         f"{''.join(map(_table, tables(grid)))}"
         f'<p class="note">{escape(_measured_on(grid))}</p></article>'
     )
@@ -186,22 +163,5 @@ def _measured_on(grid: Grid) -> str:
     )
 
 
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<th>{escape(cell)}</th>" if i < table.labels else f"<td>{escape(cell)}</td>"
-            for i, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f'<div class="table"><table><caption>{escape(table.title)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _list(lines: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+def _table(made: Table) -> str:
+    return table(made.title, made.columns, made.rows, labels=made.labels)

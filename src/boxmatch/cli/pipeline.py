@@ -1,0 +1,198 @@
+"""`boxmatch pipeline`: from raw events and subscriptions to notifications, on Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from boxmatch.spark.pipeline import PipelineResult, StageRecord
+
+_SAMPLE = Path("boxmatch-sample")
+_BUSIEST = 5
+_WIDTH = 70
+"""Letters of a filter that the terminal shows."""
+
+pipeline = typer.Typer(
+    help="Match events against subscriptions on Spark, from files to notifications and a report.",
+    no_args_is_help=True,
+)
+
+
+@pipeline.command()
+def run(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The settings; a sample is run if left out."),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Do everything again, instead of going on.")
+    ] = False,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Read, clean, derive, match, notify, and write statistics and a report.
+
+    A run that failed goes on where it stopped when it is started again. Without --config a sample
+    is made in ./boxmatch-sample and run.
+    """
+    from rich.console import Console
+
+    from boxmatch.spark.pipeline import Pipeline, write_sample
+
+    notes = Console(stderr=True, highlight=False, soft_wrap=True)
+    if config is None:
+        config = write_sample(_SAMPLE)
+        notes.print(f"No --config given: running the sample in {_SAMPLE}, set up by {config}")
+    chosen = Pipeline(config)
+    chosen.check()
+    with _shown(notes) as progress:
+        session = _session(master, chosen.config.output.path, progress)
+        result = chosen.run(session, restart=restart, progress=progress.stage)
+    if as_json:
+        typer.echo(json.dumps(result.summary))
+    else:
+        _show(Console(highlight=False, soft_wrap=True), result)
+
+
+@pipeline.command()
+def sample(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = _SAMPLE,
+) -> None:
+    """Write a sample: ticks of a made-up market, alerts on them, and a config to start from."""
+    from boxmatch.spark.pipeline import write_sample
+
+    config = write_sample(folder)
+    typer.echo(f"The sample is in {folder}; run it with: boxmatch pipeline run --config {config}")
+
+
+class _Stages:
+    """Shows stages as they come and go."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def begin(self, name: str) -> None:
+        self._tasks[name] = self._progress.add_task(name, total=1, said="")
+
+    def end(self, name: str, said: str) -> None:
+        self._progress.update(self._tasks[name], completed=1, said=said)
+
+    def stage(self, name: str, record: StageRecord | None) -> None:
+        if record is None:
+            self.begin(name)
+            return
+        said = "" if record.rows is None else f"{record.rows:,} rows"
+        if record.resumed:
+            said += f", done before (in {record.seconds:.1f} s)"
+        self.end(name, said)
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[_Stages]:
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description:<11}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield _Stages(progress)
+
+
+def _session(master: str, output: str, progress: _Stages) -> SparkSession:
+    """A session whose chatter goes to a log beside the output."""
+    from boxmatch.errors import SparkError
+    from boxmatch.spark import local_session
+
+    progress.begin("start Spark")
+    log = Path(os.devnull) if "://" in output else Path(output, "spark.log")
+    try:
+        with _stderr_to(log):
+            session = local_session(master)
+    except SparkError:
+        raise
+    except Exception as error:
+        # Whatever it is that the launcher or the JVM raised: the log has the cause.
+        raise SparkError(f"Spark did not start ({error}); its log is {log}") from error
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        # They write the error that is about to be raised as JSON, stack trace and all.
+        PySparkLogger.getLogger(name).disabled = True
+    progress.end("start Spark", "")
+    return session
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Lend a file as standard error: the Java process that is started keeps it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _show(console: Console, result: PipelineResult) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    summary = result.summary
+    events, found = summary["events"], summary["matches"]
+    put_aside = sum(events["quarantined"].values())
+    seconds = sum(stage["seconds"] for stage in summary["stages"])
+    console.print(
+        f"\n{events['read']:,} events from {events['files']:,} files: {events['good']:,} good, "
+        f"{put_aside:,} in quarantine{_reasons(events['quarantined'])}."
+    )
+    usable = summary["subscriptions"]
+    console.print(
+        f"{usable['usable']:,} subscriptions, {usable['rejected']:,} more rejected; "
+        f"{found['dead']['number']:,} matched nothing, {found['too_broad']['number']:,} more than "
+        f"{found['too_broad']['share']:.3g} of the events."
+    )
+    console.print(
+        f"{found['pairs']:,} matches, {found['pairs'] / max(1, events['good']):,.2f} for each "
+        f"event, on {len(found['by_date']):,} dates; {seconds:.1f} s in all stages.\n"
+    )
+    table = Table(title="Busiest subscriptions", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("id")
+    table.add_column("matches", justify="right")
+    table.add_column("of events", justify="right")
+    table.add_column("filter")
+    for row in found["top"][:_BUSIEST]:
+        filter = row["filter"] or ""
+        table.add_row(
+            str(row["subscription_id"]),
+            f"{row['matches']:,}",
+            f"{row['share']:.2%}",
+            filter if len(filter) <= _WIDTH else filter[: _WIDTH - 1] + "…",
+        )
+    console.print(table)
+    console.print(f"Notifications: {result.output}/notifications")
+    console.print(f"Report:        {result.report}")
+
+
+def _reasons(counts: Mapping[str, Any]) -> str:
+    shown = [f"{number:,} {reason}" for reason, number in list(counts.items())[:3]]
+    return f" ({', '.join(shown)}{', …' if len(counts) > len(shown) else ''})" if shown else ""

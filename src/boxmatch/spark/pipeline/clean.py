@@ -1,0 +1,235 @@
+"""Clean: rows that can be matched, and the others with a reason.
+
+Nothing that a row holds makes a job fail. A row with several faults is quarantined for the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from boxmatch.errors import SparkError
+from boxmatch.model.axis import ABSENT
+from boxmatch.model.schema import Attribute, Schema
+from boxmatch.spark.columns import column, require_columns
+from boxmatch.spark.pipeline.read import MALFORMED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+REASON: Final = "_reason"
+ROW: Final = "_row"
+MALFORMED_ROW: Final = "malformed row"
+
+SPARK_TYPES: Final = {
+    "int": "bigint", "float": "double", "string": "string", "bool": "boolean",
+    "timestamp": "timestamp", "enum": "string",
+}  # fmt: skip
+"""What a column of each attribute type is once it is clean."""
+
+_WHOLE: Final = {"tinyint", "smallint", "int", "bigint"}
+_FRACTIONS: Final = {"float", "double", "decimal"}
+_TIMES: Final = {"date", "timestamp", "timestamp_ntz"}
+_CASTS: Final = {
+    "int": {"string", *_WHOLE, *_FRACTIONS},
+    "float": {"string", *_WHOLE, *_FRACTIONS},
+    "string": {"string", "boolean", *_WHOLE, *_FRACTIONS, *_TIMES},
+    "bool": {"string", "boolean"},
+    "timestamp": {"string", *_TIMES},
+    "enum": {"string"},
+}
+
+Fault = tuple["Column", str]
+"""Where a row is at fault, and what is then said of it."""
+
+
+class Cleaned(NamedTuple):
+    """The rows that are fine, and those that are not."""
+
+    good: DataFrame
+    quarantined: DataFrame
+    """The id as text, `reason`, and the `row` as JSON, or the line that was no row at all."""
+
+
+def clean(
+    events: DataFrame,
+    schema: Schema,
+    *,
+    event_id: str = "event_id",
+    event_time: str | None = None,
+    duplicates: Sequence[str] | None = None,
+) -> Cleaned:
+    """Events with the types of their attributes; bad ones and duplicates are put aside.
+
+    A row is quarantined if it was no row at all, has no id or (where `event_time` is given) no
+    time, has a value that is not of its attribute's type or outside its domain, or shares the
+    columns `duplicates` (the id if left out) with another one. Of those that share them the one
+    with the earliest time stays, then the one whose columns, from the first on, are smaller: the
+    same one whatever order rows come in. Columns that are no attributes stay as they are.
+    """
+    judged = judge(events, schema, event_id=event_id, event_time=event_time, duplicates=duplicates)
+    return split(judged, event_id)
+
+
+def judge(
+    events: DataFrame,
+    schema: Schema,
+    *,
+    event_id: str = "event_id",
+    event_time: str | None = None,
+    duplicates: Sequence[str] | None = None,
+) -> DataFrame:
+    """All rows with what `split` needs to part them, so that they need be read only once."""
+    key = [event_id] if duplicates is None else list(duplicates)
+    types = {attribute.name: attribute for attribute in schema}
+    if event_time is not None:
+        types.setdefault(event_time, Attribute(event_time, "timestamp"))
+    needed = [event_id, *types, *(name for name in key if name != event_id)]
+    _check_columns(events, needed, "events")
+    faults = [*_malformed(events), _missing(event_id)]
+    if event_time is not None:
+        faults.append(_missing(event_time))
+    typed: dict[str, Column] = {}
+    for attribute in types.values():
+        typed[attribute.name], found = _typed(events, attribute)
+        faults += found
+    earliest = [] if event_time is None else [event_time]
+    return _judged(events, typed, faults, key, earliest)
+
+
+def clean_subscriptions(
+    subscriptions: DataFrame, *, subscription_id: str = "subscription_id", filter: str = "filter"
+) -> Cleaned:
+    """Subscriptions with an id of their own; whether their filters compile is seen later.
+
+    Of two with the same id the one with the smaller filter stays.
+    """
+    judged = judge_subscriptions(subscriptions, subscription_id=subscription_id, filter=filter)
+    return split(judged, subscription_id)
+
+
+def judge_subscriptions(
+    subscriptions: DataFrame, *, subscription_id: str = "subscription_id", filter: str = "filter"
+) -> DataFrame:
+    """All subscriptions with what `split` needs to part them."""
+    _check_columns(subscriptions, [subscription_id], "subscriptions")
+    faults = [*_malformed(subscriptions), _missing(subscription_id)]
+    if filter in subscriptions.columns:
+        faults.append(_missing(filter))
+    first = [filter] if filter in subscriptions.columns else []
+    return _judged(subscriptions, {}, faults, [subscription_id], first)
+
+
+def split(judged: DataFrame, id: str) -> Cleaned:
+    """Part the rows that `judge` has looked at."""
+    from pyspark.sql import functions as f
+
+    good = judged.where(f.col(REASON).isNull()).drop(REASON, ROW)
+    quarantined = judged.where(f.col(REASON).isNotNull()).select(
+        column(id).cast("string").alias(id),
+        f.col(REASON).alias("reason"),
+        f.col(ROW).alias("row"),
+    )
+    return Cleaned(good, quarantined)
+
+
+def _judged(
+    rows: DataFrame,
+    typed: dict[str, Column],
+    faults: Iterable[Fault],
+    key: list[str],
+    first: list[str],
+) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    names = [name for name in rows.columns if name != MALFORMED]
+    own = f.to_json(f.struct(*map(column, names)))
+    text = f.coalesce(f.col(MALFORMED), own) if MALFORMED in rows.columns else own
+    reason = f.coalesce(*(f.when(bad, f.lit(why)) for bad, why in faults))
+    judged = rows.select(
+        *(typed.get(name, column(name)).alias(name) for name in names),
+        reason.alias(REASON),
+        f.when(reason.isNotNull(), text).alias(ROW),
+    )
+    if not key:
+        return judged
+    order = [_ordered(judged, name) for name in (*first, *names)]
+    # Bad rows are parted from good ones, and from each other: no bad row can push a good one out,
+    # and many rows without an id do not end up in one place.
+    apart = f.when(f.col(REASON).isNotNull(), f.xxhash64(ROW))
+    place = f.row_number().over(
+        Window.partitionBy(*map(column, key), f.col(REASON).isNull(), apart).orderBy(*order)
+    )
+    again = f.col(REASON).isNull() & (place > 1)
+    return judged.withColumns(
+        {
+            REASON: f.when(again, f.lit(f"duplicate {' and '.join(key)}")).otherwise(f.col(REASON)),
+            ROW: f.when(again, own).otherwise(f.col(ROW)),
+        }
+    )
+
+
+def _typed(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]]:
+    """The column with its attribute's type, and what may be wrong with it."""
+    from pyspark.sql import functions as f
+
+    name, wanted = attribute.name, attribute.type
+    raw = column(name)
+    kind = events.schema[name].dataType.simpleString()
+    plain = kind.partition("(")[0]
+    if plain.startswith(("varchar", "char")):
+        plain = "string"
+    if plain not in _CASTS[wanted]:
+        raise SparkError(
+            f"column {name!r} is of Spark type {kind}, which does not become an attribute of type "
+            f"{wanted}; derive a column from it instead"
+        )
+    value = raw.try_cast(SPARK_TYPES[wanted])
+    wrong = raw.isNotNull() & value.isNull()
+    if wanted == "int" and plain in _FRACTIONS:
+        wrong |= value != raw  # 1.5 would become 1
+    article = "an" if wanted == "int" else "a"
+    faults = [(wrong, f"{name} is not {article} {wanted}")] if wanted != "enum" else []
+    if wanted == "enum":
+        faults.append((~value.isin(*attribute.values), f"{name} is not one of its values"))
+    outside = None
+    if attribute.domain is not None:
+        low, high = attribute.domain
+        outside = (value < f.lit(low)) | (value > f.lit(high))
+        if wanted == "float":
+            outside &= ~f.isnan(value)  # which stands for no value at all
+    elif wanted == "int":
+        outside = value == f.lit(int(ABSENT))  # the one number that has no place in an index
+    if outside is not None:
+        faults.append((outside, f"{name} is outside its domain"))
+    return value, faults
+
+
+def _malformed(rows: DataFrame) -> list[Fault]:
+    from pyspark.sql import functions as f
+
+    if MALFORMED not in rows.columns:
+        return []
+    return [(f.col(MALFORMED).isNotNull(), MALFORMED_ROW)]
+
+
+def _missing(name: str) -> Fault:
+    return column(name).isNull(), f"{name} is null"
+
+
+def _ordered(rows: DataFrame, name: str) -> Column:
+    """Something to sort by; not everything that Spark can hold can be sorted."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import AtomicType, VariantType
+
+    kind = rows.schema[name].dataType
+    atomic = isinstance(kind, AtomicType) and not isinstance(kind, VariantType)
+    return column(name) if atomic else f.to_json(f.struct(column(name)))
+
+
+def _check_columns(rows: DataFrame, needed: Iterable[str], what: str) -> None:
+    require_columns(rows.drop(MALFORMED), dict.fromkeys(needed), what)
+    reserved = {REASON, ROW} & set(rows.columns)
+    if reserved:
+        raise SparkError(f"the {what} have a column {min(reserved)!r}, which is kept for cleaning")

@@ -1,0 +1,333 @@
+"""The report of a run: one page for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib import metadata
+from typing import Any, Final
+
+from boxmatch import __version__
+from boxmatch.model.schema import Schema
+from boxmatch.pages import Charts, bullets, facts, page, table
+from boxmatch.spark.pipeline.stages import StageRecord
+
+Summary = dict[str, Any]
+Row = Mapping[str, Any]
+
+_PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "numba", "sqlglot")
+_COLOUR: Final = "#4c8fd0"  # readable on light and on dark
+_HEIGHT: Final = 260
+_SECTIONS: Final = {
+    "events": "Events",
+    "subscriptions": "Subscriptions",
+    "matches": "Matches",
+    "attributes": "Attributes",
+    "stages": "Stages",
+}
+
+
+def summarise(
+    done: Mapping[str, StageRecord], *, config: Row, schema: Schema, spark_version: str
+) -> Summary:
+    """All figures of a run, from what its stages noted down."""
+    clean, index, match = done["clean"], done["index"], done["match"]
+    found = done["statistics"].details
+    measured = found["selectivities"]
+    return {
+        "events": {
+            "files": done["read"].details["event_files"],
+            "read": clean.details["read"],
+            "good": clean.rows,
+            "quarantined": clean.details["quarantined"],
+            "derived": done["derive"].details["attributes"],
+        },
+        "subscriptions": {
+            "usable": index.rows,
+            "rejected": index.details["rejected"],
+            "rejected_shown": index.details["rejected_shown"],
+            "never": measured["never"],
+            "index": {name: index.details[name] for name in ("version", "bytes", "shards")},
+        },
+        "matches": {
+            "pairs": match.rows,
+            "by_date": done["notify"].details["by_date"],
+            "per_event": found["per_event"],
+            "per_subscription": found["per_subscription"],
+            "top": found["top"],
+            "dead": found["dead"],
+            "too_broad": {**found["too_broad"], "share": config["statistics"]["too_broad"]},
+        },
+        "attributes": measured["attributes"],
+        "skipping": {
+            "frequency": [attribute["predicates"] for attribute in measured["attributes"]],
+            "boxes": measured["boxes"],
+            "matchability": measured["matchability"],
+            "sample": measured["sample"],
+        },
+        "latency": found["latency"],
+        "stages": [_timed(record) for record in done.values()],
+        "provenance": {
+            "boxmatch": __version__,
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "processed": match.details["processed"],
+            "plan": match.details["plan"],
+            "python": platform.python_version(),
+            "spark": spark_version,
+            "packages": {name: _version(name) for name in _PACKAGES},
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "schema": json.loads(schema.to_json()),
+            "config": config,
+        },
+    }
+
+
+def as_json(summary: Summary) -> str:
+    """For programs."""
+    return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_html(summary: Summary) -> str:
+    """For people: a page that needs no network."""
+    charts = Charts()
+    made = {
+        "events": _events(summary, charts),
+        "subscriptions": _subscriptions(summary),
+        "matches": _matches(summary, charts),
+        "attributes": _attributes(summary, charts),
+        "stages": _stages(summary, charts),
+    }
+    links = "".join(f'<li><a href="#{n}">{title}</a></li>' for n, title in _SECTIONS.items())
+    return page(
+        title="Boxmatch: report of a pipeline",
+        heading="Report of a pipeline",
+        introduction=f"<p>{escape(headline(summary))}</p>",
+        origin=_origin(summary),
+        contents=f"<ul>{links}</ul>",
+        sections="".join(
+            f'<section id="{name}"><h2>{title}</h2>{made[name]}</section>'
+            for name, title in _SECTIONS.items()
+        ),
+        charts=charts,
+    )
+
+
+def headline(summary: Summary) -> str:
+    """The run in a sentence."""
+    events, matches = summary["events"], summary["matches"]
+    return (
+        f"{events['read']:,} events read, {events['good']:,} of them good; "
+        f"{summary['subscriptions']['usable']:,} subscriptions; {matches['pairs']:,} matches, "
+        f"{matches['pairs'] / max(1, events['good']):,.2f} for each event."
+    )
+
+
+def _timed(record: StageRecord) -> Summary:
+    rate = record.rows / record.seconds if record.rows and record.seconds else None
+    return {
+        "stage": record.name,
+        "seconds": round(record.seconds, 3),
+        "rows": record.rows,
+        "rows_per_second": rate and round(rate),
+        "resumed": record.resumed,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _origin(summary: Summary) -> str:
+    origin = summary["provenance"]
+    packages = ", ".join(f"{name} {v}" for name, v in origin["packages"].items() if v)
+    config = origin["config"]
+    return facts(
+        {
+            "Events from": config["events"]["path"] or f"table {config['events']['table']}",
+            "Subscriptions from": config["subscriptions"]["path"]
+            or f"table {config['subscriptions']['table']}",
+            "Output": config["output"]["path"],
+            "Matched": origin["processed"],
+            "Plan": origin["plan"].replace("\n", "; "),
+            "Software": f"boxmatch {origin['boxmatch']}, Spark {origin['spark']}, "
+            f"Python {origin['python']}; {packages}",
+            "Machine": origin["machine"],
+        }
+    )
+
+
+def _events(summary: Summary, charts: Charts) -> str:
+    events = summary["events"]
+    reasons = events["quarantined"]
+    put_aside = sum(reasons.values())
+    says = f"{events['good']:,} events are good, {put_aside:,} were put into quarantine."
+    if events["derived"]:
+        says += f" Derived: {', '.join(events['derived'])}."
+    parts = [f"<p>{escape(says)}</p>"]
+    if reasons:
+        parts.append(
+            table(
+                "Quarantined, by reason; the rows are in the output quarantine",
+                ("reason", "events"),
+                [(reason, f"{number:,}") for reason, number in reasons.items()],
+            )
+        )
+    latency = summary["latency"]
+    if latency is not None:
+        shown = [(name, _duration(seconds)) for name, seconds in latency.items()]
+        parts.append(table("From the time of an event to its matching", ("share", "took"), shown))
+    by_date = summary["matches"]["by_date"]
+    if len(by_date) > 1:
+        bars = [{"name": day, "value": number} for day, number in by_date.items()]
+        parts.append(charts.place([_bars(bars, "date", "notifications")]))
+    return "".join(parts)
+
+
+def _subscriptions(summary: Summary) -> str:
+    found = summary["subscriptions"]
+    index = found["index"]
+    parts = [
+        f"<p>{found['usable']:,} subscriptions can be used, {found['rejected']:,} cannot. The "
+        f"index takes {index['bytes'] / 1e6:,.1f} MB in {index['shards']:,} "
+        f"{'shard' if index['shards'] == 1 else 'shards'}, version {index['version']}.</p>"
+    ]
+    if found["never"]:
+        parts.append(f"<p>{found['never']:,} have a filter that no event whatever can satisfy.</p>")
+    shown = found["rejected_shown"]
+    if shown:
+        rows = [(_text(r["subscription_id"]), _text(r["filter"]), r["reason"]) for r in shown]
+        more = found["rejected"] - len(shown)
+        title = "Rejected" + (f" (and {more:,} more in the output rejected)" if more else "")
+        parts.append(table(title, ("subscription", "filter", "reason"), rows, labels=3))
+    return "".join(parts)
+
+
+def _matches(summary: Summary, charts: Charts) -> str:
+    found = summary["matches"]
+    dead, broad = found["dead"], found["too_broad"]
+    return "".join(
+        [
+            charts.place(
+                [
+                    _bars(_buckets(found["per_event"]), "matches of an event", "events"),
+                    _bars(
+                        _buckets(found["per_subscription"]),
+                        "matches of a subscription",
+                        "subscriptions",
+                    ),
+                ]
+            ),
+            _listed("Most matches", found["top"]),
+            f"<h3>Dead</h3><p>{dead['number']:,} subscriptions matched nothing.</p>",
+            _listed("Some of them", dead["shown"]),
+            f"<h3>Too broad</h3><p>{broad['number']:,} subscriptions matched more than "
+            f"{broad['share']:.3g} of the events.</p>",
+            _listed("The broadest", broad["shown"]),
+        ]
+    )
+
+
+def _listed(title: str, rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    cells = [
+        (_text(r["subscription_id"]), _text(r["filter"]), f"{r['matches']:,}", f"{r['share']:.4%}")
+        for r in rows
+    ]
+    return table(title, ("subscription", "filter", "matches", "of the events"), cells, labels=2)
+
+
+def _attributes(summary: Summary, charts: Charts) -> str:
+    rows = summary["attributes"]
+    skipping = summary["skipping"]
+    asked = [{"name": r["name"], "value": r["subscriptions"]} for r in rows]
+    shares = [{"name": r["name"], "value": r["selectivity"]} for r in rows if r["predicates"]]
+    cells = [
+        (
+            r["name"],
+            r["type"],
+            f"{r['subscriptions']:,}",
+            f"{r['predicates']:,}",
+            f"{r['present']:.2%}",
+            "" if r["selectivity"] is None else f"{r['selectivity']:.4%}",
+        )
+        for r in rows
+    ]
+    heads = ("attribute", "type", "subscriptions", "predicates", "events have it", "satisfied by")
+    notes = [
+        "Subscriptions: those that constrain the attribute. Predicates: how many boxes of theirs "
+        "do; a filter with OR has several.",
+        "Satisfied by: the share of events that satisfy one of these predicates, on average, "
+        f"measured on {skipping['sample']:,} events.",
+        f"Over all predicates of {skipping['boxes']:,} boxes that is "
+        f"{skipping['matchability']:.4%}: with the numbers of predicates, what predicate skipping "
+        "needs to know.",
+    ]
+    drawn = [_bars(asked, "attribute", "subscriptions")]
+    if shares:
+        drawn.append(_bars(shares, "attribute", "share of events that satisfy a predicate"))
+    return f"{charts.place(drawn)}{table('Attributes', heads, cells, labels=2)}{bullets(notes)}"
+
+
+def _stages(summary: Summary, charts: Charts) -> str:
+    rows = summary["stages"]
+    cells = [
+        (
+            r["stage"],
+            f"{r['seconds']:,.2f}",
+            "" if r["rows"] is None else f"{r['rows']:,}",
+            "" if r["rows_per_second"] is None else f"{r['rows_per_second']:,}",
+            "done before" if r["resumed"] else "",
+        )
+        for r in rows
+    ]
+    heads = ("stage", "seconds", "rows out", "rows a second", "")
+    bars = [{"name": r["stage"], "value": r["seconds"]} for r in rows]
+    return f"{charts.place([_bars(bars, 'stage', 'seconds')])}{table('Stages', heads, cells)}"
+
+
+def _buckets(histogram: Iterable[Row]) -> list[Summary]:
+    return [
+        {
+            "name": f"{b['from']:,}" if b["from"] == b["to"] else f"{b['from']:,}–{b['to']:,}",
+            "value": b["number"],
+        }
+        for b in histogram
+    ]
+
+
+def _bars(values: list[Summary], across: str, up: str) -> Summary:
+    """A bar for each name, in the order given."""
+    return {
+        "width": "container",
+        "height": _HEIGHT,
+        "data": {"values": values},
+        "mark": {"type": "bar", "color": _COLOUR},
+        "encoding": {
+            "x": {"field": "name", "type": "nominal", "sort": None, "title": across,
+                  "axis": {"labelAngle": -30}},
+            "y": {"field": "value", "type": "quantitative", "title": up},
+            "tooltip": [
+                {"field": "name", "title": across},
+                {"field": "value", "title": up, "format": ",.4~g"},
+            ],
+        },
+    }  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.3f} seconds"
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,221 @@
+"""Which attributes subscriptions ask about, and how many events satisfy what they ask.
+
+These are the figures that predicate skipping needs (`boxmatch.adaptive.skipping`): how often each
+attribute is constrained, and the share of events that satisfy a predicate on it (w in the Ada-REIN
+paper). Filters are compiled on the executors; shares are measured, by each worker for its own
+subscriptions, on the same sample of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boxmatch.model.schema import Schema
+from boxmatch.spark.columns import column, subscription_columns
+from boxmatch.spark.entry import task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_MAX_BOXES = 1024
+_ALL = -1
+"""Stands for no attribute in particular in what workers report."""
+
+
+@dataclass(frozen=True)
+class AttributeStatistics:
+    """One attribute, in subscriptions and in events."""
+
+    name: str
+    type: str
+    subscriptions: int
+    """How many of them constrain it."""
+    predicates: int
+    """How many boxes of theirs do; an OR makes several."""
+    present: float
+    """The share of events that have it."""
+    selectivity: float | None
+    """The share of events that satisfy a predicate on it, on average; None without predicates."""
+
+
+@dataclass(frozen=True)
+class Selectivities:
+    """All attributes in the schema's order, and what they come to together."""
+
+    attributes: tuple[AttributeStatistics, ...]
+    subscriptions: int
+    never: int
+    """Subscriptions that no event can match; they count nowhere else."""
+    boxes: int
+    matchability: float
+    """The share of events that satisfy a predicate, on average over all predicates."""
+    sample: int
+    """The events that this was measured on."""
+
+    @property
+    def frequency(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Predicates by attribute, as `SkipPlan.of_frequency` takes them."""
+        return np.array([attribute.predicates for attribute in self.attributes], np.int64)
+
+
+def measure_selectivities(
+    events: DataFrame,
+    subscriptions: DataFrame,
+    schema: Schema,
+    *,
+    event_id: str = "event_id",
+    subscription_id: str = "subscription_id",
+    filter: str = "filter",
+    sample: int = 10_000,
+) -> Selectivities:
+    """Measure them on clean events. Subscriptions whose filter cannot be compiled are passed over.
+
+    The sample are the events whose ids have the smallest hashes: the same ones every time. A share
+    s measured on m events is off by about √(s (1 - s) / m).
+    """
+    from pyspark.sql import functions as f
+
+    _, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
+    some = (
+        events.orderBy(f.xxhash64(column(event_id)), column(event_id))
+        .limit(sample)
+        .select(*(column(name) for name in schema.names))
+        .toArrow()
+    )
+    asked = subscriptions.select(
+        column(subscription_id).alias("id"),
+        *(column(name).alias(alias) for alias, name in wanted.items()),
+    )
+    work = task(
+        "boxmatch.spark.pipeline.selectivity:count_predicates", "selectivities",
+        schema=schema.to_json(), events=_packed(some),
+    )  # fmt: skip
+    kinds = "attribute int, subscriptions bigint, predicates bigint, satisfied double"
+    counted = (
+        asked.mapInArrow(work, kinds)
+        .groupBy("attribute")
+        .agg(*(f.sum(name).alias(name) for name in ("subscriptions", "predicates", "satisfied")))
+        .collect()
+    )
+    return _assembled(schema, {row["attribute"]: row for row in counted}, _present(events, schema),
+                      some.num_rows)  # fmt: skip
+
+
+def attributes_table(spark: SparkSession, measured: Selectivities) -> DataFrame:
+    """The attributes as a small DataFrame."""
+    return spark.createDataFrame(
+        [astuple(attribute) for attribute in measured.attributes],
+        "attribute string, type string, subscriptions bigint, predicates bigint, present double, "
+        "selectivity double",
+    )
+
+
+def _assembled(
+    schema: Schema, counted: dict[int, Any], present: dict[str, float], sample: int
+) -> Selectivities:
+    none = {"subscriptions": 0, "predicates": 0, "satisfied": 0.0}
+    attributes = []
+    for position, attribute in enumerate(schema):
+        row = counted.get(position, none)
+        predicates = row["predicates"]
+        share = row["satisfied"] / predicates if predicates else None
+        attributes.append(
+            AttributeStatistics(
+                attribute.name, attribute.type, row["subscriptions"], predicates,
+                present[attribute.name], share,
+            )
+        )  # fmt: skip
+    whole = counted.get(_ALL, none)
+    predicates = sum(attribute.predicates for attribute in attributes)
+    satisfied = sum(counted[p]["satisfied"] for p in range(len(schema)) if p in counted)
+    return Selectivities(
+        tuple(attributes),
+        subscriptions=whole["subscriptions"],
+        never=int(whole["satisfied"]),
+        boxes=whole["predicates"],
+        matchability=satisfied / predicates if predicates else 0.0,
+        sample=sample,
+    )
+
+
+def _present(events: DataFrame, schema: Schema) -> dict[str, float]:
+    """The share of all events that have each attribute."""
+    from pyspark.sql import functions as f
+
+    def there(name: str, kind: str) -> Any:
+        value = column(name)
+        return f.count(f.when(~f.isnan(value), value) if kind == "float" else value)
+
+    counts = [there(a.name, a.type).alias(str(i)) for i, a in enumerate(schema)]
+    row = events.agg(f.count(f.lit(1)).alias("all"), *counts).collect()[0]
+    return {a.name: row[str(i)] / max(1, row["all"]) for i, a in enumerate(schema)}
+
+
+def _packed(table: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def count_predicates(
+    batches: Iterator[pa.RecordBatch], *, schema: str, events: bytes
+) -> Iterator[pa.RecordBatch]:
+    """On a worker: predicates by attribute, and how many of them an event satisfies on average.
+
+    The row for no attribute has subscriptions, boxes, and subscriptions that never match.
+    """
+    import pyarrow as pa
+
+    known = Schema.from_json(schema)
+    sample = pa.ipc.open_stream(events).read_all()
+    for batch in batches:
+        if batch.num_rows:
+            yield _count(known, pa.table(batch), sample)
+
+
+def _count(schema: Schema, asked: pa.Table, sample: pa.Table) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from boxmatch.adaptive.matchability import measure_by_attribute
+    from boxmatch.engine.bulk import read_table, without_bad_rows
+    from boxmatch.errors import AttributeValueError, EventError
+    from boxmatch.model.box_kernels import count_attributes
+    from boxmatch.model.events import EventEncoder
+    from boxmatch.model.strings import StringAxis
+
+    axes = {i: StringAxis() for i, attribute in enumerate(schema) if attribute.type == "string"}
+    try:
+        read = read_table(schema, asked, _MAX_BOXES, skip=True).place(axes)
+    except (AttributeValueError, EventError):
+        good, _ = without_bad_rows(schema, asked)
+        read = read_table(schema, good, _MAX_BOXES).place(axes)
+    d = len(schema)
+    of_predicate = np.repeat(np.arange(read.boxes.count), np.diff(read.boxes.start))
+    possible = np.ones(read.boxes.count, bool)
+    possible[of_predicate[read.boxes.low > read.boxes.high]] = False
+    kept = np.flatnonzero(possible)
+    boxes, owner = read.boxes.take(kept), read.owner[kept]
+    owners = np.repeat(owner, np.diff(boxes.start))
+    each = np.unique(owners * d + boxes.attribute)
+    askers = np.bincount(each % d, minlength=d)
+    frequency = count_attributes(boxes.attribute, d)
+    points = EventEncoder(schema, axes).batch(sample)
+    satisfied = measure_by_attribute(boxes, points) * frequency
+    columns: list[pa.Array[Any]] = [
+        pa.array([*range(d), _ALL], pa.int32()),
+        pa.array([*askers.tolist(), len(read.ids)], pa.int64()),
+        pa.array([*frequency.tolist(), boxes.count], pa.int64()),
+        pa.array([*satisfied.tolist(), float(len(read.ids) - len(np.unique(owner)))], pa.float64()),
+    ]
+    return pa.RecordBatch.from_arrays(
+        columns, ["attribute", "subscriptions", "predicates", "satisfied"]
+    )

@@ -1,0 +1,294 @@
+"""The generators of `boxmatch.workloads` as DataFrames, made where they are used.
+
+Row i is the same as that of the plain generator, whatever the partitioning: a task gets numbers of
+slices and makes their rows, so nothing but those numbers goes through the driver, and a task holds
+one block of rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+import numpy as np
+
+from boxmatch.errors import SparkError
+from boxmatch.model.axis import ABSENT
+from boxmatch.spark.entry import Batches, task
+from boxmatch.workloads.boolean import BooleanWorkload
+from boxmatch.workloads.equality import EqualityWorkload
+from boxmatch.workloads.market import MarketWorkload
+from boxmatch.workloads.ranges import RangeWorkload
+from boxmatch.workloads.streams import BLOCK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from boxmatch.model.boxes import Boxes
+
+Workload = RangeWorkload | BooleanWorkload | EqualityWorkload | MarketWorkload
+
+Form = Literal["columns", "filters", "odd"]
+"""How subscriptions come: bounds, filter text for the same rows, or the market's odd texts."""
+
+_CELLS: Final = 2**21  # values in a record batch, at most; Spark holds a few of them at a time
+
+_SQL_TYPES: Final = {
+    "int64": "bigint",
+    "double": "double",
+    "string": "string",
+    "bool": "boolean",
+    "timestamp[us, tz=UTC]": "timestamp",
+}
+
+
+def events(
+    spark: SparkSession,
+    workload: Workload,
+    count: int,
+    *,
+    start: int = 0,
+    partitions: int | None = None,
+) -> DataFrame:
+    """Events `start:start + count`: `event_id`, which is the row number, and a column an attribute.
+
+    An attribute that an event lacks is null. With an `event_file` every worker must see that file.
+    """
+    _check_workload(workload)
+    _check_rows(start, count)
+    return _rows(spark, workload, "events", start, start + count, partitions)
+
+
+def subscriptions(
+    spark: SparkSession,
+    workload: Workload,
+    count: int | None = None,
+    *,
+    start: int = 0,
+    form: Form = "columns",
+    partitions: int | None = None,
+) -> DataFrame:
+    """Subscriptions `start:start + count`: `subscription_id`, the row number, and what they want.
+
+    As `columns` that is `NAME_low` and `NAME_high` for bounds, both included, and `NAME` for an
+    equality, null for none; as `filters` it is the same as text, in the column `filter`. `odd` are
+    the texts of `MarketWorkload.odd_texts`. Without a count they are as many as the workload says;
+    a `MarketWorkload` does not say.
+    """
+    _check_workload(workload)
+    if form not in get_args(Form):
+        raise SparkError(f"form must be one of {', '.join(get_args(Form))}, not {form!r}")
+    if form == "odd" and not isinstance(workload, MarketWorkload):
+        raise SparkError(f"odd texts exist for MarketWorkload only, not {_kind(workload)}")
+    if count is None:
+        if isinstance(workload, MarketWorkload):
+            raise SparkError("a MarketWorkload does not say how many alerts there are: give count")
+        count = workload.subscriptions - start
+    _check_rows(start, count)
+    return _rows(spark, workload, form, start, start + count, partitions)
+
+
+def event_stream(
+    spark: SparkSession, workload: Workload, rows_per_batch: int, *, partitions: int = 1
+) -> DataFrame:
+    """The same events as a stream: each micro-batch has the next `rows_per_batch` of them.
+
+    A micro-batch is made in `partitions` slices of equal size, which should be multiples of 16,384
+    rows when they are large: rows are made in such blocks, and part of one costs as much as all.
+    """
+    _check_workload(workload)
+    if partitions < 1 or rows_per_batch < 1 or rows_per_batch % partitions:
+        raise SparkError(
+            f"rows_per_batch must be a multiple of partitions, both at least 1, "
+            f"not {rows_per_batch} and {partitions}"
+        )
+    slices = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", partitions)
+        .option("numPartitions", partitions)
+        .load()
+        .selectExpr("value AS id")
+    )
+    return _made(slices, workload, "events", 0, None, rows_per_batch // partitions)
+
+
+def _kind(workload: object) -> str:
+    return type(workload).__name__
+
+
+def _check_workload(workload: object) -> None:
+    if not isinstance(workload, Workload):
+        known = ", ".join(kind.__name__ for kind in get_args(Workload))
+        raise SparkError(f"there are DataFrames of {known}, not of {_kind(workload)}")
+
+
+def _check_rows(start: int, count: int) -> None:
+    if start < 0 or count < 0:
+        raise SparkError(f"rows {start}:{start + count} are not a range")
+
+
+def _rows(
+    spark: SparkSession,
+    workload: Workload,
+    what: str,
+    start: int,
+    stop: int,
+    partitions: int | None,
+) -> DataFrame:
+    if partitions is not None and partitions < 1:
+        raise SparkError(f"partitions must be at least 1, not {partitions}")
+    blocks = spark.range(start // BLOCK, -(-stop // BLOCK), numPartitions=partitions)
+    return _made(blocks, workload, what, start, stop, BLOCK)
+
+
+def _made(
+    slices: DataFrame, workload: Workload, what: str, start: int, stop: int | None, size: int
+) -> DataFrame:
+    """Number i in the column `id` becomes rows i · size to (i + 1) · size, within `start:stop`."""
+    schema = ", ".join(
+        f"`{field.name}` {_SQL_TYPES[str(field.type)]}"
+        for field in _table(workload, what, 0, 0).schema
+    )
+    make = task(
+        "boxmatch.spark.workloads:make_rows",
+        f"{_kind(workload)}_{what}",
+        kind=_kind(workload),
+        parameters=asdict(workload),
+        what=what,
+        start=start,
+        stop=stop,
+        size=size,
+    )
+    return slices.mapInArrow(make, schema)
+
+
+def make_rows(
+    batches: Batches,
+    *,
+    kind: str,
+    parameters: dict[str, Any],
+    what: str,
+    start: int,
+    stop: int | None,
+    size: int,
+) -> Batches:
+    """What a worker does for the slices in `batches`."""
+    workload = {known.__name__: known for known in get_args(Workload)}[kind](**parameters)
+    for batch in batches:
+        for number in np.asarray(batch.column(0)).tolist():
+            last = (number + 1) * size
+            yield from _batches(
+                workload, what, max(number * size, start), last if stop is None else min(last, stop)
+            )
+
+
+def _batches(workload: Workload, what: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    """Rows `start:stop`, block by block; a wide block in several batches."""
+    while start < stop:
+        end = min(stop, (start // BLOCK + 1) * BLOCK)
+        table = _table(workload, what, start, end)
+        yield from table.to_batches(max_chunksize=max(1, _CELLS // table.num_columns))
+        start = end
+
+
+def _table(workload: Workload, what: str, start: int, stop: int) -> pa.Table:
+    import pyarrow as pa
+
+    made = _MAKERS[what](workload, start, stop)
+    name = "event_id" if what == "events" else "subscription_id"
+    columns = {name: pa.array(np.arange(start, stop, dtype=np.int64)), **made}
+    return pa.table(columns).combine_chunks()
+
+
+def _events(workload: Workload, start: int, stop: int) -> dict[str, Any]:
+    import pyarrow as pa
+
+    if isinstance(workload, RangeWorkload):
+        keys = np.ascontiguousarray(workload.event_keys(start, stop).T)
+        return {
+            name: pa.array(column, mask=column == ABSENT)
+            for name, column in zip(workload.names, keys, strict=True)
+        }
+    if isinstance(workload, BooleanWorkload):
+        ones = np.ascontiguousarray(workload.event_keys(start, stop).T == 1)
+        return dict(zip(workload.names, map(pa.array, ones), strict=True))
+    if isinstance(workload, EqualityWorkload):
+        return _columns_of(workload.events(start, stop))
+    return _columns_of(workload.ticks(start, stop))
+
+
+def _wanted(workload: Workload, start: int, stop: int) -> dict[str, Any]:
+    """Subscriptions as columns."""
+    if isinstance(workload, RangeWorkload):
+        return _bounds(workload.names, workload.boxes(start, stop))
+    if isinstance(workload, BooleanWorkload):
+        return _equalities(workload.names, workload.boxes(start, stop))
+    if isinstance(workload, EqualityWorkload):
+        return _columns_of(workload.table(start, stop))
+    return _columns_of(workload.alerts(start, stop))
+
+
+def _bounds(names: list[str], boxes: Boxes) -> dict[str, Any]:
+    rows = np.repeat(np.arange(boxes.count), np.diff(boxes.start))
+    columns: dict[str, Any] = {}
+    for attribute, name in enumerate(names):
+        here = np.flatnonzero(boxes.attribute == attribute)
+        for side, ends in (("low", boxes.low), ("high", boxes.high)):
+            columns[f"{name}_{side}"] = _sparse(boxes.count, rows[here], ends[here])
+    return columns
+
+
+def _equalities(names: list[str], boxes: Boxes) -> dict[str, Any]:
+    rows = np.repeat(np.arange(boxes.count), np.diff(boxes.start))
+    columns = {}
+    for attribute, name in enumerate(names):
+        here = np.flatnonzero(boxes.attribute == attribute)
+        columns[name] = _sparse(boxes.count, rows[here], boxes.low[here] == 1)
+    return columns
+
+
+def _sparse(count: int, rows: Any, values: Any) -> Any:
+    import pyarrow as pa
+
+    dense = np.zeros(count, values.dtype)
+    absent = np.ones(count, bool)
+    dense[rows] = values
+    absent[rows] = False
+    return pa.array(dense, mask=absent)
+
+
+def _filters(workload: Workload, start: int, stop: int) -> dict[str, Any]:
+    import pyarrow as pa
+
+    if isinstance(workload, MarketWorkload):
+        return _columns_of(workload.alert_texts(start, stop))
+    texts = [
+        " AND ".join(_condition(name, wanted) for name, wanted in filter_.items()) or "TRUE"
+        for filter_ in workload.filters(start, stop)
+    ]
+    return {"filter": pa.array(texts, pa.string())}
+
+
+def _condition(name: str, wanted: bool | str | tuple[int, int]) -> str:
+    if isinstance(wanted, tuple):
+        return f"{name} BETWEEN {wanted[0]} AND {wanted[1]}"
+    # None of the made-up strings has a quote in it.
+    return f"{name} = '{wanted}'" if isinstance(wanted, str) else f"{name} = {str(wanted).upper()}"
+
+
+def _odd(workload: MarketWorkload, start: int, stop: int) -> dict[str, Any]:
+    return _columns_of(workload.odd_texts(start, stop))
+
+
+def _columns_of(table: pa.Table) -> dict[str, Any]:
+    return {name: table[name] for name in table.column_names if name != "id"}
+
+
+_MAKERS: Final[dict[str, Any]] = {
+    "events": _events,
+    "columns": _wanted,
+    "filters": _filters,
+    "odd": _odd,
+}
