@@ -17,11 +17,24 @@ KIND = os.environ.get("BOXMATCH_TEST_SPARK", "local")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        # Tables are tiny: generating code for them takes longer than they do.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     if KIND == "connect":
         session = local_session("local[2]", connect=True, conf=conf)
     else:
         master = {"local": "local[2]", "local-cluster": "local-cluster[2,1,1024]"}[KIND]
+        if KIND == "local-cluster":  # where tasks can run twice, let them
+            conf |= {
+                "spark.speculation": "true",
+                "spark.speculation.quantile": "0.4",
+                "spark.speculation.multiplier": "1.2",
+                "spark.speculation.interval": "50ms",
+            }
         session = local_session(master, conf=conf)
     yield session
     session.stop()

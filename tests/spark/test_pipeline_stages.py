@@ -189,12 +189,16 @@ class TestClean:
             clean(spark.createDataFrame([], kinds), Schema({"price": "float"}))
 
     def test_subscriptions(self, spark: SparkSession) -> None:
-        rows = [("a", "price > 2"), ("a", "price > 1"), (None, "price > 3"), ("b", None)]
+        rows = [
+            ("a", "price > 2"), ("a", "price > 1"), (None, "price > 3"), ("b", None),
+            ("c", "price > 4"), ("c", "price > 4"), ("c", None),
+        ]  # fmt: skip
         table = spark.createDataFrame(rows, "subscription_id string, filter string")
         good, quarantined = clean_subscriptions(table)
-        assert [tuple(row) for row in good.collect()] == [("a", "price > 1")]
+        assert [tuple(row) for row in good.collect()] == [("c", "price > 4")]
         assert sorted(row["reason"] for row in quarantined.collect()) == [
-            "duplicate subscription_id", "filter is null", "subscription_id is null",
+            "duplicate subscription_id", *["duplicate subscription_id, with different content"] * 2,
+            "filter is null", "filter is null", "subscription_id is null",
         ]  # fmt: skip
 
 

@@ -13,7 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs" / "spark.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(^<!-- slow -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = [(kind, text) for _, kind, text in BLOCK.findall(GUIDE)]
+SLOW = {text for slow, _, text in BLOCK.findall(GUIDE) if slow}
 FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
 
 
@@ -59,10 +61,7 @@ SHELL = [text for text, _ in blocks("bash")]
 
 @pytest.mark.parametrize(
     "text",
-    [
-        pytest.param(text, marks=pytest.mark.slow if text.startswith("# slow") else ())
-        for text in SHELL
-    ],
+    [pytest.param(text, marks=pytest.mark.slow if text in SLOW else ()) for text in SHELL],
 )
 def test_shell(text: str, tmp_path: Path) -> None:
     write_files(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.spark import build_index, explain, match, read_version, rejected
+from boxmatch.spark.build import _number_of_shards
 from boxmatch.spark.versions import forget, version_numbers
 from boxmatch.workloads import MarketWorkload
 
@@ -223,10 +224,14 @@ def test_shards_are_of_like_size(spark: SparkSession, tmp_path: Path) -> None:
     assert max(sizes) < 1.1 * min(sizes)
 
 
-def test_a_table_is_one_shard_for_each_half_million(spark: SparkSession, tmp_path: Path) -> None:
-    table = spark.range(10).selectExpr("id as subscription_id", "'price > 1' as filter")
-    version = build_index(table, tmp_path, schema=bm.Schema({"price": "float"}))
-    assert len(version.shards) == 1
+@pytest.mark.parametrize(("rows", "shards"), [(0, 1), (10, 1), (11, 2), (80, 2), (90, 3)])
+def test_number_of_shards(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, rows: int, shards: int
+) -> None:
+    """As many as there are slots, which are two here, but neither too small nor too large."""
+    monkeypatch.setattr("boxmatch.spark.build._SMALL_SHARD", 10)
+    monkeypatch.setattr("boxmatch.spark.build._LARGE_SHARD", 40)
+    assert _number_of_shards(spark.range(rows)) == shards
 
 
 class TestBadInput:

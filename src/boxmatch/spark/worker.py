@@ -40,11 +40,13 @@ def update(
     if not found:
         return
     table = pa.Table.from_batches(found)
+    del found  # a shard is large, and about to be copied in another order
     number: int = table["shard"][0].as_py()
     # Texts of a shard may be more than 32-bit offsets can reach.
     ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
     # In order of ids: the same table gives the same index, however its rows arrived.
     rows = table.drop_columns(["shard", "id"]).append_column("id", ids).sort_by("id")
+    del table, ids
     recipe = Recipe(Schema.from_json(schema), index, index_options)
     entries = [SegmentEntry(*entry) for entry in old[number]]
     shard = json.dumps(update_shard(path, recipe, entries, rows))

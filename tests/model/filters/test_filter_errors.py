@@ -185,7 +185,7 @@ def test_a_wrong_value_keeps_attribute_and_value() -> None:
         ({"at": 5}, FilterError, "is not a timestamp"),
         ({"volume": {"low": 1}}, FilterError, "is not an int"),
         (5, FilterError, "SQL text or a dict, not int"),
-        (None, FilterError, "SQL text or a dict, not NoneType"),
+        (None, FilterError, "there is no filter"),
     ],
 )
 def test_dict_error_names_attribute_and_value(

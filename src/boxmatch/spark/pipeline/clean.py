@@ -102,7 +102,8 @@ def clean_subscriptions(
 ) -> Cleaned:
     """Subscriptions with an id of their own; whether their filters compile is seen later.
 
-    Of two with the same id the one with the smaller filter stays.
+    Of several with the same id and the same filter one stays. With different filters nobody can
+    tell which is meant, so none does.
     """
     judged = judge_subscriptions(subscriptions, subscription_id=subscription_id, filter=filter)
     return split(judged, subscription_id)
@@ -116,8 +117,8 @@ def judge_subscriptions(
     faults = [*_malformed(subscriptions), _missing(subscription_id)]
     if filter in subscriptions.columns:
         faults.append(_missing(filter))
-    first = [filter] if filter in subscriptions.columns else []
-    return _judged(subscriptions, {}, faults, [subscription_id], first)
+    says = [filter] if filter in subscriptions.columns else subscriptions.columns
+    return _judged(subscriptions, {}, faults, [subscription_id], [], agree_on=says)
 
 
 def split(judged: DataFrame, id: str) -> Cleaned:
@@ -139,7 +140,11 @@ def _judged(
     faults: Iterable[Fault],
     key: list[str],
     first: list[str],
+    agree_on: Sequence[str] = (),
 ) -> DataFrame:
+    """Rows with what is wrong with them. Of those that share a key the `first` one is right, or
+    none if they do not `agree_on` these columns.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -158,14 +163,19 @@ def _judged(
     # Bad rows are parted from good ones, and from each other: no bad row can push a good one out,
     # and many rows without an id do not end up in one place.
     apart = f.when(f.col(REASON).isNotNull(), f.xxhash64(ROW))
-    place = f.row_number().over(
-        Window.partitionBy(*map(column, key), f.col(REASON).isNull(), apart).orderBy(*order)
-    )
-    again = f.col(REASON).isNull() & (place > 1)
+    alike = Window.partitionBy(*map(column, key), f.col(REASON).isNull(), apart)
+    again = f.row_number().over(alike.orderBy(*order)) > 1
+    shared = f"duplicate {' and '.join(key)}"
+    fault = f.when(again, f.lit(shared))
+    if agree_on:
+        content = f.to_json(f.struct(*(column(name) for name in agree_on if name != MALFORMED)))
+        differ = f.min(content).over(alike) != f.max(content).over(alike)
+        fault = f.when(differ, f.lit(f"{shared}, with different content")).otherwise(fault)
+    fault = f.when(f.col(REASON).isNull(), fault)
     return judged.withColumns(
         {
-            REASON: f.when(again, f.lit(f"duplicate {' and '.join(key)}")).otherwise(f.col(REASON)),
-            ROW: f.when(again, own).otherwise(f.col(ROW)),
+            REASON: f.coalesce(f.col(REASON), fault),
+            ROW: f.coalesce(f.col(ROW), f.when(fault.isNotNull(), own)),
         }
     )
 
