@@ -198,6 +198,7 @@ def test_bad_rows_can_be_left_out(m: bm.Matcher) -> None:
     assert "'none'" in done.rejected[0].reason
     assert sorted(m.match({"side": "sell", "volume": 2})) == ["g", "h"]
     assert m.subscribe_many(table.slice(1, 1), on_error="skip").subscriptions == 0
+    assert m.subscribe_many(table.to_reader(), on_error="skip") == (3, 3, 0, done.rejected)
     with pytest.raises(bm.AttributeValueError):
         m.subscribe_many(table)
     with pytest.raises(bm.SchemaError, match="'sde'"):

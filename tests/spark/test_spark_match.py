@@ -149,7 +149,7 @@ def test_columns_of_bounds_and_integer_ids(spark: SparkSession, events: DataFram
 
 
 def test_the_next_version_is_incremental(
-    spark: SparkSession, events: DataFrame, tmp_path: Path
+    spark: SparkSession, events: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filters = alerts()
     first = build_index(
@@ -178,8 +178,18 @@ def test_the_next_version_is_incremental(
     counts = match(events, none, how="counts").agg({"matches": "sum", "event_id": "count"})
     assert sorted(counts.collect()[0].asDict().values()) == [0, TICKS]
     assert version_numbers(tmp_path) == [1, 2, 3, 4]
-    forget(tmp_path, before=3)
-    assert version_numbers(tmp_path) == [3, 4]
+    last = build_index(
+        subscriptions_of(spark, filters.items()),
+        tmp_path,
+        schema=MARKET.schema,
+        keep_versions=2,
+    )
+    assert version_numbers(tmp_path) == [4, 5]
+    monkeypatch.setattr("boxmatch.spark.versions._GRACE_SECONDS", -1)
+    forget(tmp_path, before=5)
+    left = {segment.name for shard in last.shards for segment in shard.segments}
+    assert {folder.name for folder in (tmp_path / "segments").iterdir()} == left
+    assert pairs(match(events, tmp_path)) == scanned(filters)
     with pytest.raises(bm.SparkError, match="no version 2"):
         read_version(tmp_path, 2)
 

@@ -340,6 +340,7 @@ def test_old_batches_and_versions_are_forgotten(
     spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boxmatch.spark.streaming._KEPT", 2)
+    monkeypatch.setattr("boxmatch.spark.sources._KEPT_VERSIONS", 3)
     monkeypatch.setattr("boxmatch.spark.versions._GRACE_SECONDS", -1)
     times = []
     for number in range(5):

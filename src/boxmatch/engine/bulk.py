@@ -84,8 +84,6 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
     With `skip` rows whose filter is wrong are left out. Wrong values in columns of bounds show when
     these are placed; `without_bad_rows` finds them.
     """
-    if hasattr(table, "read_all"):
-        table = table.read_all()  # a stream of Arrow batches can be read only once
     columns = as_table(table)
     if columns is None:
         return _read_filters(schema, *_read_records(table), max_boxes, skip)

@@ -146,6 +146,8 @@ class Matcher:
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
         skip = on_error == "skip"
+        if hasattr(table, "read_all"):
+            table = table.read_all()  # a stream of Arrow batches can be read only once
         try:
             return self._place(bulk.read_table(self.schema, table, self.max_boxes, skip=skip))
         except (AttributeValueError, EventError):

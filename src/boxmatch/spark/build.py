@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
@@ -18,6 +19,7 @@ from boxmatch.spark.versions import (
     IdType,
     IndexVersion,
     Shard,
+    forget,
     newest,
     publish,
     shard_of,
@@ -41,7 +43,7 @@ def build_index(
     filter: str = "filter",
     index: str = "tile",
     index_options: Mapping[str, Any] | None = None,
-    unless: Callable[[], bool] | None = None,
+    keep_versions: int = 10,
 ) -> IndexVersion:
     """Write an index of the subscriptions to `path`, which driver and workers must see.
 
@@ -52,15 +54,34 @@ def build_index(
     Where there is an index already, this makes its next version: only what changed is compiled,
     and readers of older versions are not disturbed. Subscriptions go to shards by a hash of their
     id, so shards differ little in size. Unless `shards` says otherwise there are as many as can be
-    built at once, of half a million to two million subscriptions each, or as many as before.
-    `unless` is asked at the end, before the version is made known: if it says so, there is an error
-    instead.
+    built at once, of half a million to two million subscriptions each, or as many as before. The
+    last `keep_versions` stay.
     """
-    options = dict(index_options or {})
+    return next_version(
+        subscriptions, path, schema, shards, subscription_id, filter, index, index_options or {},
+        keep_versions,
+    )  # fmt: skip
+
+
+def next_version(
+    subscriptions: DataFrame,
+    path: str | os.PathLike[str],
+    schema: Schema,
+    shards: int | None,
+    subscription_id: str,
+    filter: str,
+    index: str = "tile",
+    index_options: Mapping[str, Any] = MappingProxyType({}),
+    keep_versions: int = 10,
+    unless: Callable[[], bool] = lambda: False,
+) -> IndexVersion:
+    """What `build_index` does. If `unless` says so at the end, there is an error instead."""
+    options = dict(index_options)
     index_class(index)(len(schema), **options)  # complains about what it does not take
     id_type, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
-    if shards is not None and shards < 1:
-        raise SparkError(f"shards must be at least 1, not {shards}")
+    for name, given in (("shards", shards), ("keep_versions", keep_versions)):
+        if given is not None and given < 1:
+            raise SparkError(f"{name} must be at least 1, not {given}")
     folder = Folder.at(path)
     (folder / SEGMENTS).prepare()
     before = newest(path)
@@ -82,10 +103,11 @@ def build_index(
     )
     if before is not None and before.shards == made:
         return before
-    if unless is not None and unless():
+    if unless():
         raise SparkError("the table of subscriptions changed while it was read")
     version = IndexVersion(str(folder), number + 1, schema, index, options, id_type, made)
     publish(version)
+    forget(path, before=version.version - keep_versions + 1)
     return version
 
 

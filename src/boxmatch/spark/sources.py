@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
-from boxmatch.spark.build import build_index
+from boxmatch.spark.build import next_version
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
+
+_KEPT_VERSIONS = 10
+"""A batch that runs again is the last one, and needs no version but its own."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,14 @@ class IndexedSubscriptions:
         return before
 
     def _build(self, spark: SparkSession, state: str) -> IndexVersion:
-        return build_index(
+        return next_version(
             self.source.read(spark),
             self.path,
-            schema=self.schema,
-            shards=self.shards,
-            subscription_id=self.subscription_id,
-            filter=self.filter,
+            self.schema,
+            self.shards,
+            self.subscription_id,
+            self.filter,
+            keep_versions=_KEPT_VERSIONS,
             unless=lambda: (
                 isinstance(self.source, FilesOfSubscriptions) and self.source.state() != state
             ),

@@ -21,7 +21,7 @@ from boxmatch.spark.sources import (
     is_index,
 )
 from boxmatch.spark.store import Folder
-from boxmatch.spark.versions import IndexVersion, forget
+from boxmatch.spark.versions import IndexVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,14 +149,5 @@ class _Batches:
         index = self.subscriptions.current(spark)
         if not pins.create(name, json.dumps({"version": index.version}).encode()):
             raise SparkError(f"another query runs from this checkpoint: it has made {pins}/{name}")
-        self._clean(pins, batch_id)
+        pins.remove(f"{batch_id - _KEPT}.json")
         return index
-
-    def _clean(self, pins: Folder, batch_id: int) -> None:
-        old = f"{batch_id - _KEPT}.json"
-        pinned = pins.read(old)
-        if pinned is None:
-            return
-        if isinstance(self.subscriptions, IndexedSubscriptions):
-            forget(self.subscriptions.path, before=json.loads(pinned)["version"])
-        pins.remove(old)

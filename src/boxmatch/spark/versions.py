@@ -143,7 +143,10 @@ def read_version(path: str | os.PathLike[str], version: int | None = None) -> In
         version = numbers[-1]
     text = (folder / _VERSIONS).read(_file(version))
     if text is None:
-        raise SparkError(f"the index at {folder} has no version {version}")
+        raise SparkError(
+            f"the index at {folder} has no version {version}, or no longer; it has "
+            f"{', '.join(map(str, version_numbers(path))) or 'none'}"
+        )
     return IndexVersion.from_json(str(folder), text.decode())
 
 
@@ -164,12 +167,10 @@ def publish(version: IndexVersion) -> None:
 
 
 def forget(path: str | os.PathLike[str], before: int) -> None:
-    """Delete the versions before number `before`, and the segments that none of the others has."""
+    """Delete versions before number `before`, and the segments that none of the others has."""
     folder = Folder.at(path)
     numbers = version_numbers(path)
     kept = [number for number in numbers if number >= before] or numbers[-1:]
-    if kept == numbers:
-        return
     for number in numbers:
         if number not in kept:
             (folder / _VERSIONS).remove(_file(number))
