@@ -4,6 +4,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from command_line import run_boxmatch  # noqa: F401 - a fixture for all
+
 # Numba compiles inside the first example of a test, so a deadline would only measure that.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)

@@ -1,123 +1,97 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import boxmatch as bm
-from boxmatch.cli import main
 from boxmatch.workloads import write_sample_events
+from command_line import Command
 
 
-class Finished(NamedTuple):
-    code: int
-    out: str
-    err: str
+def test_version(run_boxmatch: Command) -> None:
+    assert run_boxmatch("--version") == (0, f"boxmatch {bm.__version__}\n", "")
 
 
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Finished]:
-    def call(*arguments: str) -> Finished:
-        monkeypatch.setattr(sys, "argv", ["boxmatch", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return Finished(int(exit_.value.code or 0), out, err)
-
-    return call
-
-
-Run = Callable[..., Finished]
-
-
-def test_version(run: Run) -> None:
-    assert run("--version") == (0, f"boxmatch {bm.__version__}\n", "")
-
-
-def test_help_lists_the_commands(run: Run) -> None:
-    out = run("--help").out
+def test_help_lists_the_commands(run_boxmatch: Command) -> None:
+    out = run_boxmatch("--help").out
     assert all(command in out for command in ("demo", "bench", "check", "info"))
 
 
 class TestCheck:
-    def test_shows_the_boxes(self, run: Run) -> None:
-        done = run("check", "price > 3 AND NOT side = 'buy'", "--attribute", "price=float",
+    def test_shows_the_boxes(self, run_boxmatch: Command) -> None:
+        done = run_boxmatch("check", "price > 3 AND NOT side = 'buy'", "--attribute", "price=float",
                    "--attribute", "side=buy|sell")  # fmt: skip
         assert done.code == 0
         assert "1 box:" in done.out
         assert "price > 3" in done.out
         assert "side = 'sell'" in done.out
 
-    def test_json_compiles_to_the_same(self, run: Run) -> None:
+    def test_json_compiles_to_the_same(self, run_boxmatch: Command) -> None:
         arguments = ("--attribute", "price=float", "--json")
-        first = json.loads(run("check", "price > 3 OR price IS NULL", *arguments).out)
-        again = json.loads(run("check", first["filter"], *arguments).out)
+        first = json.loads(run_boxmatch("check", "price > 3 OR price IS NULL", *arguments).out)
+        again = json.loads(run_boxmatch("check", first["filter"], *arguments).out)
         assert first == again
         assert len(first["boxes"]) == 2
         assert first["never"] is False
 
-    def test_says_that_a_filter_never_matches(self, run: Run) -> None:
-        done = run("check", "price > 3 AND price < 2", "--attribute", "price=float")
+    def test_says_that_a_filter_never_matches(self, run_boxmatch: Command) -> None:
+        done = run_boxmatch("check", "price > 3 AND price < 2", "--attribute", "price=float")
         assert done.code == 0
         assert "never" in done.out
 
-    def test_points_at_the_error(self, run: Run) -> None:
-        done = run("check", "price > 3 AND prise < 9", "--attribute", "price=float")
+    def test_points_at_the_error(self, run_boxmatch: Command) -> None:
+        done = run_boxmatch("check", "price > 3 AND prise < 9", "--attribute", "price=float")
         assert done.code == 2
         assert done.out == ""
         assert done.err.startswith("boxmatch: ")
         assert "prise" in done.err
         assert "^" in done.err
 
-    def test_reads_a_schema_file(self, run: Run, tmp_path: Path) -> None:
+    def test_reads_a_schema_file(self, run_boxmatch: Command, tmp_path: Path) -> None:
         path = tmp_path / "schema.json"
         path.write_text(bm.Schema({"at": "timestamp"}).to_json())
-        done = run("check", "at >= TIMESTAMP '2026-01-05 14:30:00'", "--schema", str(path))
+        done = run_boxmatch("check", "at >= TIMESTAMP '2026-01-05 14:30:00'", "--schema", str(path))
         assert done.code == 0
         assert "2026-01-05" in done.out
 
     @pytest.mark.parametrize("arguments", [(), ("--attribute", "price"), ("--attribute", "a=b")])
-    def test_needs_a_sound_schema(self, run: Run, arguments: tuple[str, ...]) -> None:
-        assert run("check", "price > 3", *arguments).code == 2
+    def test_needs_a_sound_schema(self, run_boxmatch: Command, arguments: tuple[str, ...]) -> None:
+        assert run_boxmatch("check", "price > 3", *arguments).code == 2
 
 
 class TestInfo:
-    def test_describes_a_saved_matcher(self, run: Run, tmp_path: Path) -> None:
+    def test_describes_a_saved_matcher(self, run_boxmatch: Command, tmp_path: Path) -> None:
         matcher = bm.Matcher(bm.Schema({"price": "float", "side": ["buy", "sell"]}), index="scan")
         matcher.subscribe("alice", "price > 3")
         matcher.save(tmp_path / "saved")
-        done = run("info", str(tmp_path / "saved"))
+        done = run_boxmatch("info", str(tmp_path / "saved"))
         assert done.code == 0
         assert "1 subscription" in done.out
         assert "side: enum of buy, sell" in done.out
-        content = json.loads(run("info", str(tmp_path / "saved"), "--json").out)
+        content = json.loads(run_boxmatch("info", str(tmp_path / "saved"), "--json").out)
         assert content["subscriptions"] == 1
         assert bm.Schema.from_json(json.dumps(content["schema"])) == matcher.schema
 
-    def test_refuses_what_is_not_one(self, run: Run, tmp_path: Path) -> None:
-        done = run("info", str(tmp_path / "nothing"))
+    def test_refuses_what_is_not_one(self, run_boxmatch: Command, tmp_path: Path) -> None:
+        done = run_boxmatch("info", str(tmp_path / "nothing"))
         assert done.code == 2
         assert "nothing" in done.err
 
 
 class TestDemo:
-    def test_small(self, run: Run) -> None:
-        done = run("demo", "--subscriptions", "20000", "--ticks", "500", "--batch", "200")
+    def test_small(self, run_boxmatch: Command) -> None:
+        done = run_boxmatch("demo", "--subscriptions", "20000", "--ticks", "500", "--batch", "200")
         assert done.code == 0
         assert "500 ticks against 20,000 subscriptions" in done.out
         assert "Busiest subscriptions" in done.out
         assert "One match explained" in done.out
 
-    def test_json_is_the_same_for_any_batch(self, run: Run) -> None:
+    def test_json_is_the_same_for_any_batch(self, run_boxmatch: Command) -> None:
         outcomes = [
             json.loads(
-                run(
+                run_boxmatch(
                     "demo", "--subscriptions", "20000", "--ticks", "500", "--json", "--batch", size
                 ).out
             )
@@ -142,9 +116,9 @@ class TestBench:
         "1",
     )
 
-    def test_table_and_json(self, run: Run, tmp_path: Path) -> None:
+    def test_table_and_json(self, run_boxmatch: Command, tmp_path: Path) -> None:
         path = tmp_path / "out.jsonl"
-        done = run("bench", "width", "--subscriptions", "300", "--index", "scan",
+        done = run_boxmatch("bench", "width", "--subscriptions", "300", "--index", "scan",
                    "--json", str(path), *self.QUICK)  # fmt: skip
         assert done.code == 0
         assert "matches" in done.out
@@ -155,11 +129,11 @@ class TestBench:
             assert line["parameters"]["seed"] == 1
             assert {"commit", "date", "machine", "packages", "python", "version"} <= set(line)
 
-    def test_events_from_a_file(self, run: Run, tmp_path: Path) -> None:
+    def test_events_from_a_file(self, run_boxmatch: Command, tmp_path: Path) -> None:
         events, out = tmp_path / "events.csv", tmp_path / "out.jsonl"
         write_sample_events(events)
         sizes = ("--attributes", "12", "--event-size", "12", "--predicates", "2")
-        done = run("bench", "--events", str(events), *sizes, "--subscriptions", "300",
+        done = run_boxmatch("bench", "--events", str(events), *sizes, "--subscriptions", "300",
                    "--index", "scan", "--json", str(out), *self.QUICK)  # fmt: skip
         assert done.code == 0
         assert "events.csv" in done.out.replace("\n", "")
@@ -169,7 +143,7 @@ class TestBench:
         assert line["batch"]["matches_per_event"] > 0
         assert line["reference"] is None
 
-    def test_refuses_a_bad_event_file(self, run: Run, tmp_path: Path) -> None:
+    def test_refuses_a_bad_event_file(self, run_boxmatch: Command, tmp_path: Path) -> None:
         events = tmp_path / "events.csv"
         events.write_text("1 2\n3 x\n")
         for arguments, message in (
@@ -177,7 +151,7 @@ class TestBench:
             (("--events", str(tmp_path / "nothing")), "does not exist"),
             (("equality", "--events", str(events)), "has no 'event_file'"),
         ):
-            done = run("bench", *arguments)
+            done = run_boxmatch("bench", *arguments)
             assert done.code == 2
             shown = "".join(done.err.replace("│", " ").split())  # paths are broken anywhere
             assert "".join(message.split()) in shown
@@ -195,13 +169,13 @@ class TestBench:
         ],
     )
     def test_refuses_bad_parameters(
-        self, run: Run, arguments: tuple[str, ...], message: str
+        self, run_boxmatch: Command, arguments: tuple[str, ...], message: str
     ) -> None:
-        done = run("bench", *arguments)
+        done = run_boxmatch("bench", *arguments)
         assert done.code == 2
         assert message in " ".join(done.err.replace("│", " ").split())
 
-    def test_unknown_index(self, run: Run) -> None:
-        done = run("bench", "--index", "nope", "--subscriptions", "10")
+    def test_unknown_index(self, run_boxmatch: Command) -> None:
+        done = run_boxmatch("bench", "--index", "nope", "--subscriptions", "10")
         assert done.code == 2
         assert "nope" in done.err

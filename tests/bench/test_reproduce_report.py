@@ -5,10 +5,10 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -26,7 +26,7 @@ from boxmatch.bench.reproduce.grid import (
 )
 from boxmatch.bench.reproduce.quantities import BATCH, IMPROVEMENT, MATCHES, SINGLE
 from boxmatch.bench.reproduce.timing import Effort
-from boxmatch.cli import main
+from command_line import Command
 
 RUN = {"scale": 1.0, "seed": 1, "event_file": None, "commit": "abc"}
 ORIGIN: dict[str, Any] = {
@@ -306,27 +306,9 @@ class TestFindings:
         assert findings.rates_kept([]) == []
 
 
-class Finished(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Finished]:
-    def call(*arguments: str) -> Finished:
-        monkeypatch.setattr(sys, "argv", ["boxmatch", "bench", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return Finished(int(exit_.value.code or 0), out, err)
-
-    return call
-
-
-Command = Callable[..., Finished]
+def command(run_boxmatch: Command) -> Command:
+    return partial(run_boxmatch, "bench")
 
 
 class TestCommand:

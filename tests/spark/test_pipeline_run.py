@@ -4,21 +4,20 @@ import csv
 import json
 import re
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from boxmatch import Attribute, Matcher, Schema, SparkError
-from boxmatch.cli import main
 from boxmatch.spark.pipeline import Pipeline, PipelineConfig, PipelineResult, write_sample
 from boxmatch.spark.pipeline.sample import CONFIG
 from boxmatch.spark.pipeline.stages import Stages
 from boxmatch.workloads import MarketWorkload
+from command_line import Command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -281,27 +280,9 @@ class TestWithoutMuch:
         assert begun in ([], ["read"])
 
 
-class Finished(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Finished]:
-    def call(*arguments: str) -> Finished:
-        monkeypatch.setattr(sys, "argv", ["boxmatch", "pipeline", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return Finished(int(exit_.value.code or 0), out, err)
-
-    return call
-
-
-Command = Callable[..., Finished]
+def command(run_boxmatch: Command) -> Command:
+    return partial(run_boxmatch, "pipeline")
 
 
 class TestCommand:
