@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from boxmatch.errors import (
         AttributeValueError,
         BoxmatchError,
+        DuplicateMemberError,
         DuplicateSubscriptionError,
         EventError,
         FilterError,
@@ -30,15 +31,20 @@ if TYPE_CHECKING:
         FilterTooLargeError,
         IndexConfigError,
         IndexTooLargeError,
+        RegionError,
+        RegionFilterError,
         SchemaError,
         SparkError,
         StorageError,
         SubscriptionIdError,
         UnknownAttributeError,
+        UnknownMemberError,
         UnknownSubscriptionError,
         UnsupportedFilterError,
     )
     from boxmatch.model.schema import Attribute, Schema
+    from boxmatch.spaces.interval import Interval
+    from boxmatch.spaces.spaces import Spaces
 
 __version__ = "0.1.0"
 
@@ -46,6 +52,7 @@ __all__ = [
     "Attribute",
     "AttributeValueError",
     "BoxmatchError",
+    "DuplicateMemberError",
     "DuplicateSubscriptionError",
     "EventError",
     "Explanation",
@@ -54,14 +61,19 @@ __all__ = [
     "FilterTooLargeError",
     "IndexConfigError",
     "IndexTooLargeError",
+    "Interval",
     "MatchResult",
     "Matcher",
+    "RegionError",
+    "RegionFilterError",
     "Schema",
     "SchemaError",
+    "Spaces",
     "SparkError",
     "StorageError",
     "SubscriptionIdError",
     "UnknownAttributeError",
+    "UnknownMemberError",
     "UnknownSubscriptionError",
     "UnsupportedFilterError",
     "__version__",
@@ -70,9 +82,11 @@ __all__ = [
 _HOMES = {
     "Attribute": "boxmatch.model.schema",
     "Explanation": "boxmatch.engine.explain",
+    "Interval": "boxmatch.spaces.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",
     "Schema": "boxmatch.model.schema",
+    "Spaces": "boxmatch.spaces.spaces",
 }
 
 

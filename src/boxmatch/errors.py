@@ -9,10 +9,14 @@ BoxmatchError
 │   ├── FilterSyntaxError                 the text is not a WHERE expression
 │   ├── UnsupportedFilterError            valid SQL, but not a union of boxes
 │   ├── UnknownAttributeError             names an attribute that the schema lacks
-│   └── FilterTooLargeError               expands to more boxes than allowed
+│   ├── FilterTooLargeError               expands to more boxes than allowed
+│   └── RegionFilterError                 a filter over the names of regions that makes no sense
 ├── SubscriptionIdError    (TypeError)    an id of the wrong kind
 ├── UnknownSubscriptionError (KeyError)   no such id
 ├── DuplicateSubscriptionError (ValueError) one id twice in one call
+├── RegionError            (ValueError)   a region that makes no sense in these spaces
+├── UnknownMemberError     (KeyError)     no such publication or subscription in these spaces
+├── DuplicateMemberError   (ValueError)   a publication or subscription of this id is there already
 ├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
 │   └── IndexTooLargeError (MemoryError)  the index would take more memory than it may
 ├── StorageError           (OSError)      a saved matcher that cannot be read or written
@@ -75,6 +79,10 @@ class FilterTooLargeError(FilterError):
     """The filter expands to more boxes than the limit allows."""
 
 
+class RegionFilterError(FilterError):
+    """A filter over the names of regions that makes no sense."""
+
+
 class SubscriptionIdError(BoxmatchError, TypeError):
     """An id that is neither string nor int64, or of the other kind than the ids so far."""
 
@@ -96,6 +104,29 @@ class DuplicateSubscriptionError(BoxmatchError, ValueError):
     def __init__(self, subscription_id: object) -> None:
         self.subscription_id = subscription_id
         super().__init__(f"subscription id {subscription_id!r} occurs more than once")
+
+
+class RegionError(BoxmatchError, ValueError):
+    """A region that makes no sense in these spaces. Says which dimension, and why."""
+
+
+class UnknownMemberError(BoxmatchError, KeyError):
+    """No publication, or no subscription, has this id."""
+
+    def __init__(self, which: str, member_id: object) -> None:
+        self.member_id = member_id
+        super().__init__(f"no {which} with id {member_id!r}")
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return str(self.args[0])
+
+
+class DuplicateMemberError(BoxmatchError, ValueError):
+    """There is a publication, or a subscription, with this id already: update it instead."""
+
+    def __init__(self, which: str, member_id: object) -> None:
+        self.member_id = member_id
+        super().__init__(f"there is a {which} with id {member_id!r} already: update it instead")
 
 
 class IndexConfigError(BoxmatchError, ValueError):

@@ -58,10 +58,8 @@ def append(
         done = _append(buckets, bucket, box, keys, done)
         if done == len(bucket):
             return buckets
-        # Room for the bucket at hand to double, whatever its size. Whether there are keys does not
-        # show in a pool without room.
-        spare = 2 * int(buckets.size[bucket[done]]) + 64
-        buckets = _laid_out_afresh(buckets, keys=key is not None, spare=spare)
+        # Whether there are keys does not show in a pool without room.
+        buckets = with_room_for(buckets, int(bucket[done]), keys=key is not None)
 
 
 def extended(buckets: Buckets, count: int) -> Buckets:
@@ -78,8 +76,10 @@ def discard(buckets: Buckets, bucket: Int64Array, box: Int32Array) -> None:
     _discard(buckets, bucket, box)
 
 
-def _laid_out_afresh(buckets: Buckets, *, keys: bool, spare: int) -> Buckets:
+def with_room_for(buckets: Buckets, bucket: int, *, keys: bool) -> Buckets:
+    """The buckets laid out afresh, with room for one of them to double, whatever its size."""
     size = buckets.size
+    spare = 2 * int(size[bucket]) + 64
     total = int(size.sum())
     fresh = allot(size + size // 4 + 2, keys=keys, spare=total // 4 + spare)
     _move_all(buckets, fresh)
@@ -108,18 +108,25 @@ def _append(
 ) -> int:
     """Put items from `done` on; return where it had to stop for want of pool."""
     for i in range(done, len(bucket)):
-        b = bucket[i]
-        if buckets.size[b] == buckets.room[b]:
-            room = 2 * buckets.room[b] + 2
-            start = buckets.used[0]
-            if start + room > len(buckets.box):
-                return i
-            _move(buckets, b, buckets, start)
-            buckets.start[b] = start
-            buckets.room[b] = room
-            buckets.used[0] = start + room
-        put(buckets, b, box[i], key[i] if len(key) > 0 else 0)
+        if not try_put(buckets, bucket[i], box[i], key[i] if len(key) > 0 else 0):
+            return i
     return len(bucket)
+
+
+@kernel
+def try_put(buckets: Buckets, bucket: int, box: int, key: int) -> bool:
+    """Put one item into a bucket, which moves if it is full; False for want of pool."""
+    if buckets.size[bucket] == buckets.room[bucket]:
+        room = 2 * buckets.room[bucket] + 2
+        start = buckets.used[0]
+        if start + room > len(buckets.box):
+            return False
+        _move(buckets, bucket, buckets, start)
+        buckets.start[bucket] = start
+        buckets.room[bucket] = room
+        buckets.used[0] = start + room
+    put(buckets, bucket, box, key)
+    return True
 
 
 @kernel

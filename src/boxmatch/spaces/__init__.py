@@ -1,0 +1,1 @@
+"""State-persistent subject spaces: publications and subscriptions that stay, and transitions."""

@@ -1,0 +1,100 @@
+"""What a region says about one dimension: an interval of values, open or closed at its ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from boxmatch.errors import AttributeValueError, RegionError
+from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.keys import check_string, is_absent, key_of, key_range, value_of
+from boxmatch.model.schema import Attribute
+from boxmatch.model.strings import StringAxis
+
+
+@dataclass(frozen=True)
+class Interval:
+    """All values from `low` to `high`; None is no bound. An end belongs to it unless it is open.
+
+    Where a region is given, a plain value stands for the interval of that value alone, and a tuple
+    for a closed one: `5` for `Interval(5, 5)`, `(5, None)` for `Interval(5)`.
+    """
+
+    low: Any = None
+    high: Any = None
+    low_open: bool = False
+    high_open: bool = False
+
+    def __str__(self) -> str:
+        left = "(" if self.low is None or self.low_open else "["
+        right = ")" if self.high is None or self.high_open else "]"
+        low = "-∞" if self.low is None else repr(self.low)
+        high = "∞" if self.high is None else repr(self.high)
+        return f"{left}{low}, {high}{right}"
+
+
+class Keys(NamedTuple):
+    """An interval as closed interval of keys, and which of its ends were open."""
+
+    low: int
+    high: int
+    open: int
+    """Bit 0: the low end was open, bit 1: the high end."""
+
+
+def interval_of(given: Any) -> Interval:
+    """The interval that a value, a tuple or an `Interval` stands for."""
+    if isinstance(given, Interval):
+        return given
+    if isinstance(given, tuple):
+        if len(given) != 2:
+            raise RegionError(f"an interval is a tuple of low and high, not {given!r}")
+        return Interval(*given)
+    return Interval(given, given)
+
+
+def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
+    """The keys of an interval on a dimension. `axis` is that of strings, and knows those in it.
+
+    Raises `RegionError` if no value is in it: such a region could never match.
+    """
+    # The common case first: an update of many dimensions spends its time here.
+    if type(given) is int and attribute.type == "int" and FIRST <= given <= LAST:
+        return Keys(given, given, 0)
+    interval = interval_of(given)
+    try:
+        low, low_open = _end(attribute, interval.low, interval.low_open, axis)
+        high, high_open = _end(attribute, interval.high, interval.high_open, axis)
+    except AttributeValueError as error:
+        raise RegionError(f"dimension {attribute.name!r}: {error.value!r} {error.reason}") from None
+    first = FIRST if low is None else low + low_open
+    last = LAST if high is None else high - high_open
+    least, most = (FIRST, LAST) if attribute.type == "string" else key_range(attribute)
+    if max(first, least) > min(last, most) or (interval.high == "" and interval.high_open):
+        raise RegionError(f"dimension {attribute.name!r}: no value is in {interval}")
+    return Keys(first, last, low_open | high_open << 1)
+
+
+def _end(
+    attribute: Attribute, value: Any, is_open: bool, axis: StringAxis | None
+) -> tuple[int | None, int]:
+    if is_absent(value):
+        return None, 0
+    if axis is None:
+        return key_of(attribute, value), int(is_open)
+    return axis.label(check_string(attribute, value)), int(is_open)
+
+
+def interval_from(attribute: Attribute, keys: Keys, axis: StringAxis | None) -> Interval:
+    """The interval that these are the keys of."""
+    low_open, high_open = bool(keys.open & 1), bool(keys.open & 2)
+    low = None if keys.low == FIRST else _value(attribute, keys.low - low_open, axis)
+    high = None if keys.high == LAST else _value(attribute, keys.high + high_open, axis)
+    return Interval(low, high, low_open, high_open)
+
+
+def _value(attribute: Attribute, key: int, axis: StringAxis | None) -> Any:
+    if axis is None:
+        return value_of(attribute, key)
+    bound = axis.bound(key)
+    return bound[0] if isinstance(bound, tuple) else bound

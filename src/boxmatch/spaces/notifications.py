@@ -1,0 +1,113 @@
+"""What an operation has to tell: columns, which can also be read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.engine.ids import IdArray, SubscriptionId
+from boxmatch.model.boxes import Int64Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["enter", "leave", "deleted"]
+KINDS: Final[tuple[Kind, ...]] = ("enter", "leave", "deleted")
+ENTER, LEAVE, DELETED = range(3)
+
+
+class Notification(NamedTuple):
+    """A subscription is told that a publication has come to match, or no longer does."""
+
+    sequence: int
+    kind: Kind
+    publication: SubscriptionId
+    subscription: SubscriptionId
+
+
+class Notifications:
+    """Notifications in the order of their sequence numbers.
+
+    `sequence`, `publication` and `subscription` are parallel arrays; so is `code`, whose numbers
+    stand for the names in `KINDS`.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        code: npt.NDArray[np.uint8],
+        publication: IdArray,
+        subscription: IdArray,
+    ) -> None:
+        self.first = first
+        self.code = code
+        self.publication = publication
+        self.subscription = subscription
+
+    @property
+    def sequence(self) -> Int64Array:
+        """Numbers without gaps, over all operations."""
+        return np.arange(self.first, self.first + len(self))
+
+    @property
+    def kind(self) -> list[Kind]:
+        """The kinds by name."""
+        return [KINDS[code] for code in self.code.tolist()]
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def __bool__(self) -> bool:
+        return len(self.code) > 0
+
+    def __iter__(self) -> Iterator[Notification]:
+        columns = (
+            self.sequence.tolist(),
+            self.kind,
+            self.publication.tolist(),
+            self.subscription.tolist(),
+        )
+        return map(Notification, *columns)
+
+    def __repr__(self) -> str:
+        counts = np.bincount(self.code, minlength=len(KINDS)).tolist()
+        said = ", ".join(
+            f"{count:,} {kind}" for kind, count in zip(KINDS, counts, strict=True) if count
+        )
+        return f"<Notifications: {said or 'none'}>"
+
+    def to_arrow(self) -> pa.Table:
+        """Columns `sequence`, `kind`, `publication` and `subscription`."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "sequence": self.sequence,
+                "kind": pa.array(self.kind, pa.string()),
+                "publication": _ids(self.publication),
+                "subscription": _ids(self.subscription),
+            }
+        )
+
+
+def _ids(ids: IdArray) -> pa.Array[Any]:
+    import pyarrow as pa
+
+    return pa.array(ids, pa.int64() if ids.dtype == np.int64 else pa.string())
+
+
+def join(batches: Sequence[Notifications], first: int) -> Notifications:
+    """Notifications of several steps of one operation, one after the other."""
+    told = [batch for batch in batches if len(batch)]
+    if len(told) == 1:
+        return told[0]
+    none: IdArray = np.empty(0, object)
+    return Notifications(
+        first,
+        np.concatenate([np.empty(0, np.uint8), *(batch.code for batch in told)]),
+        np.concatenate([batch.publication for batch in told]) if told else none,
+        np.concatenate([batch.subscription for batch in told]) if told else none,
+    )

@@ -1,0 +1,325 @@
+"""One side of all spaces: publications or subscriptions, their regions, and where the ends lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
+from boxmatch.errors import SubscriptionIdError
+from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.boxes import Int64Array
+from boxmatch.model.strings import moved
+from boxmatch.spaces.ends import Ends, make_ends, move_ends
+from boxmatch.spaces.region_filter import Code
+from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array
+
+_FEW = 64
+_ALL = np.empty(0, np.int16)
+"""The code of a filter that wants a partner for every region."""
+
+
+class Member(NamedTuple):
+    """A publication or a subscription: named regions, and which of them must have a partner.
+
+    Region `i` has the constraints `start[i] : start[i + 1]`, by dimension in ascending order.
+    """
+
+    names: tuple[str, ...]
+    start: Int64Array
+    dimension: UInt16Array
+    low: Int64Array
+    high: Int64Array
+    open: npt.NDArray[np.uint8]
+    valid: UInt64Array
+    filter: str | None
+    code: Code
+
+    @property
+    def actor(self) -> Actor:
+        """What a search through the other side needs of it."""
+        return Actor(self.start, self.dimension, self.low, self.high, self.valid, self.code)
+
+
+class Members:
+    """Members by id, in arrays that searches read."""
+
+    def __init__(self, what: str, dimensions: int) -> None:
+        self._what = what
+        self._dimensions = dimensions
+        self._kind: IdKind | None = None
+        self._owners: dict[SubscriptionId, int] = {}
+        self._names: list[tuple[tuple[str, ...], str | None] | None] = []
+        self._free_owners: list[int] = []
+        self._free_regions: dict[int, list[int]] = {}
+        self.regions = 0  # in use or free
+        self._constraints = 0  # places taken in the pool, some of them for nothing
+        self._wasted = 0
+        self._codes = 0
+        self.ids: IdArray = np.empty(0, np.int64)
+        self.side = Side(
+            header=np.empty((0, 4), np.int64), owner=np.empty(0, np.int32),
+            valid=np.empty(0, np.uint64), constraint=np.empty((0, 3), np.int64),
+            first=np.empty(0, np.int32), number=np.empty(0, np.int32),
+            code_start=np.empty(0, np.int32), code_length=np.empty(0, np.int32),
+            code=np.empty(0, np.int16),
+        )  # fmt: skip
+        self._open: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.scratch = _scratch(0, 0)
+        self.ends = self._fitted()
+        self._loading = False
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._owners
+
+    def __iter__(self) -> Iterator[SubscriptionId]:
+        return iter(self._owners)
+
+    def owner(self, member_id: SubscriptionId) -> int | None:
+        """The number of a member."""
+        return self._owners.get(member_id)
+
+    def check_kind(self, kind: IdKind) -> None:
+        """Ids of one side are all strings or all integers."""
+        if self._kind is not None and self._kind != kind:
+            raise SubscriptionIdError(
+                f"the ids of {self._what} are of kind {self._kind}, not {kind}"
+            )
+
+    def member(self, owner: int) -> Member:
+        """What is stored for an owner, good until the next change."""
+        known = self._names[owner]
+        if known is None:
+            raise KeyError(owner)
+        side = self.side
+        first, number = int(side.first[owner]), int(side.number[owner])
+        regions = slice(first, first + number)
+        begin = int(side.header[first, 0])
+        start = np.zeros(number + 1, np.int64)
+        np.cumsum(side.header[regions, 1], out=start[1:])
+        span = slice(begin, begin + int(start[-1]))
+        code = _ALL
+        if side.code_length[owner]:
+            code = side.code[side.code_start[owner] :][: side.code_length[owner]]
+        constraint = side.constraint[span]
+        return Member(
+            known[0], start, constraint[:, 0].astype(np.uint16), constraint[:, 1].copy(),
+            constraint[:, 2].copy(), self._open[span], side.valid[regions], known[1], code,
+        )  # fmt: skip
+
+    # Changing
+
+    def add(self, member_id: SubscriptionId, kind: IdKind, member: Member) -> None:
+        """Store a new member."""
+        if self._kind is None:
+            self._kind = kind
+            self.ids = np.empty(len(self.ids), object if kind == "string" else np.int64)
+        owner = self._free_owners.pop() if self._free_owners else len(self._names)
+        if owner == len(self._names):
+            self._names.append(None)
+            self._reserve_owners(owner + 1)
+        self._owners[member_id] = owner
+        self.ids[owner] = member_id
+        self._put(owner, member)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Add many: where their ends lie is worked out once, at the end."""
+        self._loading = True
+        try:
+            yield
+        finally:
+            self._loading = False
+            self.ends = self._fitted()
+
+    def replace(self, owner: int, old: Member, new: Member) -> None:
+        """Put another member in the place of one, under its id."""
+        if _same_shape(old, new):
+            self._overwrite(owner, old, new)
+        else:
+            self._clear(owner, old)
+            self._put(owner, new)
+
+    def remove(self, member_id: SubscriptionId) -> None:
+        """Forget a member."""
+        owner = self._owners.pop(member_id)
+        self._clear(owner, self.member(owner))
+        self._names[owner] = None
+        if self.ids.dtype == object:
+            self.ids[owner] = ""
+        self._free_owners.append(owner)
+
+    def _overwrite(self, owner: int, old: Member, new: Member) -> None:
+        first = int(self.side.first[owner])
+        self.ends = move_ends(
+            self.ends, first, old.start, old.dimension, (old.low, old.high), (new.low, new.high)
+        )
+        begin = int(self.side.header[first, 0])
+        span = slice(begin, begin + len(new.low))
+        self.side.constraint[span, 1], self.side.constraint[span, 2] = new.low, new.high
+        self._open[span] = new.open
+        self._names[owner] = (new.names, new.filter)
+
+    def _put(self, owner: int, member: Member) -> None:
+        number, count, steps = len(member.valid), len(member.low), len(member.code)
+        first = self._take_regions(number)
+        self._reserve_code(steps)
+        self._reserve_constraints(count)
+        side, begin = self.side, self._constraints
+        self._constraints += count
+        regions, span = slice(first, first + number), slice(begin, begin + count)
+        side.first[owner], side.number[owner] = first, number
+        side.code_start[owner], side.code_length[owner] = self._codes, steps
+        side.code[self._codes : self._codes + steps] = member.code
+        self._codes += steps
+        side.owner[regions] = owner
+        side.valid[regions] = member.valid
+        header = side.header[regions]
+        header[:, 0] = begin + member.start[:-1]
+        header[:, 1] = np.diff(member.start)
+        header[:, 2] = member.valid.view(np.int64)
+        header[:, 3] = owner if number == 1 and steps == 0 else ~owner
+        constraint = side.constraint[span]
+        constraint[:, 0], constraint[:, 1] = member.dimension, member.low
+        constraint[:, 2], self._open[span] = member.high, member.open
+        self._names[owner] = (member.names, member.filter)
+        if self._loading:
+            return
+        if self._constraints - self._wasted > self._fit_for:
+            self.ends = self._fitted()
+        else:
+            self.ends = move_ends(
+                self.ends, first, member.start, member.dimension, _nowhere(count),
+                (member.low, member.high),
+            )  # fmt: skip
+
+    def _clear(self, owner: int, member: Member) -> None:
+        first, number = int(self.side.first[owner]), len(member.valid)
+        count = len(member.low)
+        self.ends = move_ends(
+            self.ends, first, member.start, member.dimension, (member.low, member.high),
+            _nowhere(count),
+        )  # fmt: skip
+        self._wasted += count
+        self.side.header[first : first + number] = 0
+        self.side.valid[first : first + number] = 0
+        self.side.number[owner] = 0
+        self._free_regions.setdefault(number, []).append(first)
+
+    def relabel(self, dimension: int, old: Int64Array, new: Int64Array) -> None:
+        """Strings of a dimension have new labels: move all keys along."""
+        here = np.flatnonzero(self.side.constraint[: self._constraints, 0] == dimension)
+        for column in (1, 2):
+            keys = self.side.constraint[here, column]
+            self.side.constraint[here, column] = moved(keys, old, new)
+        self.ends = self._fitted()
+
+    # Room
+
+    def _take_regions(self, number: int) -> int:
+        """The first of some regions side by side."""
+        free = self._free_regions.get(number)
+        if free:
+            return free.pop()
+        first = self.regions
+        self.regions += number
+        if self.regions > len(self.side.owner):
+            size = 2 * self.regions + _FEW
+            side = self.side
+            self.side = side._replace(
+                header=_longer(side.header, size),
+                owner=_longer(side.owner, size),
+                valid=_longer(side.valid, size),
+            )
+            self.scratch = _scratch(size, len(side.first))
+        return first
+
+    def _reserve_owners(self, count: int) -> None:
+        if count > len(self.side.first):
+            size = 2 * count + _FEW
+            self.ids = _longer(self.ids, size)
+            side = self.side
+            self.side = side._replace(
+                first=_longer(side.first, size),
+                number=_longer(side.number, size),
+                code_start=_longer(side.code_start, size),
+                code_length=_longer(side.code_length, size),
+            )
+            self.scratch = _scratch(len(side.owner), size)
+
+    def _reserve_constraints(self, more: int) -> None:
+        if self._constraints + more <= len(self._open):
+            return
+        if self._wasted > self._constraints // 2:
+            self._squeeze()
+        size = 2 * (self._constraints + more) + _FEW
+        self.side = self.side._replace(constraint=_longer(self.side.constraint, size))
+        self._open = _longer(self._open, size)
+
+    def _squeeze(self) -> None:
+        """Close the gaps in the pool of constraints."""
+        used, lengths, source = self._in_use()
+        for column in (self.side.constraint, self._open):
+            column[: len(source)] = column[source]
+        self.side.header[used, 0] = np.cumsum(lengths) - lengths
+        self._constraints, self._wasted = len(source), 0
+
+    def _in_use(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Regions, how many constraints they have, and where these are, in order of their place."""
+        used = np.flatnonzero(self.side.header[: self.regions, 1])
+        used = used[np.argsort(self.side.header[used, 0])]
+        start, lengths = self.side.header[used, 0], self.side.header[used, 1]
+        begins = np.cumsum(lengths) - lengths
+        source = np.arange(int(lengths.sum())) + np.repeat(start - begins, lengths)
+        return used, lengths, source
+
+    def _reserve_code(self, more: int) -> None:
+        if self._codes + more > len(self.side.code):
+            # Filters of members that are gone stay; they are few and short.
+            size = 2 * (self._codes + more) + _FEW
+            self.side = self.side._replace(code=_longer(self.side.code, size))
+
+    def _fitted(self) -> Ends:
+        """The ends of all regions in cells that suit them as they are now."""
+        used, lengths, source = self._in_use()
+        self._fit_for = 2 * len(source) + 1_024
+        dimension, low, high = self.side.constraint[source].T.copy()
+        slots = np.repeat(used, lengths).astype(np.int32)
+        return make_ends(self._dimensions, dimension, slots, low, high)
+
+
+def _same_shape(old: Member, new: Member) -> bool:
+    return (
+        old.names == new.names
+        and np.array_equal(old.start, new.start)
+        and np.array_equal(old.dimension, new.dimension)
+        and np.array_equal(old.code, new.code)
+    )
+
+
+def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:
+    """The ends of constraints that do not constrain."""
+    return np.full(count, FIRST), np.full(count, LAST)
+
+
+def _longer(array: Any, size: int) -> Any:
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _scratch(regions: int, owners: int) -> Scratch:
+    return Scratch(
+        np.zeros(regions, np.uint64),
+        np.zeros(regions, np.uint8),
+        np.zeros(owners, np.uint64),
+        np.zeros(owners, np.uint64),
+        np.empty(max(regions, owners), np.int32),
+    )

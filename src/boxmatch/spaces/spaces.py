@@ -1,0 +1,481 @@
+"""`Spaces`: publications and subscriptions that stay and change, and who is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.engine.ids import IdArray, SubscriptionId, check_id
+from boxmatch.errors import DuplicateMemberError, RegionError, StorageError, UnknownMemberError
+from boxmatch.model.schema import Schema
+from boxmatch.spaces.dimensions import ONLY_REGION, UNCHANGED, Dimensions, RegionSpec, Unchanged
+from boxmatch.spaces.expiry import Expiry, Which
+from boxmatch.spaces.interval import Interval
+from boxmatch.spaces.journal import Journal, Ticket
+from boxmatch.spaces.journal_database import Sync
+from boxmatch.spaces.journal_rows import Change
+from boxmatch.spaces.notifications import DELETED, ENTER, LEAVE, Notifications, join
+from boxmatch.spaces.search import find_changes, find_matches
+from boxmatch.spaces.side import Member, Members
+
+
+class Spaces:
+    """Named spaces with stored publications and subscriptions; people hear of transitions only.
+
+    A dimension that several spaces have is the same one in all of them. A region is valid in the
+    spaces of which it constrains a dimension, and two regions match if they overlap in a space in
+    which both are valid; dimensions that a region does not constrain may have any value.
+
+    Every operation is atomic and returns its notifications. All methods may be called from any
+    thread; operations take turns.
+    """
+
+    def __init__(
+        self,
+        spaces: Mapping[str, Schema],
+        *,
+        leave: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.schemas = dict(spaces)
+        self._dimensions = Dimensions(spaces)
+        self._leave = leave
+        self._clock = clock
+        self._sequence = 1
+        self._writing = threading.RLock()
+        self._publications = Members("publications", len(self._dimensions))
+        self._subscriptions = Members("subscriptions", len(self._dimensions))
+        self._expiry = Expiry()
+        self._unsaid: list[Notifications] = []
+        self._journal: Journal | None = None
+        self._ticket: Ticket | None = None
+        """Of the last change that was written."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        spaces: Mapping[str, Schema] | None = None,
+        *,
+        leave: bool = True,
+        sync: Sync = "full",
+        clock: Callable[[], float] = time.time,
+    ) -> Spaces:
+        """Spaces that are kept in the directory `path`; what they are made of is given once.
+
+        An operation that has returned survives a crash, one that has not leaves no trace, and what
+        was told can be read again (`notifications`). With `sync="full"` that goes for the loss of
+        power too; with `"normal"`, which is faster, the last operations may then be lost. Callers
+        in several threads share the wait for the disk. If the disk fails, operations raise
+        `StorageError` until the spaces are opened anew.
+        """
+        if spaces is None:
+            kept = Journal.settings_of(path)
+            if kept is None:
+                raise StorageError(f"there are no spaces at {path}: say which there shall be")
+            known = json.loads(kept)
+            spaces = {n: Schema.from_json(json.dumps(one)) for n, one in known["spaces"].items()}
+            leave = known["leave"]
+        opened = cls(spaces, leave=leave, clock=clock)
+        schemas = {name: json.loads(schema.to_json()) for name, schema in spaces.items()}
+        settings = json.dumps({"spaces": schemas, "leave": leave})
+        opened._journal = Journal.open(path, settings=settings, sync=sync)
+        opened._recover(opened._journal)
+        return opened
+
+    def _recover(self, journal: Journal) -> None:
+        sides = (self._publications, self._subscriptions)
+        everyone: tuple[Which, ...] = ("publication", "subscription")
+        for which in everyone:
+            members = self._members(which)
+            with members.loading():
+                for given_id, body, expires in journal.members(which):
+                    member_id, kind = check_id(given_id)
+                    members.add(member_id, kind, self._dimensions.from_json(body, sides))
+                    if expires is not None:
+                        self._expiry.set_time(which, member_id, expires)
+        self._sequence = journal.next_sequence
+
+    def close(self) -> None:
+        """Wait until all is durable, and let go of the directory."""
+        with self._writing:
+            if self._journal is not None:
+                self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def notifications(self, since: int = 0) -> Iterator[Notifications]:
+        """What was told, from sequence number `since` on; only spaces that are kept remember it."""
+        if self._journal is None:
+            raise StorageError("these spaces are in memory only: open them at a path")
+        return self._journal.notifications(since)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Spaces {', '.join(self.schemas)}: {self.publication_count:,} publications, "
+            f"{self.subscription_count:,} subscriptions>"
+        )
+
+    # Operations
+
+    def publish(
+        self,
+        publication_id: SubscriptionId,
+        region: RegionSpec | None = None,
+        *,
+        regions: Mapping[str, RegionSpec] | None = None,
+        filter: str | None = None,
+        ttl: float | None = None,
+    ) -> Notifications:
+        """Store a publication; subscriptions that match it are told `enter`."""
+        return self._add("publication", publication_id, region, regions, filter, ttl)
+
+    def subscribe(
+        self,
+        subscription_id: SubscriptionId,
+        region: RegionSpec | None = None,
+        *,
+        regions: Mapping[str, RegionSpec] | None = None,
+        filter: str | None = None,
+        ttl: float | None = None,
+    ) -> Notifications:
+        """Store a subscription; it is told `enter` for every stored publication that matches it."""
+        return self._add("subscription", subscription_id, region, regions, filter, ttl)
+
+    def update_publication(
+        self,
+        publication_id: SubscriptionId,
+        region: RegionSpec | None = None,
+        *,
+        regions: Mapping[str, RegionSpec | None] | None = None,
+        filter: str | Unchanged | None = UNCHANGED,
+        ttl: float | Unchanged | None = UNCHANGED,
+    ) -> Notifications:
+        """Change a publication; only what changes need be given.
+
+        A dimension that is None is free from now on, a region that is None is no more, and a region
+        that is not there yet is added. Subscriptions that come to match are told `enter`, those
+        that cease to are told `leave`.
+        """
+        return self._update("publication", publication_id, region, regions, filter, ttl)
+
+    def update_subscription(
+        self,
+        subscription_id: SubscriptionId,
+        region: RegionSpec | None = None,
+        *,
+        regions: Mapping[str, RegionSpec | None] | None = None,
+        filter: str | Unchanged | None = UNCHANGED,
+        ttl: float | Unchanged | None = UNCHANGED,
+    ) -> Notifications:
+        """Change a subscription, as `update_publication` does; it is told what comes and goes."""
+        return self._update("subscription", subscription_id, region, regions, filter, ttl)
+
+    def retract(self, publication_id: SubscriptionId) -> Notifications:
+        """Forget a publication; subscriptions that matched it are told `deleted`."""
+        with self._operation() as told:
+            known = self._known("publication", publication_id)
+            gone = self._remove("publication", known)
+            self._record("publication", known, None, gone)
+            told.append(gone)
+        return told.joined()
+
+    def unsubscribe(self, subscription_id: SubscriptionId) -> Notifications:
+        """Forget a subscription. It is told nothing; what is told is what had expired before."""
+        with self._operation() as told:
+            known = self._known("subscription", subscription_id)
+            self._subscriptions.remove(known)
+            self._expiry.forget("subscription", known)
+            self._record("subscription", known, None, self._nothing())
+        return told.joined()
+
+    def expire(self) -> Notifications:
+        """Forget what is past its time. Every operation does so before anything else.
+
+        A publication that expires is `deleted`; a subscription that does `leave`s what it matched.
+        """
+        with self._operation() as told:
+            pass
+        return told.joined()
+
+    def changes_between(
+        self, old: RegionSpec | None, new: RegionSpec | None
+    ) -> tuple[IdArray, IdArray]:
+        """Which stored subscriptions come to match a publication, and which cease to.
+
+        It goes from one region to another; None is no publication at all. Nothing is stored.
+        """
+        with self._writing:
+            self._make_room({"old": old, "new": new})
+            before, after = (
+                None if spec is None else self._dimensions.member({ONLY_REGION: spec}, None)
+                for spec in (old, new)
+            )
+            nothing = np.empty(0, np.int32)
+            if before is not None and after is not None:
+                entered, gone = self._transitions("publication", before, after)
+            else:
+                entered = nothing if after is None else self._search("publication", after)
+                gone = nothing if before is None else self._search("publication", before)
+            ids = self._subscriptions.ids
+            return ids[entered], ids[gone]
+
+    # Looking
+
+    @property
+    def publication_count(self) -> int:
+        return len(self._publications)
+
+    @property
+    def subscription_count(self) -> int:
+        return len(self._subscriptions)
+
+    def publications(self) -> Iterator[SubscriptionId]:
+        """The ids of all publications, as they are now."""
+        with self._writing:
+            return iter(list(self._publications))
+
+    def subscriptions(self) -> Iterator[SubscriptionId]:
+        """The ids of all subscriptions, as they are now."""
+        with self._writing:
+            return iter(list(self._subscriptions))
+
+    def matches_of_publication(self, publication_id: SubscriptionId) -> list[SubscriptionId]:
+        """The subscriptions that match a stored publication."""
+        return self._matches("publication", publication_id)
+
+    def matches_of_subscription(self, subscription_id: SubscriptionId) -> list[SubscriptionId]:
+        """The stored publications that match a subscription."""
+        return self._matches("subscription", subscription_id)
+
+    def get_publication(self, publication_id: SubscriptionId) -> Stored:
+        """A publication as it is stored now."""
+        return self._get("publication", publication_id)
+
+    def get_subscription(self, subscription_id: SubscriptionId) -> Stored:
+        """A subscription as it is stored now."""
+        return self._get("subscription", subscription_id)
+
+    # What publications and subscriptions have in common
+
+    def _members(self, which: Which) -> Members:
+        return self._publications if which == "publication" else self._subscriptions
+
+    def _others(self, which: Which) -> Members:
+        return self._subscriptions if which == "publication" else self._publications
+
+    @contextmanager
+    def _operation(self) -> Iterator[_Told]:
+        """Alone among writers, after what is past its time has gone; ends when all is durable.
+
+        If the operation fails, the next one tells what has gone.
+        """
+        with self._writing:
+            for which, member_id in self._expiry.due(self._clock()):
+                gone = self._remove(which, member_id)
+                self._unsaid.append(gone)
+                self._record(which, member_id, None, gone)
+            told = _Told(self._sequence, self._unsaid)
+            yield told
+            self._unsaid = []
+            ticket = self._ticket
+        if ticket is not None:
+            ticket.wait()
+
+    def _record(
+        self, which: Which, member_id: SubscriptionId, member: Member | None, told: Notifications
+    ) -> None:
+        """Hand a change to the journal, if there is one; in the order of sequence numbers."""
+        if self._journal is None:
+            return
+        body = None if member is None else self._dimensions.to_json(member)
+        expires = self._expiry.time_of(which, member_id)
+        change = Change(which, member_id, body, None if body is None else expires, told)
+        self._ticket = self._journal.write(change)
+
+    def _known(self, which: Which, given_id: SubscriptionId) -> SubscriptionId:
+        member_id, _ = check_id(given_id)
+        if member_id not in self._members(which):
+            raise UnknownMemberError(which, member_id)
+        return member_id
+
+    def _stored(self, which: Which, member_id: SubscriptionId) -> tuple[int, Member]:
+        owner = self._members(which).owner(member_id)
+        if owner is None:
+            raise UnknownMemberError(which, member_id)
+        return owner, self._members(which).member(owner)
+
+    def _remove(self, which: Which, member_id: SubscriptionId) -> Notifications:
+        """Forget a member of whom somebody is to be told."""
+        _, member = self._stored(which, member_id)
+        kind = DELETED if which == "publication" else LEAVE
+        silent = kind == LEAVE and not self._leave
+        found = np.empty(0, np.int32) if silent else self._search(which, member)
+        told = self._tell(which, member_id, kind, found)
+        self._members(which).remove(member_id)
+        self._expiry.forget(which, member_id)
+        return told
+
+    def _add(
+        self,
+        which: Which,
+        given_id: SubscriptionId,
+        region: RegionSpec | None,
+        regions: Mapping[str, RegionSpec] | None,
+        filter: str | None,
+        ttl: float | None,
+    ) -> Notifications:
+        member_id, kind = check_id(given_id)
+        named = _named(region, regions)
+        if not named:
+            raise RegionError(f"{which} {member_id!r} has no region")
+        with self._operation() as told:
+            members = self._members(which)
+            members.check_kind(kind)
+            if member_id in members:
+                raise DuplicateMemberError(which, member_id)
+            self._make_room(named)
+            member = self._dimensions.member(named, filter)
+            self._expiry.set(which, member_id, self._clock(), ttl)
+            found = self._search(which, member)
+            members.add(member_id, kind, member)
+            entered = self._tell(which, member_id, ENTER, found)
+            self._record(which, member_id, member, entered)
+            told.append(entered)
+        return told.joined()
+
+    def _update(
+        self,
+        which: Which,
+        given_id: SubscriptionId,
+        region: RegionSpec | None,
+        regions: Mapping[str, RegionSpec | None] | None,
+        filter: str | Unchanged | None,
+        ttl: float | Unchanged | None,
+    ) -> Notifications:
+        member_id, _ = check_id(given_id)
+        with self._operation() as told:
+            self._make_room({"": region, **(regions or {})})
+            owner, old = self._stored(which, member_id)
+            new = self._dimensions.changed(old, region, regions, filter)
+            if not isinstance(ttl, Unchanged):
+                self._expiry.set(which, member_id, self._clock(), ttl)
+            entered, gone = self._transitions(which, old, new)
+            self._members(which).replace(owner, old, new)
+            changes = [self._tell(which, member_id, ENTER, entered)]
+            if self._leave:
+                changes.append(self._tell(which, member_id, LEAVE, gone))
+            changed = join(changes, changes[0].first)
+            self._record(which, member_id, new, changed)
+            told.append(changed)
+        return told.joined()
+
+    def _make_room(self, named: Mapping[str, RegionSpec | None]) -> None:
+        self._dimensions.make_room(named, (self._publications, self._subscriptions))
+
+    def _search(self, which: Which, member: Member) -> npt.NDArray[np.int32]:
+        """The members of the other side that match."""
+        others = self._others(which)
+        count = find_matches(
+            member.actor,
+            others.side,
+            others.regions,
+            others.ends,
+            self._dimensions.spaces_of,
+            others.scratch,
+        )
+        return others.scratch.found[:count].copy()
+
+    def _transitions(
+        self, which: Which, old: Member, new: Member
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The members of the other side that come to match, and those that cease to."""
+        if (
+            old.names == new.names
+            and np.array_equal(old.valid, new.valid)
+            and np.array_equal(old.code, new.code)
+        ):
+            others = self._others(which)
+            changed, entered = find_changes(
+                old.actor,
+                new.actor,
+                others.side,
+                others.ends,
+                self._dimensions.spaces_of,
+                others.scratch,
+            )
+            return changed[:entered], changed[entered:]
+        before, after = self._search(which, old), self._search(which, new)
+        return np.setdiff1d(after, before), np.setdiff1d(before, after)
+
+    def _tell(
+        self, which: Which, member_id: SubscriptionId, kind: int, found: npt.NDArray[np.int32]
+    ) -> Notifications:
+        others = self._others(which).ids[found]
+        dtype: type = object if isinstance(member_id, str) else np.int64
+        ids: IdArray = np.full(len(found), member_id, dtype)
+        code = np.full(len(found), kind, np.uint8)
+        first = self._sequence
+        self._sequence += len(found)
+        if which == "publication":
+            return Notifications(first, code, ids, others)
+        return Notifications(first, code, others, ids)
+
+    def _nothing(self) -> Notifications:
+        return join([], self._sequence)
+
+    def _matches(self, which: Which, given_id: SubscriptionId) -> list[SubscriptionId]:
+        member_id, _ = check_id(given_id)
+        with self._writing:
+            _, member = self._stored(which, member_id)
+            found = self._search(which, member)
+            listed: list[SubscriptionId] = self._others(which).ids[found].tolist()
+            return listed
+
+    def _get(self, which: Which, given_id: SubscriptionId) -> Stored:
+        member_id, _ = check_id(given_id)
+        with self._writing:
+            _, member = self._stored(which, member_id)
+            return Stored(member_id, self._dimensions.intervals(member), member.filter)
+
+
+class _Told:
+    """What an operation has to tell so far."""
+
+    def __init__(self, first: int, before: list[Notifications]) -> None:
+        self._first = before[0].first if before else first
+        self._batches = list(before)
+
+    def append(self, batch: Notifications) -> None:
+        self._batches.append(batch)
+
+    def joined(self) -> Notifications:
+        return join(self._batches, self._first)
+
+
+class Stored(NamedTuple):
+    """A publication or subscription as it is stored."""
+
+    id: SubscriptionId
+    regions: dict[str, dict[str, Interval]]
+    filter: str | None
+
+
+def _named(
+    region: RegionSpec | None, regions: Mapping[str, RegionSpec] | None
+) -> dict[str, RegionSpec]:
+    if region is not None and regions is not None:
+        raise RegionError("give one region, or several by name, but not both")
+    return {ONLY_REGION: region} if region is not None else dict(regions or {})

@@ -1,0 +1,349 @@
+"""Regions, overlap, filters, notifications and errors, one thing at a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from space_model import overlap
+
+import boxmatch as bm
+from boxmatch import Interval
+from boxmatch.spaces.ends import cell_of
+from boxmatch.spaces.region_filter import compile_region_filter, holds
+
+ONE = {"space": bm.Schema({"d": "float"})}
+
+
+def told(notifications: Any) -> list[tuple[str, Any, Any]]:
+    return sorted((n.kind, n.publication, n.subscription) for n in notifications)
+
+
+@pytest.mark.parametrize("kind", ["float", "int", "timestamp", "string"])
+def test_overlap_with_every_combination_of_ends(kind: str) -> None:
+    """Two intervals that meet in a point, lie apart, or overlap; open, closed and unbounded."""
+    numbers: dict[str, list[Any]] = {
+        "float": [1.0, 2.0, 3.0],
+        "int": [10, 20, 30],
+        "timestamp": [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)],
+        "string": ["a", "b", "c"],
+    }
+    a, b, c = numbers[kind]
+    ends = [(None, b), (a, b), (b, c), (b, None), (a, c), (b, b), (a, a), (None, None)]
+    made = []
+    for (low, high), low_open, high_open in product(ends, (False, True), (False, True)):
+        if low is not None and low == high and (low_open or high_open):
+            continue
+        made.append(Interval(low, high, low_open, high_open))
+    spaces = bm.Spaces({"space": bm.Schema({"d": kind})})
+    for number, interval in enumerate(made):
+        spaces.subscribe(number, {"d": interval})
+    for number, interval in enumerate(made):
+        found = spaces.publish(number, {"d": interval}).subscription.tolist()
+        expected = [other for other, theirs in enumerate(made) if overlap(interval, theirs)]
+        assert sorted(found) == expected, str(interval)
+
+
+def test_the_papers_dimension_index() -> None:
+    """The regions of Figure 6: which object regions overlap which interest regions."""
+    spaces = bm.Spaces(ONE)
+    interests = {"i1": Interval(100), "i2": Interval(None, 100, high_open=True), "i3": (60, 100)}
+    objects = {"o1": 100, "o2": Interval(60, 120, True, True), "o3": Interval(60)}
+    for name, interval in interests.items():
+        spaces.subscribe(name, {"d": interval})
+    found = {
+        name: sorted(spaces.publish(name, {"d": interval}).subscription)
+        for name, interval in objects.items()
+    }
+    assert found == {"o1": ["i1", "i3"], "o2": ["i1", "i2", "i3"], "o3": ["i1", "i2", "i3"]}
+    # The ends are where the figure has them: low ones at 60 and 100, high ones at 100 and 120.
+    lists = spaces._subscriptions.ends, spaces._publications.ends
+    assert sum(int(ends.low.size.sum()) for ends in lists) == 5
+    assert sum(int(ends.high.size.sum()) for ends in lists) == 4
+
+
+def test_free_dimensions_are_any_value_unlike_absent_attributes() -> None:
+    schema = bm.Schema({"x": "int", "y": "int"})
+    spaces = bm.Spaces({"plane": schema})
+    spaces.subscribe("s", {"x": 1, "y": 2})
+    assert told(spaces.publish("p", {"x": 1})) == [("enter", "p", "s")]
+    matcher = bm.Matcher(schema)
+    matcher.subscribe("s", {"x": 1, "y": 2})
+    assert matcher.match({"x": 1}) == []
+
+
+def test_transitions_only() -> None:
+    spaces = bm.Spaces(ONE)
+    assert told(spaces.subscribe("s", {"d": (10, 20)})) == []
+    assert told(spaces.publish("p", {"d": 5})) == []
+    assert told(spaces.update_publication("p", {"d": 15})) == [("enter", "p", "s")]
+    assert told(spaces.update_publication("p", {"d": 16})) == []
+    assert told(spaces.update_publication("p", {"d": 25})) == [("leave", "p", "s")]
+    assert told(spaces.update_subscription("s", {"d": (10, 30)})) == [("enter", "p", "s")]
+    assert told(spaces.retract("p")) == [("deleted", "p", "s")]
+    assert told(spaces.unsubscribe("s")) == []
+    quiet = bm.Spaces(ONE, leave=False)
+    quiet.subscribe("s", {"d": (10, 20)})
+    quiet.publish("p", {"d": 15})
+    assert told(quiet.update_publication("p", {"d": 25})) == []
+    assert told(quiet.update_publication("p", {"d": 12})) == [("enter", "p", "s")]
+
+
+def test_publishers_choose_their_audience_too() -> None:
+    spaces = bm.Spaces({"car": bm.Schema({"engine": "int", "lat": "float"})})
+    spaces.subscribe("fan", regions={"power": {"engine": (200, None)}})
+    spaces.subscribe("near", regions={"power": {"engine": (200, None)}, "here": {"lat": (40, 50)}})
+    found = spaces.publish(
+        "truck",
+        regions={"motor": {"engine": 300}, "place": {"lat": 45.0}},
+        filter="motor AND place",
+    )
+    # A free dimension overlaps everything: both regions find a partner in either.
+    assert told(found) == [("enter", "truck", "fan"), ("enter", "truck", "near")]
+    away = spaces.update_publication("truck", regions={"place": {"lat": 60.0}})
+    assert told(away) == []
+    only_here = spaces.update_publication("truck", regions={"place": None}, filter="motor")
+    assert told(only_here) == []
+    moved = spaces.update_publication("truck", regions={"motor": {"lat": 60.0}}, filter=None)
+    assert told(moved) == [("leave", "truck", "near")]
+
+
+def test_expiry() -> None:
+    now = [1000.0]
+    spaces = bm.Spaces(ONE, clock=lambda: now[0])
+    spaces.subscribe("s", {"d": (0, 10)})
+    spaces.subscribe("brief", {"d": (0, 10)}, ttl=50)
+    spaces.publish("p", {"d": 5}, ttl=10)
+    spaces.publish("q", {"d": 6}, ttl=10)
+    spaces.update_publication("q", ttl=100)
+    now[0] += 9
+    assert told(spaces.expire()) == []
+    now[0] += 2
+    assert told(spaces.expire()) == [("deleted", "p", "brief"), ("deleted", "p", "s")]
+    with pytest.raises(bm.UnknownMemberError):
+        spaces.retract("p")
+    now[0] += 45
+    # What an operation that fails has found to be expired is told by the next one.
+    with pytest.raises(bm.RegionError):
+        spaces.publish("r", {"e": 1})
+    done = spaces.publish("r", {"d": 1})
+    assert told(done) == [("enter", "r", "s"), ("leave", "q", "brief")]
+    assert done.sequence.tolist() == list(range(done.first, done.first + 2))
+    spaces.update_publication("q", ttl=None)
+    now[0] += 1000
+    assert list(spaces.publications()) == ["q", "r"]
+    assert told(spaces.expire()) == []
+    with pytest.raises(bm.RegionError, match="seconds above 0"):
+        spaces.publish("t", {"d": 1}, ttl=0)
+    assert "t" not in set(spaces.publications())
+
+
+def test_what_is_stored() -> None:
+    spaces = bm.Spaces({"s": bm.Schema({"x": "int", "name": "string", "at": "timestamp"})})
+    noon = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    given = {
+        "x": Interval(3, 7, low_open=True),
+        "name": Interval("a", "b", high_open=True),
+        "at": Interval(noon),
+    }
+    spaces.publish("p", given)
+    stored = spaces.get_publication("p")
+    assert stored == ("p", {"region": given}, None)
+    spaces.subscribe("s", regions={"a": {"x": 5}, "b": {"name": "x"}}, filter="a OR b")
+    assert spaces.get_subscription("s").filter == "a OR b"
+    assert (spaces.publication_count, spaces.subscription_count) == (1, 1)
+    assert str(Interval(3, None, low_open=True)) == "(3, ∞)"
+
+
+def test_changes_between_stores_nothing() -> None:
+    spaces = bm.Spaces(ONE)
+    for number in range(20):
+        spaces.subscribe(number, {"d": (number, number + 3)})
+    entered, gone = spaces.changes_between({"d": 5}, {"d": 7})
+    assert (sorted(entered), sorted(gone)) == ([6, 7], [2, 3])
+    entered, gone = spaces.changes_between(None, {"d": 5})
+    assert (sorted(entered), sorted(gone)) == ([2, 3, 4, 5], [])
+    entered, gone = spaces.changes_between({"d": 5}, None)
+    assert (sorted(entered), sorted(gone)) == ([], [2, 3, 4, 5])
+    assert spaces.publication_count == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_of_each(seed: int) -> None:
+    """Enough to move buckets, to cut cells anew and to close gaps; against plain comparison."""
+    rng = np.random.default_rng(seed)
+    dimensions = [f"d{i}" for i in range(6)]
+    spaces = bm.Spaces({"s": bm.Schema(dict.fromkeys(dimensions, "int"))})
+    state: dict[str, dict[int, dict[str, tuple[int, int]]]] = {"p": {}, "s": {}}
+
+    def region() -> dict[str, tuple[int, int]]:
+        chosen = rng.choice(dimensions, rng.integers(1, 4), replace=False).tolist()
+        ends = np.sort(rng.integers(0, 60, (len(chosen), 2)), axis=1).tolist()
+        return {name: (low, high) for name, (low, high) in zip(chosen, ends, strict=True)}
+
+    def meets(one: dict[str, tuple[int, int]], other: dict[str, tuple[int, int]]) -> bool:
+        both = one.keys() & other.keys()
+        return all(one[d][0] <= other[d][1] and other[d][0] <= one[d][1] for d in both)
+
+    for step in range(1_500):
+        which, others = ("p", "s") if rng.random() < 0.5 else ("s", "p")
+        number = int(rng.integers(0, 300))
+        own = state[which]
+        before = {o for o, r in state[others].items() if number in own and meets(own[number], r)}
+        if number not in own:
+            own[number] = region()
+            act = spaces.publish if which == "p" else spaces.subscribe
+            done = act(number, own[number])
+        elif rng.random() < 0.3:
+            del own[number]
+            done = spaces.retract(number) if which == "p" else spaces.unsubscribe(number)
+        else:
+            change = region() if rng.random() < 0.5 else dict.fromkeys(own[number], (7, 9))
+            own[number] = {**own[number], **change}
+            act = spaces.update_publication if which == "p" else spaces.update_subscription
+            done = act(number, change)
+        after = {o for o, r in state[others].items() if number in own and meets(own[number], r)}
+        side = done.subscription if which == "p" else done.publication
+        codes = done.code.tolist()
+        entered = {o for o, code in zip(side.tolist(), codes, strict=True) if code == 0}
+        gone = {o for o, code in zip(side.tolist(), codes, strict=True) if code > 0}
+        removed_quietly = which == "s" and number not in own
+        assert entered == after - before, step
+        assert gone == (set() if removed_quietly else before - after), step
+    for number in list(state["p"]):
+        found = spaces.matches_of_publication(number)
+        assert set(found) == {o for o, r in state["s"].items() if meets(state["p"][number], r)}
+
+
+def test_strings_that_come_in_between() -> None:
+    """So many between the same two that labels have to be spread anew."""
+    spaces = bm.Spaces({"s": bm.Schema({"name": "string"})})
+    names = ["a" * count + "b" for count in range(1, 120)]
+    for number, name in enumerate(names):
+        spaces.subscribe(number, {"name": (name, None)})
+        spaces.publish(number, {"name": name})
+    for number, name in enumerate(names):
+        expected = [n for n, other in enumerate(names) if other <= name]
+        assert sorted(spaces.matches_of_publication(number)) == expected
+
+
+def test_cells_begin_at_their_edges() -> None:
+    edges = np.array([[-100, 1, 5, 5, 9]])
+    places = {-100: 0, 0: 0, 1: 1, 4: 1, 5: 3, 8: 3, 9: 4, 99: 4}
+    assert {key: cell_of(edges, 0, key) for key in places} == places
+
+
+@pytest.mark.parametrize(
+    ("text", "true_for"),
+    [
+        (None, [7]),
+        ("a", [1, 3, 5, 7]),
+        ("a AND (b OR c)", [3, 5, 7]),
+        ("a and b or c", [3, 4, 5, 6, 7]),
+        ("a AND NOT b", [1, 5]),
+        ('"c"', [4, 5, 6, 7]),
+        ("NOT NOT a", [1, 3, 5, 7]),
+        ("(((a)))", [1, 3, 5, 7]),
+    ],
+)
+def test_region_filters(text: str | None, true_for: list[int]) -> None:
+    code = np.array(compile_region_filter(text, ["a", "b", "c"]), np.int16)
+    found = [m for m in range(8) if holds(code, 0, len(code), np.uint64(m), 3)]
+    assert found == true_for
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "position"),
+    [
+        ("", "incomplete", 0),
+        ("a AND", "incomplete", 5),
+        ("a b", "'b' is not expected here", 2),
+        ("(a", "not closed", 0),
+        ("a AND )", "a region is expected, not ')'", 6),
+        ("a AND d", "no region is named 'd'; there are 'a', 'b'", 6),
+        ("a & b", "'&' is not understood", 2),
+        ("NOT a", "holds even if no region has a partner", 0),
+        ("a OR NOT b", "holds even if no region has a partner", 0),
+    ],
+)
+def test_filters_that_make_no_sense(text: str, message: str, position: int) -> None:
+    with pytest.raises(bm.RegionFilterError) as caught:
+        compile_region_filter(text, ["a", "b"])
+    assert message in caught.value.reason
+    assert caught.value.position == position
+
+
+def test_deep_filters() -> None:
+    text = "a AND (" * 70 + "a" + ")" * 70
+    with pytest.raises(bm.RegionFilterError, match="too deeply"):
+        compile_region_filter(text, ["a"])
+
+
+class TestErrors:
+    @pytest.fixture
+    def spaces(self) -> bm.Spaces:
+        spaces = bm.Spaces({"s": bm.Schema({"x": "int", "side": ["buy", "sell"]})})
+        spaces.publish("p", {"x": 1})
+        spaces.subscribe("s", {"x": 1})
+        return spaces
+
+    @pytest.mark.parametrize(
+        ("region", "message"),
+        [
+            ({}, "constrains no dimension"),
+            ({"y": 1}, r"no space has a dimension 'y'; there are x, side"),
+            ({"x": "one"}, "dimension 'x': 'one' is not an int"),
+            ({"x": (5, 3)}, r"no value is in \[5, 3\]"),
+            ({"x": Interval(5, 6, True, True)}, r"no value is in \(5, 6\)"),
+            ({"side": "hold"}, "'hold' is not one of"),
+            ({"x": (1, 2, 3)}, "a tuple of low and high"),
+            ([("x", 1)], "is a mapping of dimensions"),
+        ],
+    )
+    def test_regions(self, spaces: bm.Spaces, region: Any, message: str) -> None:
+        for operation in (spaces.publish, spaces.subscribe):
+            with pytest.raises(bm.RegionError, match=message):
+                operation("new", region)
+        if region:
+            with pytest.raises(bm.RegionError, match=message):
+                spaces.update_publication("p", region)
+        assert (spaces.publication_count, spaces.subscription_count) == (1, 1)
+        assert spaces.get_publication("p").regions == {"region": {"x": Interval(1, 1)}}
+
+    def test_members(self, spaces: bm.Spaces) -> None:
+        with pytest.raises(bm.DuplicateMemberError, match="a publication with id 'p' already"):
+            spaces.publish("p", {"x": 2})
+        with pytest.raises(bm.UnknownMemberError, match="no subscription with id 't'"):
+            spaces.unsubscribe("t")
+        with pytest.raises(bm.SubscriptionIdError, match="ids of publications are of kind string"):
+            spaces.publish(1, {"x": 2})
+        with pytest.raises(bm.RegionError, match="one region, or several by name"):
+            spaces.publish("q", {"x": 1}, regions={"a": {"x": 1}})
+        with pytest.raises(bm.RegionError, match="has no region"):
+            spaces.publish("q")
+        with pytest.raises(bm.RegionError, match="take away all regions"):
+            spaces.update_publication("p", regions={"region": None})
+        with pytest.raises(bm.RegionError, match="no region 'other' to take away"):
+            spaces.update_publication("p", regions={"other": None})
+        many = {f"r{n}": {"x": n} for n in range(65)}
+        with pytest.raises(bm.RegionError, match="there can be 64 regions, not 65"):
+            spaces.publish("q", regions=many)
+        spaces.publish("q", regions=dict(list(many.items())[:64]))
+        with pytest.raises(bm.RegionError, match="say which region changes"):
+            spaces.update_publication("q", {"x": 1})
+
+    def test_spaces(self) -> None:
+        with pytest.raises(bm.SchemaError, match="at least one space"):
+            bm.Spaces({})
+        with pytest.raises(bm.SchemaError, match="dimension 'x' is not the same in spaces 'a'"):
+            bm.Spaces({"a": bm.Schema({"x": "int"}), "b": bm.Schema({"x": "float"})})
+        one = bm.Schema({"x": "int"})
+        with pytest.raises(bm.SchemaError, match="there can be 64 spaces, not 65"):
+            bm.Spaces({f"s{n}": one for n in range(65)})
+        assert (
+            bm.Spaces({f"s{n}": one for n in range(64)}).publish("p", {"x": 1}).to_arrow().num_rows
+            == 0
+        )
