@@ -171,6 +171,39 @@ def test_changes_between_stores_nothing() -> None:
     assert spaces.publication_count == 0
 
 
+def test_changes_between_strings_that_nobody_mentioned() -> None:
+    """They are compared with what is stored, and then forgotten."""
+    names = ["b", "d", "f"]
+    texts = ["", "a", "b", "c", "cc", "d", "e", "f", "g"]
+    ends = [(None, None), *((t, None) for t in names), *((None, t) for t in names), ("b", "d")]
+    stored = [
+        Interval(low, high, low_open, high_open)
+        for low, high in ends
+        for low_open, high_open in product((False, True), repeat=2)
+    ]
+    spaces = bm.Spaces({"s": bm.Schema({"name": "string"})})
+    for number, interval in enumerate(stored):
+        spaces.subscribe(number, {"name": interval})
+    asked = [Interval(t, t) for t in texts]
+    asked += [Interval(low, high, a, b) for low, high in zip(texts, texts[2:], strict=False)
+              for a, b in product((False, True), repeat=2)]  # fmt: skip
+    for one in asked:
+        entered, _ = spaces.changes_between(None, {"name": one})
+        assert sorted(entered) == [n for n, other in enumerate(stored) if overlap(one, other)]
+    assert len(spaces._dimensions._axes[0]) == len(names)
+
+
+def test_room_that_is_left_is_used_again() -> None:
+    rng = np.random.default_rng(1)
+    spaces = bm.Spaces({"s": bm.Schema(dict.fromkeys("abc", "int"))})
+    spaces.subscribe(0, {"a": (0, 5)})
+    for _ in range(500):
+        names = rng.choice(list("abc"), rng.integers(1, 4), replace=False).tolist()
+        spaces.publish(1, dict.fromkeys(names, 3))
+        spaces.retract(1)
+    assert len(spaces._publications._open) < 200
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_many_of_each(seed: int) -> None:
     """Enough to move buckets, to cut cells anew and to close gaps; against plain comparison."""

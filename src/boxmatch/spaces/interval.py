@@ -54,7 +54,9 @@ def interval_of(given: Any) -> Interval:
 
 
 def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
-    """The keys of an interval on a dimension. `axis` is that of strings, and knows those in it.
+    """The keys of an interval on a dimension. `axis` is that of a dimension of strings.
+
+    To be stored, an interval must have ends that the axis knows.
 
     Raises `RegionError` if no value is in it: such a region could never match.
     """
@@ -82,7 +84,11 @@ def _end(
         return None, 0
     if axis is None:
         return key_of(attribute, value), int(is_open)
-    return axis.label(check_string(attribute, value)), int(is_open)
+    text = check_string(attribute, value)
+    if text in axis:
+        return axis.label(text), int(is_open)
+    # Nothing that is stored ends there, so it makes no difference whether this end is open.
+    return axis.key(text), 0
 
 
 def interval_from(attribute: Attribute, keys: Keys, axis: StringAxis | None) -> Interval:

@@ -79,7 +79,9 @@ def find_matches(
     As in the paper (and in REIN): what cannot overlap is ruled out, and what is left does.
     """
     left, _, own, partners, found = scratch
-    touched = 0
+    simple = len(actor.valid) == 1 and len(actor.code) == 0
+    matches = 0
+    last = len(found)  # from there on: owners that need a closer look
     for i in range(len(actor.valid)):
         for r in range(regions):
             left[r] = side.valid[r] & actor.valid[i]
@@ -90,13 +92,16 @@ def find_matches(
             if left[r] == 0:
                 continue
             o = side.owner[r]
+            if simple and side.header[r, 3] >= 0:
+                found[matches] = o
+                matches += 1
+                continue
             if own[o] == 0:
-                found[touched] = o
-                touched += 1
+                last -= 1
+                found[last] = o
             own[o] |= np.uint64(1) << np.uint64(i)
             partners[o] |= np.uint64(1) << np.uint64(r - side.first[o])
-    matches = 0
-    for at in range(touched):
+    for at in range(len(found) - 1, last - 1, -1):
         o = found[at]
         if holds(actor.code, 0, len(actor.code), own[o], len(actor.valid)) and holds(
             side.code, side.code_start[o], side.code_length[o], partners[o], side.number[o]

@@ -259,6 +259,8 @@ class Members:
             return
         if self._wasted > self._constraints // 2:
             self._squeeze()
+            if self._constraints + more <= len(self._open):
+                return
         size = 2 * (self._constraints + more) + _FEW
         self.side = self.side._replace(constraint=_longer(self.side.constraint, size))
         self._open = _longer(self._open, size)

@@ -218,7 +218,6 @@ class Spaces:
         It goes from one region to another; None is no publication at all. Nothing is stored.
         """
         with self._writing:
-            self._make_room({"old": old, "new": new})
             before, after = (
                 None if spec is None else self._dimensions.member({ONLY_REGION: spec}, None)
                 for spec in (old, new)
