@@ -79,6 +79,7 @@ EXPORTED_BY_SPARK = [
     "match_stream",
     "read_version",
     "rejected",
+    "transitions",
 ]
 
 

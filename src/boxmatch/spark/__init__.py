@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from boxmatch.spark.session import local_session
     from boxmatch.spark.sinks import ParquetSink, SparkSink, TableSink
     from boxmatch.spark.streaming import match_stream
+    from boxmatch.spark.transitions import transitions
     from boxmatch.spark.versions import IndexVersion, read_version, rejected
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "match_stream",
     "read_version",
     "rejected",
+    "transitions",
 ]
 
 _HOMES = {
@@ -55,6 +57,7 @@ _HOMES = {
     "match_stream": "streaming",
     "read_version": "versions",
     "rejected": "versions",
+    "transitions": "transitions",
 }
 
 

@@ -7,10 +7,7 @@ a time, for an index that is larger than a machine.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -19,6 +16,7 @@ from boxmatch.model.schema import Schema
 from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import Keep, check_events, column, infer_schema, kept_columns
 from boxmatch.spark.entry import scalar, task
+from boxmatch.spark.store import scratch_folder
 from boxmatch.spark.versions import IndexVersion, read_version
 
 if TYPE_CHECKING:
@@ -168,7 +166,7 @@ def explain(
         check_events(events, schema, event_id)
         index = build_index(
             subscriptions,
-            path or _scratch_folder(events.sparkSession),
+            path or scratch_folder(events.sparkSession, "the index"),
             schema=schema,
             shards=shards,
             subscription_id=subscription_id,
@@ -282,15 +280,3 @@ def _choose(index: IndexVersion, plan: PlanChoice, most: int) -> tuple[bool, str
 def _buckets(spark: SparkSession, shards: int) -> int:
     slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     return -(-_CELLS_PER_SLOT * slots // shards)
-
-
-def _scratch_folder(spark: SparkSession) -> str:
-    """A folder that driver and workers see, where that is sure."""
-    if not str(spark.conf.get("spark.master", "")).startswith("local"):
-        raise SparkError(
-            "the index needs a folder that driver and workers see: say which with path=, or build "
-            "it with build_index"
-        )
-    folder = tempfile.mkdtemp(prefix="boxmatch-index-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

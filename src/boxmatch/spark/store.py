@@ -6,6 +6,7 @@ machine first, once, if they are not there already.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
@@ -24,6 +25,7 @@ from boxmatch.errors import SparkError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+    from pyspark.sql import SparkSession
 
 _UNUSED_SECONDS = 24 * 3600
 """How long a copy on this machine outlives its last use."""
@@ -208,6 +210,15 @@ class Folder:
             os.utime(copy)
             _clear(shelf)
         return copy
+
+
+def scratch_folder(spark: SparkSession, what: str) -> str:
+    """A folder that driver and workers see, where that is sure; gone at the end of the process."""
+    if not str(spark.conf.get("spark.master", "")).startswith("local"):
+        raise SparkError(f"{what} needs a folder that driver and workers see: say which with path=")
+    folder = tempfile.mkdtemp(prefix="boxmatch-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _far(address: str) -> tuple[FileSystem, str]:

@@ -1,0 +1,256 @@
+"""`transitions`: publications that move, and the subscriptions that they enter and leave.
+
+A publication is a key with a region that lasts from update to update. A stream keeps the region in
+Spark's state; a batch goes through the updates of each key from their first to their last. What an
+update means is decided in one place for both, `boxmatch.spark.follower`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from boxmatch.errors import SparkError
+from boxmatch.model.columns import readable
+from boxmatch.model.schema import Schema
+from boxmatch.spark.columns import arrow_types, column, require_columns
+from boxmatch.spark.entry import scalar, task
+from boxmatch.spark.regions import End, ends_of, file_of
+from boxmatch.spark.store import Folder, scratch_folder
+from boxmatch.spark.versions import IdType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+KIND = "kind"
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+def transitions(
+    updates: DataFrame,
+    subscriptions: DataFrame | str | os.PathLike[str],
+    *,
+    schema: Schema,
+    key: str = "publication_id",
+    order: str = "sequence",
+    subscription_id: str = "subscription_id",
+    filter: str = "filter",
+    removed: str | None = None,
+    ttl: float | None = None,
+    leave: bool = True,
+    path: str | os.PathLike[str] | None = None,
+) -> DataFrame:
+    """Who is told what when publications change: rows of `key`, `subscription_id`, `kind`, `order`.
+
+    An update has the publication's `key`, its place in `order` (an integer or a timestamp, larger
+    for later ones of the same key) and dimensions: `NAME` for a value, or `NAME_low` and
+    `NAME_high` for a range. What is null stays as it was; dimensions that no update has mentioned
+    may have any value. Where the boolean column `removed` is true, the publication is no more, and
+    a later update begins it anew. With `ttl` it also ends that many seconds after its last update.
+
+    `kind` is `enter`, `leave` (unless switched off) or `deleted`; `order` is that of the update
+    which was the cause, for an expiry the last one. Updates may come in any order within a
+    micro-batch. One that is not later than the last that was seen is dropped, also after a removal;
+    what has expired is forgotten altogether. A null key or order ends the job, as does a value that
+    makes no sense, with a message that names it.
+
+    Subscriptions are a table as for `build_index`, or the path of one in Parquet. They are read
+    now, and kept at `path`, or until the end of the process where driver and workers share this
+    machine. If a stream is started again with others, publications meet them at their next update.
+
+    A stream needs RocksDB as its state store, and is written in append mode. With `ttl` it runs a
+    micro-batch at every trigger, so `availableNow` does not end. A batch gives the rows that a
+    stream would to which no update came late; it has no `ttl`.
+    """
+    ends = _check_updates(updates, schema, key, order, removed)
+    if len({key, order, subscription_id, KIND}) < 4:
+        raise SparkError(
+            f"key, order and subscription_id must differ from each other and from {KIND!r}"
+        )
+    spark = updates.sparkSession
+    if updates.isStreaming:
+        _check_state_store(spark)
+    if ttl is not None:
+        if not ttl > 0:
+            raise SparkError(f"ttl is a number of seconds above 0, not {ttl!r}")
+        if not updates.isStreaming:
+            raise SparkError("ttl is for streams: in batch no time passes between updates")
+    if isinstance(subscriptions, (str, os.PathLike)):
+        subscriptions = spark.read.parquet(os.fspath(subscriptions))
+    elif subscriptions.isStreaming:
+        raise SparkError("the subscriptions are a stream; transitions takes a table that stays")
+    id_type, content = file_of(subscriptions, schema, subscription_id, filter)
+    folder, name = _keep(spark, content, schema, path)
+    told = _followed(
+        _sent(updates, key, order, removed, ends),
+        {
+            "folder": folder,
+            "name": name,
+            "schema": schema.to_json(),
+            "ends": [[dimension, end] for dimension, end in ends.values()],
+            "leave": bool(leave),
+        },
+        id_type,
+        ttl,
+    )
+    return _shown(told, updates, key, order, subscription_id)
+
+
+def _check_updates(
+    updates: DataFrame, schema: Schema, key: str, order: str, removed: str | None
+) -> dict[str, tuple[str, End]]:
+    """The columns that say what changes: of which dimension, and which end."""
+    own = [key, order] if removed is None else [key, order, removed]
+    require_columns(updates, own, "updates")
+    kinds = {name: kind.lower() for name, kind in updates.dtypes}
+    if kinds[key] not in (*_INTEGERS, "string"):
+        raise SparkError(
+            f"column {key!r} of the updates is {kinds[key]}; a key is a string or an integer: "
+            "cast it"
+        )
+    if kinds[order] not in (*_INTEGERS, "timestamp"):
+        raise SparkError(
+            f"column {order!r} of the updates is {kinds[order]}; an order is an integer or a "
+            "timestamp: cast it"
+        )
+    if removed is not None and kinds[removed] != "boolean":
+        raise SparkError(f"column {removed!r} of the updates is {kinds[removed]}, not boolean")
+    ends = ends_of([name for name in updates.columns if name not in own], schema, "updates")
+    if not ends:
+        raise SparkError(
+            "the updates have no column of a dimension (NAME, or NAME_low and NAME_high; there are "
+            f"{', '.join(schema.names)}); they have: {', '.join(updates.columns)}"
+        )
+    types = arrow_types(updates)
+    for name, (dimension, _) in ends.items():
+        if name not in types or not readable(schema[dimension].type, types[name]):
+            raise SparkError(
+                f"column {name!r} of the updates is {kinds[name]}, which is no "
+                f"{schema[dimension].type}: cast it"
+            )
+    return ends
+
+
+def _check_state_store(spark: SparkSession) -> None:
+    provider = spark.conf.get(_PROVIDER, "")
+    if "rocksdb" not in str(provider).lower():
+        raise SparkError(
+            "transitions of a stream need RocksDB as the state store: "
+            f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}") before, and when the query is started'
+        )
+
+
+def _keep(
+    spark: SparkSession, content: bytes, schema: Schema, path: str | os.PathLike[str] | None
+) -> tuple[str, str]:
+    """Write the subscriptions where workers see them; the folder, and the name of the file."""
+    folder = Folder.at(path or scratch_folder(spark, "the table of subscriptions"))
+    folder.prepare()
+    # Named by what is in it: what a worker has loaded under a name never changes.
+    digest = hashlib.sha256(schema.to_json().encode() + content).hexdigest()[:32]
+    name = f"regions-{digest}.arrow"
+    folder.create(name, content)
+    return str(folder), name
+
+
+def _sent(
+    updates: DataFrame,
+    key: str,
+    order: str,
+    removed: str | None,
+    ends: Mapping[str, tuple[str, End]],
+) -> DataFrame:
+    """The updates as workers take them."""
+    from pyspark.sql import functions as f
+
+    kinds = dict(updates.dtypes)
+
+    def given(name: str) -> Column:
+        nothing = f.raise_error(f.lit(f"an update has no {name}: it is null"))
+        return f.when(column(name).isNull(), nothing).otherwise(column(name))
+
+    def plain(name: str) -> Column:
+        # As a number a time does not depend on anybody's time zone.
+        return f.unix_micros(column(name)) if kinds[name] == "timestamp" else column(name)
+
+    turn = given(order)
+    return updates.select(
+        given(key).cast("string" if kinds[key] == "string" else "long").alias("key"),
+        (f.unix_micros(turn) if kinds[order] == "timestamp" else turn.cast("long")).alias("order"),
+        (f.lit(False) if removed is None else f.coalesce(column(removed), f.lit(False))).alias(
+            "removed"
+        ),
+        *(plain(name).alias(f"c{place}") for place, name in enumerate(ends)),
+    )
+
+
+def _followed(
+    sent: DataFrame, arguments: Mapping[str, Any], id_type: IdType, ttl: float | None
+) -> DataFrame:
+    """A row for each update and kind, with all subscriptions that are told."""
+    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+    ids = LongType() if id_type == "long" else StringType()
+    result = StructType(
+        [
+            sent.schema["key"],
+            StructField("ids", ArrayType(ids, False)),
+            StructField("kind", StringType()),
+            StructField("order", LongType()),
+        ]
+    )
+    if sent.isStreaming:
+        work = scalar("boxmatch.spark.follower:Keeper", ttl=ttl, **arguments)
+        return sent.groupBy("key").transformWithState(
+            _processor(work), result, "Append", "None" if ttl is None else "ProcessingTime"
+        )
+    in_turn = sent.repartition("key").sortWithinPartitions("key")
+    name = "boxmatch.spark.follower:follow_all"
+    return in_turn.mapInArrow(
+        task(name, "boxmatch_transitions", id_type=id_type, **arguments), result
+    )
+
+
+def _shown(
+    told: DataFrame, updates: DataFrame, key: str, order: str, subscription_id: str
+) -> DataFrame:
+    """A row for each subscription that is told, with the names and types of the updates."""
+    from pyspark.sql import functions as f
+
+    kinds = dict(updates.dtypes)
+    turn = f.col("order")
+    return told.select(
+        f.col("key").cast(kinds[key]).alias(key),
+        f.explode("ids").alias(subscription_id),
+        f.col("kind").alias(KIND),
+        (
+            f.timestamp_micros(turn) if kinds[order] == "timestamp" else turn.cast(kinds[order])
+        ).alias(order),
+    )
+
+
+def _processor(work: Any) -> StatefulProcessor:
+    """What Spark runs. Of a class that is pickled by value: see `boxmatch.spark.entry`."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Transitions(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.keeper = work(handle)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            return self.keeper.updated(key[0], rows, timerValues)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+            return self.keeper.expired(key[0], expiredTimerInfo.getExpiryTimeInMs())
+
+        def close(self) -> None:
+            pass
+
+    return Transitions()
