@@ -73,7 +73,6 @@ def oracle(folder: Path) -> tuple[dict[str, dict[str, Any]], set[tuple[str, str]
 
 
 class TestPipeline:
-    @pytest.mark.portable
     def test_output_is_what_brute_force_finds(
         self, spark: SparkSession, folder: Path, result: PipelineResult
     ) -> None:

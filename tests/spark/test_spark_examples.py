@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 import boxmatch as bm
 from boxmatch.workloads import MarketWorkload
@@ -14,6 +15,7 @@ from boxmatch.workloads import MarketWorkload
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
+@pytest.mark.slow
 def test_declarative_pipeline(tmp_path: Path) -> None:
     folder = tmp_path / "example"
     shutil.copytree(EXAMPLES / "declarative_pipeline", folder)
