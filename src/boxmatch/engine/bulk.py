@@ -17,7 +17,7 @@ from boxmatch.model.boxes import Boxes, Int64Array
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import StringAxis
+from boxmatch.model.strings import StringAxis, string_axes
 from boxmatch.model.tables import Table, as_column, as_table
 
 if TYPE_CHECKING:
@@ -112,13 +112,8 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[pa.Table, tuple[Reject
         columns = as_table(part)
         if columns is None:
             raise TypeError("an Arrow table is a table")
-        axes = {
-            position: StringAxis()
-            for position, attribute in enumerate(schema)
-            if attribute.type == "string"
-        }
         try:
-            _boxes_of_columns(schema, axes, part, columns)
+            _boxes_of_columns(schema, string_axes(schema), part, columns)
         except (AttributeValueError, EventError) as error:
             if stop - start == 1:
                 rejected.append(Rejected(start, str(error).replace(" in row 0", "")))

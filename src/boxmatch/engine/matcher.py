@@ -36,7 +36,7 @@ from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Box, compile_filter, render
 from boxmatch.model.keys import is_absent
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import AxisFullError, StringAxis
+from boxmatch.model.strings import AxisFullError, string_axes
 
 _TAIL_ROWS = 1_024
 """Boxes in the tail before it is handed to compaction."""
@@ -81,11 +81,7 @@ class Matcher:
         self._writing = threading.RLock()
         self._merging = threading.Lock()
         self._compactor = Compactor(self)
-        axes = {
-            position: StringAxis()
-            for position, attribute in enumerate(schema)
-            if attribute.type == "string"
-        }
+        axes = string_axes(schema)
         self._stores: list[Store] = [self._new_tail()]
         self._snapshot = Snapshot((), axes, EventEncoder(schema, axes), 0)
 

@@ -110,7 +110,7 @@ def _save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
         ],
     }
     manifest["files"] = writer.files
-    _sync_folder(folder)
+    sync_folder(folder)
     _replace(path / _MANIFEST, manifest)
     # Also what saves left that were cut short.
     for old in path.iterdir():
@@ -155,10 +155,11 @@ def _replace(path: Path, manifest: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder are on the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -22,6 +22,8 @@ from boxmatch.model.axis import ABSENT, FIRST, LAST
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from boxmatch.model.schema import Attribute
+
 Int64Array = npt.NDArray[np.int64]
 
 # With labels at least 3 apart, "just after s" and "just before its successor" stay different
@@ -226,6 +228,15 @@ class StringAxis:
         axis.labels.update(zip(strings, as_list, strict=True))
         axis._text_bytes = sum(map(sys.getsizeof, strings))
         return axis
+
+
+def string_axes(attributes: Iterable[Attribute]) -> dict[int, StringAxis]:
+    """An axis for each string attribute, by its place."""
+    return {
+        place: StringAxis()
+        for place, attribute in enumerate(attributes)
+        if attribute.type == "string"
+    }
 
 
 def moved(keys: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from boxmatch.errors import RegionError, SchemaError
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.model.strings import AxisFullError, StringAxis
+from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.spaces.interval import Interval, Keys, interval_from, interval_of, keys_of
 from boxmatch.spaces.region_filter import MOST_REGIONS, compile_region_filter
 from boxmatch.spaces.side import Member, Members
@@ -49,11 +49,7 @@ class Dimensions:
         for bit, schema in enumerate(spaces.values()):
             for name in schema.names:
                 self.spaces_of[self._positions[name]] |= np.uint64(1 << bit)
-        self._axes = {
-            place: StringAxis()
-            for place, attribute in enumerate(self.attributes)
-            if attribute.type == "string"
-        }
+        self._axes = string_axes(self.attributes)
 
     def __len__(self) -> int:
         return len(self.attributes)

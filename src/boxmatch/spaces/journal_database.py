@@ -13,6 +13,7 @@ try:
 except ImportError:  # not a Unix system
     fcntl = None  # type: ignore[assignment]
 
+from boxmatch.engine.storage import sync_folder
 from boxmatch.errors import StorageError
 
 _T = TypeVar("_T")
@@ -107,8 +108,8 @@ def prepare(connection: sqlite3.Connection, folder: Path, settings: str, sync: S
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("COMMIT")
-        _sync_folder(folder)
-        _sync_folder(folder.absolute().parent)
+        sync_folder(folder)
+        sync_folder(folder.absolute().parent)
 
 
 def is_made(connection: sqlite3.Connection, folder: Path) -> bool:
@@ -144,11 +145,3 @@ def forget(connection: sqlite3.Connection, before: int) -> None:
     # The batch across the border stays whole, and is cut when it is read.
     connection.execute("UPDATE about SET value = ? WHERE name = 'first'", (before,))
     connection.execute("DELETE FROM told WHERE first < ?1 AND first + count <= ?1", (before,))
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -39,13 +39,14 @@ def update_shard(path: str, recipe: Recipe, old: Sequence[SegmentEntry], rows: p
     fresh, changed = _difference(segments, rows)
     new = int(fresh.sum())
     if old and new == 0 and len(changed) == 0 and _same(odd, segments[-1].odd):
-        return _shard(path, old)
+        return _shard(old, segments)
     stale = sum(entry.changed for entry in old) + len(changed)
     if not old or len(old) >= _MOST_SEGMENTS or new + stale > _MOST_CHANGED * len(rows):
         nothing = rows["id"].combine_chunks().slice(0, 0)
-        return _shard(path, [write_segment(path, recipe, rows, nothing, odd)])
+        whole = write_segment(path, recipe, rows, nothing, odd)
+        return _shard([whole], [open_segment(path, whole.name)])
     delta = write_segment(path, recipe, rows.filter(pa.array(fresh)), changed, odd)
-    return _shard(path, [*old, delta])
+    return _shard([*old, delta], [*segments, open_segment(path, delta.name)])
 
 
 def _difference(segments: Sequence[Segment], rows: pa.Table) -> tuple[BoolArray, Array]:
@@ -117,8 +118,7 @@ def _same(one: pa.Table, other: pa.Table) -> bool:
     return len(one) == len(other) and listed(one) == listed(other)
 
 
-def _shard(path: str, entries: Sequence[SegmentEntry]) -> Shard:
-    segments = [open_segment(path, entry.name) for entry in entries]
+def _shard(entries: Sequence[SegmentEntry], segments: Sequence[Segment]) -> Shard:
     rows = sum(
         entry.rows if alive is None else int(alive.sum())
         for entry, alive in zip(entries, living(segments), strict=True)

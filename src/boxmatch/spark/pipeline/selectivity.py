@@ -190,9 +190,9 @@ def _count(schema: Schema, asked: pa.Table, sample: pa.Table) -> pa.RecordBatch:
     from boxmatch.errors import AttributeValueError, EventError
     from boxmatch.model.box_kernels import count_attributes
     from boxmatch.model.events import EventEncoder
-    from boxmatch.model.strings import StringAxis
+    from boxmatch.model.strings import string_axes
 
-    axes = {i: StringAxis() for i, attribute in enumerate(schema) if attribute.type == "string"}
+    axes = string_axes(schema)
     try:
         read = read_table(schema, asked, _MAX_BOXES, skip=True).place(axes)
     except (AttributeValueError, EventError):
