@@ -43,7 +43,9 @@ if TYPE_CHECKING:
         UnsupportedFilterError,
     )
     from boxmatch.model.schema import Attribute, Schema
+    from boxmatch.spaces.dimensions import Stored
     from boxmatch.spaces.interval import Interval
+    from boxmatch.spaces.notifications import Notification, Notifications
     from boxmatch.spaces.spaces import Spaces
 
 __version__ = "0.1.0"
@@ -64,6 +66,8 @@ __all__ = [
     "Interval",
     "MatchResult",
     "Matcher",
+    "Notification",
+    "Notifications",
     "RegionError",
     "RegionFilterError",
     "Schema",
@@ -71,6 +75,7 @@ __all__ = [
     "Spaces",
     "SparkError",
     "StorageError",
+    "Stored",
     "SubscriptionIdError",
     "UnknownAttributeError",
     "UnknownMemberError",
@@ -85,8 +90,11 @@ _HOMES = {
     "Interval": "boxmatch.spaces.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",
+    "Notification": "boxmatch.spaces.notifications",
+    "Notifications": "boxmatch.spaces.notifications",
     "Schema": "boxmatch.model.schema",
     "Spaces": "boxmatch.spaces.spaces",
+    "Stored": "boxmatch.spaces.dimensions",
 }
 
 

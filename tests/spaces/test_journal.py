@@ -49,7 +49,7 @@ def told(first: int, rows: Sequence[tuple[int, object, object]]) -> Notification
 def put(number: int, first: int = 0, tells: int = 0) -> Change:
     """A publication whose body and notifications follow from its number."""
     rows = [(place % 3, number, f"s{place}") for place in range(tells)]
-    return Change("publication", number, f'{{"number": {number}}}', None, told(first, rows))
+    return Change("publication", number, b"number %d" % number, None, told(first, rows))
 
 
 def one_by_one(batches: Iterable[Notifications]) -> list[Notification]:
@@ -78,7 +78,7 @@ def tellings(draw: st.DrawFn) -> list[tuple[int, object, object]]:
 steps = st.tuples(
     st.sampled_from(WHICH),
     st.sampled_from([1, "1"]) | int_ids | text_ids,
-    st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+    st.none() | st.binary(),
     st.none() | st.floats(allow_nan=False),
     tellings(),
 )
@@ -93,7 +93,7 @@ def test_members_and_notifications_come_back(
     since: int,
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "spaces"
-    members: dict[str, dict[object, tuple[str, float | None]]]
+    members: dict[str, dict[object, tuple[bytes, float | None]]]
     members = {"publication": {}, "subscription": {}}
     expected: list[Notification] = []
     journal = open_journal(path)
@@ -125,11 +125,11 @@ def test_members_and_notifications_come_back(
 def test_columns_keep_their_types(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
         batch = told(1, [(0, 7, "a"), (2, 7, "b")])
-        journal.write(Change("publication", np.int64(7), "{}", 1, batch)).wait(SOON)  # type: ignore[arg-type]
+        journal.write(Change("publication", np.int64(7), b"{}", 1, batch)).wait(SOON)  # type: ignore[arg-type]
         [again] = journal.notifications()
         dtypes = [again.code.dtype, again.publication.dtype, again.subscription.dtype]
         assert dtypes == [np.uint8, np.int64, object]
-        assert list(journal.members("publication")) == [(7, "{}", 1.0)]
+        assert list(journal.members("publication")) == [(7, b"{}", 1.0)]
 
 
 def test_a_change_that_tells_many_takes_few_bytes(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_change_that_tells_many_takes_few_bytes(tmp_path: Path) -> None:
     others = np.arange(count) + 2**60
     batch = Notifications(1, np.zeros(count, np.uint8), np.full(count, "p" * 500, object), others)
     with open_journal(tmp_path / "j") as journal:
-        journal.write(Change("publication", "p", "{}", None, batch)).wait(SOON)
+        journal.write(Change("publication", "p", b"{}", None, batch)).wait(SOON)
         [(size,)] = journal._read("SELECT length(columns) FROM told")
         assert size < 8 * count + 1000
         [again] = journal.notifications()
@@ -150,7 +150,7 @@ def test_members_stay_in_the_order_in_which_they_were_added(tmp_path: Path) -> N
         none = told(0, [])
         for number in range(2500):  # more than a page
             journal.write(put(number))
-        journal.write(Change("publication", 3, "changed", None, none))
+        journal.write(Change("publication", 3, b"changed", None, none))
         journal.write(Change("publication", 4, None, None, none))
         journal.write(Change("publication", 5, None, None, none))
         journal.write(put(4)).wait(SOON)
@@ -211,18 +211,17 @@ def test_numbers_without_a_gap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (Change("publication", 2**63, "{}", None, told(0, [])), SubscriptionIdError),
-        (Change("publication", True, "{}", None, told(0, [])), SubscriptionIdError),
-        (Change("publication", "\ud800", "{}", None, told(0, [])), SubscriptionIdError),
-        (Change("publication", 1, "\ud800", None, told(0, [])), UnicodeEncodeError),
-        (Change("publication", 1, "{}", float("nan"), told(0, [])), StorageError),
-        (Change("publication", 1, "{}", None, told(1, [(3, 1, 2)])), StorageError),
-        (Change("publication", 1, "{}", None, told(1, [(0, "\ud800", 2)])), SubscriptionIdError),
+        (Change("publication", 2**63, b"{}", None, told(0, [])), SubscriptionIdError),
+        (Change("publication", True, b"{}", None, told(0, [])), SubscriptionIdError),
+        (Change("publication", "\ud800", b"{}", None, told(0, [])), SubscriptionIdError),
+        (Change("publication", 1, b"{}", float("nan"), told(0, [])), StorageError),
+        (Change("publication", 1, b"{}", None, told(1, [(3, 1, 2)])), StorageError),
+        (Change("publication", 1, b"{}", None, told(1, [(0, "\ud800", 2)])), SubscriptionIdError),
         (
-            Change("publication", 1, "{}", None, told(1, [(0, "a", 2), (0, 3, 2)])),
+            Change("publication", 1, b"{}", None, told(1, [(0, "a", 2), (0, 3, 2)])),
             SubscriptionIdError,
         ),
-        (Change("other", 1, "{}", None, told(0, [])), StorageError),  # type: ignore[arg-type]
+        (Change("other", 1, b"{}", None, told(0, [])), StorageError),  # type: ignore[arg-type]
     ],
 )
 def test_a_change_that_cannot_be_kept_is_refused_at_once(
@@ -331,7 +330,7 @@ def test_damage_shows(tmp_path: Path) -> None:
         for number in range(50):
             journal.write(put(number, 1 + 40 * number, tells=40))
     whole = (tmp_path / "j" / "journal.sqlite").read_bytes()
-    for marker in (b'{"number": 33}', b"s30s31"):
+    for marker in (b"number 33", b"s30s31"):
         at = whole.index(marker) + 3
         damaged = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
         (tmp_path / "j" / "journal.sqlite").write_bytes(damaged)
@@ -440,7 +439,7 @@ def test_a_failed_commit_is_the_last(tmp_path: Path) -> None:
     [(pages,)] = journal._writer.execute("PRAGMA page_count")
     journal._writer.execute(f"PRAGMA max_page_count = {pages}")  # as a full disk answers
     gate = Gate(journal)
-    large = put(1)._replace(body="x" * 100_000)
+    large = put(1)._replace(body=b"x" * 100_000)
     tickets = [journal.write(large)]
     assert gate.reached.wait(SOON)
     tickets += [journal.write(put(2, 3, tells=1)), journal.write(put(3))]
@@ -474,7 +473,7 @@ def test_leaving_the_block_tells_of_what_was_lost(tmp_path: Path) -> None:
     def lose(error: Exception | None) -> None:
         with open_journal(tmp_path / "j") as journal:
             journal._writer.execute("PRAGMA max_page_count = 1")
-            journal.write(put(0)._replace(body="x" * 100_000))
+            journal.write(put(0)._replace(body=b"x" * 100_000))
             if error is not None:
                 raise error
 

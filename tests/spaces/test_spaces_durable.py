@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import subprocess
 import sys
 import time
@@ -82,8 +83,6 @@ def test_what_spaces_are_is_kept(tmp_path: Path) -> None:
         assert list(spaces.update_publication("p", {"x": 1})) != []
         assert list(spaces.update_publication("p", {"x": 9})) == []
         assert spaces.schemas == SPACES
-    with pytest.raises(bm.StorageError, match="in memory only"):
-        bm.Spaces(SPACES).notifications()
 
 
 def test_expiry_survives(tmp_path: Path) -> None:
@@ -102,3 +101,66 @@ def test_expiry_survives(tmp_path: Path) -> None:
     with bm.Spaces.open(tmp_path / "s", clock=lambda: now[0]) as spaces:
         assert list(spaces.expire()) == []
         assert [batch.first for batch in spaces.notifications(3)] == [3]
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_what_is_forgotten_is_not_skipped_in_silence(tmp_path: Path, on_disk: bool) -> None:
+    spaces = bm.Spaces.open(tmp_path / "s", SPACES) if on_disk else bm.Spaces(SPACES)
+    with spaces:
+        spaces.subscribe("s", {"x": (1, 3)})
+        for x in (2, 9, 3, 7):
+            (spaces.publish if x == 2 else spaces.update_publication)("p", {"x": x})
+        spaces.forget_notifications(3)
+        assert [one.sequence for batch in spaces.notifications() for one in batch] == [3, 4]
+        assert [one.sequence for batch in spaces.notifications(4) for one in batch] == [4]
+        with pytest.raises(bm.StorageError, match="notifications up to 2 are forgotten"):
+            spaces.notifications(2)
+
+
+def test_memory_remembers_the_last_ones() -> None:
+    spaces = bm.Spaces(SPACES, remember=3)
+    spaces.subscribe("s", {"x": (1, 3)})
+    spaces.publish("p", {"x": 2})
+    for x in (9, 3, 7):
+        spaces.update_publication("p", {"x": x})
+    assert [one.sequence for batch in spaces.notifications() for one in batch] == [2, 3, 4]
+
+
+def test_a_bad_one_among_many_leaves_nothing(tmp_path: Path) -> None:
+    with bm.Spaces.open(tmp_path / "s", SPACES) as spaces:
+        with pytest.raises(bm.RegionError, match="subscription 's': region 'region': no space"):
+            spaces.load(publications={"p": {"x": 2}}, subscriptions={"s": {"nowhere": 2}})
+        assert spaces.publication_count == spaces.subscription_count == 0
+    with bm.Spaces.open(tmp_path / "s") as spaces:
+        assert spaces.publication_count == 0
+
+
+def test_nothing_is_stored_after_closing(tmp_path: Path) -> None:
+    spaces = bm.Spaces.open(tmp_path / "s", SPACES)
+    spaces.close()
+    with pytest.raises(bm.StorageError, match="is closed"):
+        spaces.publish("p", {"x": 2})
+    with pytest.raises(bm.StorageError, match="is closed"):
+        spaces.load(publications={"p": {"x": 2}})
+    assert list(spaces.publications()) == []
+
+
+def test_a_failed_opening_lets_go(tmp_path: Path) -> None:
+    with bm.Spaces.open(tmp_path / "s", SPACES) as spaces:
+        spaces.publish("p", {"x": 2})
+    database = sqlite3.connect(tmp_path / "s" / "journal.sqlite")
+    database.execute("UPDATE publication SET checksum = checksum + 1")
+    database.commit()
+    database.close()
+    for _ in range(2):
+        with pytest.raises(bm.StorageError, match="is damaged: publication 'p'"):
+            bm.Spaces.open(tmp_path / "s")
+
+
+def test_empty_notifications_have_the_columns_of_others() -> None:
+    spaces = bm.Spaces(SPACES)
+    spaces.subscribe(1, {"x": (1, 3)})
+    full, none = spaces.publish(7, {"x": 2}), spaces.update_publication(7, {"x": 3})
+    assert (len(full), len(none)) == (1, 0)
+    for other in (none, spaces.expire(), spaces.unsubscribe(1)):
+        assert other.to_arrow().schema == full.to_arrow().schema

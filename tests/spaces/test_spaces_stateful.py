@@ -106,6 +106,24 @@ class SpacesMachine(RuleBasedStateMachine):
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
         assert self.told(operation(id, regions=given, filter=filter)) == expected
 
+    @rule(given=st.dictionaries(st.tuples(WHICH, IDS), regions(), max_size=4))
+    def load(self, given: dict[tuple[str, str], dict[str, Any]]) -> None:
+        """Many at once, of whom nobody is told."""
+        both: dict[str, dict[Any, Any]] = {"publication": {}, "subscription": {}}
+        for (which, id), named in given.items():
+            both[which][id] = bm.Stored(id, named, "one OR two" if "two" in named else None)
+        twins = [id for which, id in given if id in self.model.things[which]]
+        loaded = {f"{which}s": specs for which, specs in both.items()}
+        if twins:
+            with pytest.raises(bm.DuplicateMemberError):
+                self.spaces.load(**loaded)
+            return
+        self.spaces.load(**loaded)
+        for which, specs in both.items():
+            for id, stored in specs.items():
+                named = {name: intervals(spec) for name, spec in stored.regions.items()}
+                self.model.things[which][id] = Thing(named, FILTERS.get(stored.filter or ""))
+
     @rule(which=WHICH, id=IDS, given=regions(), free=st.booleans(), data=st.data())
     def update(self, which: str, id: str, given: dict[str, Any], free: bool, data: Any) -> None:
         things = self.model.things[which]
@@ -175,6 +193,11 @@ class SpacesMachine(RuleBasedStateMachine):
         assert self.model.transitions(lambda: void(things.pop(id))) == set()
         self.spaces.unsubscribe(id)
 
+    @rule(since=st.integers(0, 30))
+    def read_again(self, since: int) -> None:
+        again = [one for batch in self.spaces.notifications(since) for one in batch]
+        assert again == [one for one in self.history if one.sequence >= since]
+
     @invariant()
     def reads_agree(self) -> None:
         if not hasattr(self, "spaces"):
@@ -216,8 +239,7 @@ class DurableMachine(SpacesMachine):
     def reopen(self, since: int) -> None:
         self.spaces.close()
         self.spaces = bm.Spaces.open(Path(self.folder.name, "spaces"))
-        again = [one for batch in self.spaces.notifications(since) for one in batch]
-        assert again == [one for one in self.history if one.sequence >= since]
+        self.read_again(since)
 
     def teardown(self) -> None:
         if hasattr(self, "spaces"):

@@ -35,11 +35,13 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="rapidmatch, rein, ada-rein, hem, or all; or single experiments by name.",
+            help="rapidmatch, rein, ada-rein, hem, subject-spaces, or all; or single experiments "
+            "by name.",
         ),
     ] = None,
     scale: Annotated[
-        float, typer.Option(help="Share of the experiments' numbers of subscriptions.")
+        float,
+        typer.Option(help="Share of the experiments' numbers of subscriptions and publications."),
     ] = 1.0,
     events: Annotated[
         Path | None,
@@ -62,7 +64,8 @@ def reproduce(
     """Run the papers' experiments again and set our figures beside theirs.
 
     Writes results.jsonl and report.html, one file that needs no network. A run that is cut short
-    goes on where it stopped.
+    goes on where it stopped. What is measured on disk (subject-spaces-durable) is written beside
+    the results, and removed.
     """
     from rich.console import Console
 
@@ -71,13 +74,13 @@ def reproduce(
     if show_list:
         _list(console)
         return
-    from boxmatch.bench.reproduce.catalogue import choose
+    from boxmatch.bench.reproduce.catalogue import PAPERS, choose
     from boxmatch.bench.reproduce.html import PlottingError, require_plotting
     from boxmatch.bench.reproduce.plan import Options
     from boxmatch.bench.reproduce.results import Results
 
     if not names:
-        raise typer.BadParameter("name a paper (rapidmatch, rein, ada-rein, hem) or all")
+        raise typer.BadParameter(f"name a paper ({', '.join(PAPERS)}) or all")
     try:
         require_plotting()
         experiments = choose(names)
@@ -158,7 +161,7 @@ def _write(
     run: dict[str, Any],
     path: Path,
 ) -> None:
-    from boxmatch.bench.reproduce.findings import tile_not_fastest
+    from boxmatch.bench.reproduce.findings import spaces_aims, tile_not_fastest
     from boxmatch.bench.reproduce.grid import NOT_COMPARABLE, Grid
     from boxmatch.bench.reproduce.html import report
     from boxmatch.bench.reproduce.tables import console_table, tables
@@ -174,11 +177,17 @@ def _write(
     if not all(grid.comparable for grid in grids):
         console.print(NOT_COMPARABLE)
     slower, won = tile_not_fastest(grids)
-    console.rule("tile", align="left")
-    console.print(
-        f"tile is the fastest exact index in {won} comparisons of {won + len(slower.rows)}"
-    )
+    if won or slower.rows:
+        console.rule("tile", align="left")
+        console.print(
+            f"tile is the fastest exact index in {won} comparisons of {won + len(slower.rows)}"
+        )
     if slower.rows:
         console.print(console_table(slower))
+    aims = spaces_aims(grids)
+    if aims:
+        console.rule("spaces", align="left")
+        for aim in aims:
+            console.print(aim)
     path.write_text(report(rows, run), encoding="utf-8")
     console.print(f"{len(rows)} rows in {results.path}, report in {path}")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from boxmatch.errors import RegionError, SchemaError
+from boxmatch.engine.ids import SubscriptionId
+from boxmatch.errors import RegionError, RegionFilterError, SchemaError
+from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.spaces.interval import Interval, Keys, interval_from, interval_of, keys_of
+from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
 from boxmatch.spaces.region_filter import MOST_REGIONS, compile_region_filter
 from boxmatch.spaces.side import Member, Members
 
@@ -23,6 +27,14 @@ RegionSpec = Mapping[str, Any]
 
 ONLY_REGION = "region"
 """The name of a region that was given without one."""
+
+
+class Stored(NamedTuple):
+    """A publication or subscription as it is stored."""
+
+    id: SubscriptionId
+    regions: Mapping[str, RegionSpec]
+    filter: str | None
 
 
 class Unchanged:
@@ -39,6 +51,9 @@ class Dimensions:
     """Dimensions by place, each once, however many spaces have it."""
 
     def __init__(self, spaces: Mapping[str, Schema]) -> None:
+        given: object = spaces
+        if not isinstance(given, Mapping) or {type(one) for one in given.values()} - {Schema}:
+            raise SchemaError("spaces are a mapping of names to schemas")
         if not spaces:
             raise SchemaError("there must be at least one space")
         if len(spaces) > MOST_SPACES:
@@ -54,57 +69,62 @@ class Dimensions:
     def __len__(self) -> int:
         return len(self.attributes)
 
-    def to_json(self, member: Member) -> str:
-        """A member as text, from which `from_json` makes it again in other spaces like these."""
-        regions = {
-            name: [
-                [
-                    self.attributes[d].name,
-                    self._end(d, keys.low),
-                    self._end(d, keys.high),
-                    keys.open,
-                ]
-                for d, keys in _constraints(member, place).items()
-            ]
-            for place, name in enumerate(member.names)
-        }
-        return json.dumps({"regions": regions, "filter": member.filter})
+    def pack(self, member: Member) -> bytes:
+        """A member as bytes, from which `unpack` makes it again in other spaces like these."""
+        rows = np.empty(len(member.low), CONSTRAINT)
+        for name in ("dimension", "open", "low", "high"):
+            rows[name] = getattr(member, name)
+        texts: list[str] = []
+        for d, axis in self._axes.items():
+            for at in np.flatnonzero(member.dimension == d).tolist():
+                for end in ("low", "high"):
+                    bound = axis.bound(int(rows[end][at]))
+                    if isinstance(bound, tuple):
+                        # Labels change; which text it is, and which side of it, does not.
+                        rows[end][at] = 4 * len(texts) + bound[1] + 1
+                        texts.append(bound[0])
+        lengths = tuple(np.diff(member.start).tolist())
+        return pack(Shape(member.names, lengths, member.filter), rows, texts)
 
-    def _end(self, d: int, key: int) -> Any:
-        """A key that means the same whatever labels strings have."""
-        axis = self._axes.get(d)
-        return key if axis is None else axis.bound(key)
+    def unpack(self, records: Iterable[bytes], sides: Iterable[Members]) -> Batch:
+        """The members that `pack` made bytes of."""
+        (shapes, rows), texts, first_text = unpack(records)
+        if not texts:
+            return Batch(shapes, rows)
+        first = np.repeat(first_text, [sum(shape.lengths) for shape in shapes])
+        for d, axis in self._axes.items():
+            here = np.flatnonzero(rows["dimension"] == d)
+            ends = []
+            for end in ("low", "high"):
+                bounded = here[(rows[end][here] != FIRST) & (rows[end][here] != LAST)]
+                number, offset = np.divmod(rows[end][bounded], 4)
+                named = [texts[at] for at in (first[bounded] + number).tolist()]
+                ends.append((end, bounded, named, offset - 1))
+            self._learn(d, [text for _, _, named, _ in ends for text in named], sides)
+            for end, bounded, named, offset in ends:
+                labels = np.fromiter(map(axis.label, named), np.int64, len(named))
+                rows[end][bounded] = labels + offset
+        return Batch(shapes, rows)
 
-    def from_json(self, text: str, sides: Iterable[Members]) -> Member:
-        """The member that `to_json` wrote."""
-        found = json.loads(text)
-        sides = tuple(sides)
-        for constraints in found["regions"].values():
-            for name, low, high, _ in constraints:
-                d = self._positions[name]
-                if d in self._axes:
-                    self._learn(d, [end[0] for end in (low, high) if isinstance(end, list)], sides)
-        regions = {
-            name: {
-                self._positions[dimension]: Keys(
-                    self._key(dimension, low), self._key(dimension, high), is_open
+    def batch(self, members: Mapping[SubscriptionId, Stored], which: str) -> Batch:
+        """Many members as columns. Strings that occur must be known (`make_room`)."""
+        shapes, rows = [], []
+        for member_id, member in members.items():
+            try:
+                regions = [self._region(name, spec, {}) for name, spec in member.regions.items()]
+                shapes.append(
+                    _shape(tuple(member.regions), tuple(map(len, regions)), member.filter)
                 )
-                for dimension, low, high, is_open in constraints
-            }
-            for name, constraints in found["regions"].items()
-        }
-        return self._compiled(regions, found["filter"])
-
-    def _key(self, dimension: str, end: Any) -> int:
-        if isinstance(end, list):
-            return self._axes[self._positions[dimension]].label(end[0]) + int(end[1])
-        key: int = end
-        return key
+            except (RegionError, RegionFilterError) as error:
+                raise RegionError(f"{which} {member_id!r}: {error}") from None
+            for region in regions:
+                rows += [(d, keys.open, keys.low, keys.high) for d, keys in sorted(region.items())]
+        return Batch(shapes, np.array(rows, CONSTRAINT))
 
     def _learn(self, d: int, texts: Iterable[str], sides: Iterable[Members]) -> None:
         """Give strings their labels. There may be no room for them; then all are spread anew."""
         axis = self._axes[d]
-        new = [text for text in texts if text not in axis]
+        new = [text for text in dict.fromkeys(texts) if text not in axis]
         if not new:
             return
         try:
@@ -158,26 +178,28 @@ class Dimensions:
 
         What most updates are; so it must not cost more than it has to.
         """
-        positions: list[int] = []
-        keys: list[Keys] = []
+        low, high, opened = old.low.tolist(), old.high.tolist(), old.open.tolist()
+        dimensions = old.dimension.tolist()
         for name, spec in named.items():
             if name not in old.names or not isinstance(spec, Mapping):
                 return None
             place = old.names.index(name)
             begin, end = old.start[place : place + 2].tolist()
-            at = dict(zip(old.dimension[begin:end].tolist(), range(begin, end), strict=True))
             for dimension, given in spec.items():
                 d = self._positions.get(dimension)
-                if d is None or given is None or d not in at:
+                if d is None or given is None:
                     return None
-                positions.append(at[d])
-                keys.append(keys_of(self.attributes[d], given, self._axes.get(d)))
-        low, high, opened = old.low.copy(), old.high.copy(), old.open.copy()
-        if keys:
-            changed = np.array(keys, np.int64)
-            low[positions], high[positions] = changed[:, 0], changed[:, 1]
-            opened[positions] = changed[:, 2]
-        return old._replace(low=low, high=high, open=opened)
+                at = bisect_left(dimensions, d, begin, end)
+                if at == end or dimensions[at] != d:
+                    return None
+                low[at], high[at], opened[at] = keys_of(
+                    self.attributes[d], given, self._axes.get(d)
+                )
+        return old._replace(
+            low=np.array(low, np.int64),
+            high=np.array(high, np.int64),
+            open=np.array(opened, np.uint8),
+        )
 
     def _region(self, name: str, spec: RegionSpec, before: Mapping[int, Keys]) -> dict[int, Keys]:
         """The constraints of a region by dimension, after changes to those `before`."""
@@ -199,7 +221,7 @@ class Dimensions:
             raise RegionError(f"region {name!r} constrains no dimension, so it is in no space")
         return constraints
 
-    def make_room(self, named: Mapping[str, RegionSpec | None], sides: Iterable[Members]) -> None:
+    def make_room(self, specs: Collection[RegionSpec | None], sides: Iterable[Members]) -> None:
         """Let the string axes know all strings of these regions, before any of them is a key.
 
         New labels may not fit in between; then all of them are spread anew, and all that is
@@ -207,9 +229,7 @@ class Dimensions:
         """
         for d in self._axes:
             name = self.attributes[d].name
-            given = [
-                spec[name] for spec in named.values() if isinstance(spec, Mapping) and name in spec
-            ]
+            given = [spec[name] for spec in specs if isinstance(spec, Mapping) and name in spec]
             texts = [
                 end
                 for one in given
@@ -223,9 +243,8 @@ class Dimensions:
         return self._compiled({n: self._region(n, spec, {}) for n, spec in named.items()}, filter)
 
     def _compiled(self, regions: Mapping[str, Mapping[int, Keys]], filter: str | None) -> Member:
-        if len(regions) > MOST_REGIONS:
-            raise RegionError(f"there can be {MOST_REGIONS} regions, not {len(regions)}")
         names = tuple(regions)
+        _shape(names, (), filter)
         rows = [item for region in regions.values() for item in sorted(region.items())]
         start = np.zeros(len(regions) + 1, np.int64)
         np.cumsum([len(region) for region in regions.values()], out=start[1:])
@@ -237,6 +256,15 @@ class Dimensions:
             np.bitwise_or.reduceat(self.spaces_of[dimension], start[:-1]),
             filter, np.array(compile_region_filter(filter, names), np.int16),
         )  # fmt: skip
+
+
+@lru_cache(maxsize=1_024)
+def _shape(names: tuple[str, ...], lengths: tuple[int, ...], filter: str | None) -> Shape:
+    """Checked; most members are of one of a few shapes."""
+    if not 0 < len(names) <= MOST_REGIONS:
+        raise RegionError(f"there can be 1 to {MOST_REGIONS} regions, not {len(names)}")
+    compile_region_filter(filter, names)
+    return Shape(names, lengths, filter)
 
 
 def _constraints(member: Member, place: int) -> dict[int, Keys]:

@@ -25,7 +25,7 @@ class Expiry:
         if ttl is None:
             self.forget(which, member_id)
             return
-        if not ttl > 0:
+        if type(ttl) not in (int, float) or not ttl > 0:
             raise RegionError(f"ttl is a number of seconds above 0, not {ttl!r}")
         self.set_time(which, member_id, now + ttl)
 

@@ -39,7 +39,6 @@ from boxmatch.spaces.journal_database import (
 from boxmatch.spaces.journal_rows import (
     TELL,
     Change,
-    cut,
     member_checksum,
     member_row,
     table_of,
@@ -47,7 +46,7 @@ from boxmatch.spaces.journal_rows import (
     told_row,
     unpacked,
 )
-from boxmatch.spaces.notifications import Notifications
+from boxmatch.spaces.notifications import Notifications, cut
 
 _MEMBERS_PAGE = 1000
 _TOLD_PAGE = 50
@@ -204,6 +203,12 @@ class Journal:
             self._group.told += told
             return self._ask()
 
+    def check(self) -> None:
+        """Raise `StorageError` if nothing can be written any more."""
+        self._check_process()
+        with self._changed:
+            self._check_usable()
+
     def forget_notifications(self, before: int) -> None:
         """Drop what was told under numbers before this one. Waits for the disk."""
         self._check_process()
@@ -214,7 +219,7 @@ class Journal:
             ticket = self._ask()
         ticket.wait()
 
-    def members(self, which: Which) -> Iterator[tuple[SubscriptionId, str, float | None]]:
+    def members(self, which: Which) -> Iterator[tuple[SubscriptionId, bytes, float | None]]:
         """Id, body and expiry of the members on disk, in the order in which they were added.
 
         Changes that come to the disk meanwhile may show or not.

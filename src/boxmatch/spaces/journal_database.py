@@ -33,10 +33,10 @@ _OUR_NAMES = r"lock|journal\.sqlite(-wal|-shm|-journal)?"
 _TABLES = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
     """CREATE TABLE publication (
-        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body TEXT NOT NULL, expires REAL,
+        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
         checksum INTEGER NOT NULL)""",
     """CREATE TABLE subscription (
-        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body TEXT NOT NULL, expires REAL,
+        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
         checksum INTEGER NOT NULL)""",
     """CREATE TABLE told (
         first INTEGER PRIMARY KEY, count INTEGER NOT NULL, columns BLOB NOT NULL,

@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
     which: Which
     id: SubscriptionId
-    body: str | None
+    body: bytes | None
     expires: float | None
     told: Notifications
 
@@ -54,9 +54,9 @@ def member_row(change: Change) -> tuple[str, tuple[Any, ...]]:
 
 
 def member_checksum(
-    which: Which, member_id: SubscriptionId, body: str, expires: float | None
+    which: Which, member_id: SubscriptionId, body: bytes, expires: float | None
 ) -> int:
-    return _checksum(f"{which} {member_id!r} {expires!r} {body}".encode())
+    return _checksum(f"{which} {member_id!r} {expires!r} ".encode() + body)
 
 
 def _checksum(content: bytes) -> int:
@@ -129,11 +129,3 @@ def _unpacked_column(content: bytes, offset: int, count: int) -> tuple[Any, int]
         text = content[begin + 4 * stored : begin + size].decode()
         values = as_objects([text[a:b] for a, b in zip([0, *ends], ends, strict=False)])
     return (values if stored == count else np.repeat(values, count)), begin + size
-
-
-def cut(told: Notifications, skip: int) -> Notifications:
-    if skip == 0:
-        return told
-    return Notifications(
-        told.first + skip, told.code[skip:], told.publication[skip:], told.subscription[skip:]
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -99,15 +100,61 @@ def _ids(ids: IdArray) -> pa.Array[Any]:
     return pa.array(ids, pa.int64() if ids.dtype == np.int64 else pa.string())
 
 
-def join(batches: Sequence[Notifications], first: int) -> Notifications:
+def join(batches: Sequence[Notifications]) -> Notifications:
     """Notifications of several steps of one operation, one after the other."""
     told = [batch for batch in batches if len(batch)]
-    if len(told) == 1:
-        return told[0]
-    none: IdArray = np.empty(0, object)
+    if len(told) < 2:
+        return told[0] if told else batches[0]
     return Notifications(
-        first,
-        np.concatenate([np.empty(0, np.uint8), *(batch.code for batch in told)]),
-        np.concatenate([batch.publication for batch in told]) if told else none,
-        np.concatenate([batch.subscription for batch in told]) if told else none,
+        told[0].first,
+        np.concatenate([batch.code for batch in told]),
+        np.concatenate([batch.publication for batch in told]),
+        np.concatenate([batch.subscription for batch in told]),
+    )
+
+
+class Recent:
+    """The last notifications, in memory."""
+
+    def __init__(self, most: int) -> None:
+        self.first_sequence = 1
+        """The number of the oldest one."""
+        self._most = most
+        self._count = 0
+        self._batches: deque[Notifications] = deque()
+
+    def add(self, told: Notifications) -> None:
+        """Remember these; forget whole operations, the oldest first, while there are too many."""
+        if not told:
+            return
+        self._batches.append(told)
+        self._count += len(told)
+        while self._count > self._most and len(self._batches) > 1:
+            gone = self._batches.popleft()
+            self.first_sequence = gone.first + len(gone)
+            self._count -= len(gone)
+
+    def forget(self, before: int) -> None:
+        """Forget those under numbers before this one."""
+        upcoming = self._batches[-1].first + len(self._batches[-1]) if self._batches else 1
+        self.first_sequence = max(self.first_sequence, min(before, upcoming))
+        self._batches = deque(self.since(self.first_sequence))
+        self._count = sum(map(len, self._batches))
+
+    def since(self, first: int) -> list[Notifications]:
+        """Those under numbers from `first` on."""
+        ends = [batch.first + len(batch) for batch in self._batches]
+        return [
+            cut(batch, max(first - batch.first, 0))
+            for batch, end in zip(self._batches, ends, strict=True)
+            if end > first
+        ]
+
+
+def cut(told: Notifications, skip: int) -> Notifications:
+    """All but the first ones."""
+    if skip == 0:
+        return told
+    return Notifications(
+        told.first + skip, told.code[skip:], told.publication[skip:], told.subscription[skip:]
     )

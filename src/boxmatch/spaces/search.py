@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.indexes.base import Int32Array, Whole
+from boxmatch.indexes.lines import fetch
 from boxmatch.jit import kernel
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
@@ -24,6 +25,9 @@ from boxmatch.spaces.region_filter import Code, holds
 
 UInt16Array = npt.NDArray[np.uint16]
 UInt64Array = npt.NDArray[np.uint64]
+
+_AHEAD = 24
+"""How many headers are on their way from memory while one is looked at."""
 
 
 class Actor(NamedTuple):
@@ -43,10 +47,12 @@ class Side(NamedTuple):
     """All publications, or all subscriptions, and their regions.
 
     Region `r` has the constraints `start : start + length`, each a dimension, its low and its high
-    end; those of owner `o` are regions `first[o] : first[o] + number[o]`. What is needed of a
-    region to compare it stands together in its header (start, length, valid spaces, owner), since
-    regions are looked at in no order: most of the time goes into fetching them. The owner is
-    `~owner` if it has several regions or a filter.
+    end; those of owner `o` are regions `first[o] : first[o] + number[o]`.
+
+    What is mostly needed to compare a region stands together in its header, a line of the cache,
+    since regions are looked at in no order: most of the time goes into fetching them. It has the
+    start; the length and the first two dimensions, 16 bits each; the valid spaces; the owner, which
+    is `~owner` if it has several regions or a filter; the ends of the first two constraints.
     """
 
     header: Int64Array
@@ -133,6 +139,48 @@ def _rule_out(left: UInt64Array, ends: Ends, d: int, low: int, high: int, but: n
 
 
 @kernel
+def describe(
+    header: Int64Array,
+    constraint: Int64Array,
+    regions: Int64Array,
+    start: Int64Array,
+    length: Int64Array,
+) -> None:
+    """Put into the headers of regions where their constraints are, and the first two of them."""
+    for at in range(len(regions)):
+        line, begin = header[regions[at]], start[at]
+        line[0] = begin
+        line[1] = length[at]
+        for p in range(2):
+            if p < length[at]:
+                line[1] |= constraint[begin + p, 0] << (16 * (p + 1))
+                line[4 + 2 * p] = constraint[begin + p, 1]
+                line[5 + 2 * p] = constraint[begin + p, 2]
+            else:
+                line[4 + 2 * p] = FIRST
+                line[5 + 2 * p] = LAST
+
+
+@kernel
+def rewrite(
+    header: Int64Array,
+    constraint: Int64Array,
+    first: int,
+    start: Int64Array,
+    low: Int64Array,
+    high: Int64Array,
+) -> None:
+    """Give the constraints of regions from `first` on other ends."""
+    for i in range(len(start) - 1):
+        line = header[first + i]
+        for p in range(start[i + 1] - start[i]):
+            at = line[0] + p
+            constraint[at, 1], constraint[at, 2] = low[start[i] + p], high[start[i] + p]
+            if p < 2:
+                line[4 + 2 * p], line[5 + 2 * p] = constraint[at, 1], constraint[at, 2]
+
+
+@kernel
 def find_changes(
     old: Actor, new: Actor, side: Side, ends: Ends, spaces: UInt64Array, scratch: Scratch
 ) -> tuple[Int32Array, int]:
@@ -142,21 +190,20 @@ def find_changes(
     that have an end between an old and a new value, and the others are never looked at.
     """
     regions, dimensions = len(new.valid), len(spaces)
-    old_low, old_high = _dense(old, regions, dimensions)
-    new_low, new_high = _dense(new, regions, dimensions)
+    dense = _dense(old, new, regions, dimensions)
     low, high, edges = ends.low, ends.high, ends.edges
     _, seen, own, _, found = scratch
     count = 0
     for i in range(regions):
         for d in range(dimensions):
-            before, last = old_high[i, d], new_high[i, d]
+            before, last = dense[i, d, 1], dense[i, d, 3]
             if before != last:
                 # Regions that begin up to there overlap, as far as this end goes.
                 if before > last:
                     before, last = last, before
                 count = _between(edges, low.start, low.size, low.box, low.key, d, before, last,
                                  seen, found, count)  # fmt: skip
-            before, last = old_low[i, d], new_low[i, d]
+            before, last = dense[i, d, 0], dense[i, d, 2]
             if before != last:
                 if before > last:
                     before, last = last, before
@@ -164,22 +211,27 @@ def find_changes(
                 count = _between(edges, high.start, high.size, high.box, high.key, d, before - 1,
                                  last - 1, seen, found, count)  # fmt: skip
     for at in range(count):
-        seen[found[at]] = 0
-    return _transitions(
-        old, new, old_low, old_high, new_low, new_high, side, spaces, found[:count], own
-    )
+        seen[np.uint32(found[at])] = 0
+    return _transitions(old, new, dense, side, spaces, found[:count], own)
 
 
 @kernel
-def _dense(actor: Actor, regions: int, dimensions: int) -> tuple[Int64Array, Int64Array]:
-    """An interval for every region and dimension; a free one holds everything."""
-    low = np.full((regions, dimensions), FIRST, np.int64)
-    high = np.full((regions, dimensions), LAST, np.int64)
+def _dense(old: Actor, new: Actor, regions: int, dimensions: int) -> Int64Array:
+    """Low and high before, low and high after, for every region and dimension.
+
+    A dimension that is free holds everything.
+    """
+    dense = np.empty((regions, dimensions, 4), np.int64)
+    dense[:, :, 0], dense[:, :, 1] = FIRST, LAST
+    dense[:, :, 2], dense[:, :, 3] = FIRST, LAST
     for i in range(regions):
-        for p in range(actor.start[i], actor.start[i + 1]):
-            low[i, actor.dimension[p]] = actor.low[p]
-            high[i, actor.dimension[p]] = actor.high[p]
-    return low, high
+        for p in range(old.start[i], old.start[i + 1]):
+            dense[i, old.dimension[p], 0] = old.low[p]
+            dense[i, old.dimension[p], 1] = old.high[p]
+        for p in range(new.start[i], new.start[i + 1]):
+            dense[i, new.dimension[p], 2] = new.low[p]
+            dense[i, new.dimension[p], 3] = new.high[p]
+    return dense
 
 
 @kernel
@@ -202,12 +254,12 @@ def _between(
     last_bucket = d * cells + cell_of(edges, d, last)
     for bucket in range(first_bucket, last_bucket + 1):
         for at in range(start[bucket], start[bucket] + size[bucket]):
-            if before < key[at] <= last:
-                r = np.uint32(box[at])
-                if seen[r] == 0:
-                    seen[r] = 1
-                    found[count] = box[at]
-                    count += 1
+            # Without branches, which nobody could foresee; there is room for one too many.
+            r = np.uint32(box[at])
+            passed = np.uint8(before < key[at]) & np.uint8(key[at] <= last)
+            found[count] = box[at]
+            count += passed & ~seen[r] & 1
+            seen[r] |= passed
     return count
 
 
@@ -215,100 +267,140 @@ def _between(
 def _transitions(
     old: Actor,
     new: Actor,
-    old_low: Int64Array,
-    old_high: Int64Array,
-    new_low: Int64Array,
-    new_high: Int64Array,
+    dense: Int64Array,
     side: Side,
     spaces: UInt64Array,
     candidates: Int32Array,
     done: UInt64Array,
 ) -> tuple[Int32Array, int]:
     """Whose state changes, by comparing before and after: it is not written down what it was."""
-    header, constraint, number, first = side.header, side.constraint, side.number, side.first
-    regions = len(new.valid)
-    simple = regions == 1 and len(new.code) == 0
-    old_valid, new_valid = old.valid[0], new.valid[0]
-    several = False
-    changed = np.empty(len(candidates), np.int32)
-    entered = 0
-    gone = len(candidates)
+    changed = np.empty(len(candidates) + 1, np.int32)
+    entered, gone = 0, len(candidates)
+    if len(new.valid) == 1 and len(new.code) == 0:
+        entered, gone, left = _simple_transitions(
+            side.header, side.constraint, dense[0], old.valid[0], new.valid[0], spaces, candidates,
+            changed,
+        )  # fmt: skip
+        candidates = candidates[:left]
+    for at in range(len(candidates)):
+        o = side.owner[candidates[at]]
+        if done[o] == 0:
+            done[o] = 1
+            was, is_now = _match(old, new, dense, side, spaces, o)
+            changed[entered] = o
+            entered += is_now > was
+            changed[gone] = o
+            gone -= was > is_now
+    for at in range(len(candidates)):
+        done[side.owner[candidates[at]]] = 0
+    return np.concatenate((changed[:entered], changed[gone + 1 :])), entered
+
+
+@kernel
+def _simple_transitions(
+    header: Int64Array,
+    constraint: Int64Array,
+    dense: Int64Array,
+    old_valid: np.uint64,
+    new_valid: np.uint64,
+    spaces: UInt64Array,
+    candidates: Int32Array,
+    changed: Int32Array,
+) -> tuple[int, int, int]:
+    """The same for owners of one region with at most two constraints and no filter.
+
+    So much the most common that it has its own loop. Returns how many come, the place before those
+    that go, and how many candidates are not of that kind; they are then the first ones.
+    """
+    entered, gone, left = 0, len(candidates), 0
+    last = len(candidates) - 1
     for at in range(len(candidates)):
         r = np.uint32(candidates[at])
-        o = header[r, 3]
-        if simple and o >= 0:
-            # As `_meet` does; to call it takes as long as to do it.
-            before = old_valid & np.uint64(header[r, 2])
-            after = new_valid & np.uint64(header[r, 2])
-            for p in range(header[r, 0], header[r, 0] + header[r, 1]):
-                d = np.uint32(constraint[p, 0])
-                low, high = constraint[p, 1], constraint[p, 2]
-                apart = (low > old_high[0, d]) | (high < old_low[0, d])
-                before &= ~(spaces[d] * np.uint64(apart))
-                apart = (low > new_high[0, d]) | (high < new_low[0, d])
-                after &= ~(spaces[d] * np.uint64(apart))
-            was, is_now = before != 0, after != 0
-        else:
-            several = True
-            if o < 0:
-                o = ~o
-            if done[o] != 0:
-                continue
-            done[o] = 1
-            own_was = own_is = np.uint64(0)
-            partners_was = partners_is = np.uint64(0)
-            for j in range(number[o]):
-                for i in range(regions):
-                    met, meets = _meet(
-                        header, constraint, np.uint32(first[o] + j), i, old.valid[i], new.valid[i],
-                        old_low, old_high, new_low, new_high, spaces,
-                    )  # fmt: skip
-                    own_was |= np.uint64(met) << np.uint64(i)
-                    partners_was |= np.uint64(met) << np.uint64(j)
-                    own_is |= np.uint64(meets) << np.uint64(i)
-                    partners_is |= np.uint64(meets) << np.uint64(j)
-            begin, steps = side.code_start[o], side.code_length[o]
-            was = holds(old.code, 0, len(old.code), own_was, regions) and holds(
-                side.code, begin, steps, partners_was, number[o]
-            )
-            is_now = holds(new.code, 0, len(new.code), own_is, regions) and holds(
-                side.code, begin, steps, partners_is, number[o]
-            )
+        fetch(header, candidates[min(at + _AHEAD, last)])
+        packed, valid, o = header[r, 1], np.uint64(header[r, 2]), header[r, 3]
+        if (o < 0) | (np.uint16(packed) > 2):
+            candidates[left] = candidates[at]
+            left += 1
+            continue
+        # As `_meet` does, in half its time: both constraints are fetched at once.
+        d, e = np.uint16(packed >> 16), np.uint16(packed >> 32)
+        low_d, high_d, low_e, high_e = header[r, 4], header[r, 5], header[r, 6], header[r, 7]
+        apart_d = np.uint64((low_d > dense[d, 1]) | (high_d < dense[d, 0]))
+        apart_e = np.uint64((low_e > dense[e, 1]) | (high_e < dense[e, 0]))
+        before = valid & old_valid & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
+        apart_d = np.uint64((low_d > dense[d, 3]) | (high_d < dense[d, 2]))
+        apart_e = np.uint64((low_e > dense[e, 3]) | (high_e < dense[e, 2]))
+        after = valid & new_valid & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
+        was, is_now = before != 0, after != 0
         # One from each end; what is written over was neither.
         changed[entered] = o
-        changed[gone - 1] = o if was > is_now else changed[gone - 1]
         entered += is_now > was
+        changed[gone] = o
         gone -= was > is_now
-    if several:
-        for at in range(len(candidates)):
-            done[side.owner[candidates[at]]] = 0
-    return np.concatenate((changed[:entered], changed[gone:])), entered
+    return entered, gone, left
+
+
+@kernel
+def _match(
+    old: Actor, new: Actor, dense: Int64Array, side: Side, spaces: UInt64Array, o: int
+) -> tuple[bool, bool]:
+    """Does owner `o` match the actor, before and after?"""
+    regions = len(new.valid)
+    own_was = own_is = np.uint64(0)
+    partners_was = partners_is = np.uint64(0)
+    for j in range(side.number[o]):
+        for i in range(regions):
+            met, meets = _meet(
+                side.header, np.uint32(side.first[o] + j), side.constraint, dense[i], old.valid[i],
+                new.valid[i], spaces,
+            )  # fmt: skip
+            own_was |= np.uint64(met) << np.uint64(i)
+            partners_was |= np.uint64(met) << np.uint64(j)
+            own_is |= np.uint64(meets) << np.uint64(i)
+            partners_is |= np.uint64(meets) << np.uint64(j)
+    begin, steps = side.code_start[o], side.code_length[o]
+    was = holds(old.code, 0, len(old.code), own_was, regions) and holds(
+        side.code, begin, steps, partners_was, side.number[o]
+    )
+    is_now = holds(new.code, 0, len(new.code), own_is, regions) and holds(
+        side.code, begin, steps, partners_is, side.number[o]
+    )
+    return was, is_now
 
 
 @kernel
 def _meet(
     header: Int64Array,
-    constraint: Int64Array,
     r: Whole,
-    i: int,
+    constraint: Int64Array,
+    dense: Int64Array,
     valid_before: np.uint64,
     valid_after: np.uint64,
-    old_low: Int64Array,
-    old_high: Int64Array,
-    new_low: Int64Array,
-    new_high: Int64Array,
     spaces: UInt64Array,
 ) -> tuple[bool, bool]:
-    """Does region `r` overlap the actor's region `i` in some space, before and after?"""
-    valid = np.uint64(header[r, 2])
-    before = valid_before & valid
-    after = valid_after & valid
-    for p in range(header[r, 0], header[r, 0] + header[r, 1]):
-        d = np.uint32(constraint[p, 0])
-        low, high = constraint[p, 1], constraint[p, 2]
-        # Without branches, which nobody could foresee.
-        apart = (low > old_high[i, d]) | (high < old_low[i, d])
-        before &= ~(spaces[d] * np.uint64(apart))
-        apart = (low > new_high[i, d]) | (high < new_low[i, d])
-        after &= ~(spaces[d] * np.uint64(apart))
+    """Does region `r` overlap the actor's in some space, before and after?"""
+    packed, valid = header[r, 1], np.uint64(header[r, 2])
+    # Two at a time and without branches, which nobody could foresee.
+    met_0, meets_0 = _left(np.uint16(packed >> 16), header[r, 4], header[r, 5], dense, spaces)
+    met_1, meets_1 = _left(np.uint16(packed >> 32), header[r, 6], header[r, 7], dense, spaces)
+    before = valid & valid_before & met_0 & met_1
+    after = valid & valid_after & meets_0 & meets_1
+    if np.uint16(packed) > 2:
+        begin = header[r, 0]
+        for p in range(begin + 2, begin + np.uint16(packed)):
+            met, meets = _left(
+                np.uint16(constraint[p, 0]), constraint[p, 1], constraint[p, 2], dense, spaces
+            )
+            before &= met
+            after &= meets
     return before != 0, after != 0
+
+
+@kernel
+def _left(
+    d: Whole, low: int, high: int, dense: Int64Array, spaces: UInt64Array
+) -> tuple[np.uint64, np.uint64]:
+    """The spaces that a constraint leaves, before and after."""
+    apart = (low > dense[d, 1]) | (high < dense[d, 0])
+    apart_now = (low > dense[d, 3]) | (high < dense[d, 2])
+    return ~(spaces[d] * np.uint64(apart)), ~(spaces[d] * np.uint64(apart_now))

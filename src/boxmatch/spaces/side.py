@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +10,14 @@ import numpy.typing as npt
 
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
+from boxmatch.indexes.lines import zero_lines
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.strings import moved
 from boxmatch.spaces.ends import Ends, make_ends, move_ends
-from boxmatch.spaces.region_filter import Code
-from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array
+from boxmatch.spaces.records import Batch
+from boxmatch.spaces.region_filter import Code, compile_region_filter
+from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array, describe, rewrite
 
 _FEW = 64
 _ALL = np.empty(0, np.int16)
@@ -62,7 +63,7 @@ class Members:
         self._codes = 0
         self.ids: IdArray = np.empty(0, np.int64)
         self.side = Side(
-            header=np.empty((0, 4), np.int64), owner=np.empty(0, np.int32),
+            header=_lines(0), owner=np.empty(0, np.int32),
             valid=np.empty(0, np.uint64), constraint=np.empty((0, 3), np.int64),
             first=np.empty(0, np.int32), number=np.empty(0, np.int32),
             code_start=np.empty(0, np.int32), code_length=np.empty(0, np.int32),
@@ -71,7 +72,6 @@ class Members:
         self._open: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.scratch = _scratch(0, 0)
         self.ends = self._fitted()
-        self._loading = False
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -103,7 +103,7 @@ class Members:
         regions = slice(first, first + number)
         begin = int(side.header[first, 0])
         start = np.zeros(number + 1, np.int64)
-        np.cumsum(side.header[regions, 1], out=start[1:])
+        np.cumsum(_lengths(side.header[regions]), out=start[1:])
         span = slice(begin, begin + int(start[-1]))
         code = _ALL
         if side.code_length[owner]:
@@ -118,9 +118,7 @@ class Members:
 
     def add(self, member_id: SubscriptionId, kind: IdKind, member: Member) -> None:
         """Store a new member."""
-        if self._kind is None:
-            self._kind = kind
-            self.ids = np.empty(len(self.ids), object if kind == "string" else np.int64)
+        self._set_kind(kind)
         owner = self._free_owners.pop() if self._free_owners else len(self._names)
         if owner == len(self._names):
             self._names.append(None)
@@ -129,15 +127,56 @@ class Members:
         self.ids[owner] = member_id
         self._put(owner, member)
 
-    @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Add many: where their ends lie is worked out once, at the end."""
-        self._loading = True
-        try:
-            yield
-        finally:
-            self._loading = False
-            self.ends = self._fitted()
+    def _set_kind(self, kind: IdKind) -> None:
+        if self._kind is None:
+            self._kind = kind
+            self.ids = np.empty(len(self.ids), object if kind == "string" else np.int64)
+
+    def load(self, ids: IdArray, kind: IdKind, batch: Batch, spaces_of: UInt64Array) -> int:
+        """Store many new members; where their ends lie is worked out once.
+
+        Returns the number of the first of them.
+        """
+        shapes, rows = batch
+        owner, first = len(self._names), self.regions
+        number = np.array([len(shape.lengths) for shape in shapes], np.int32)
+        lengths = np.array([one for shape in shapes for one in shape.lengths], np.int64)
+        self._set_kind(kind)
+        self._reserve_owners(owner + len(shapes))
+        self._reserve_regions(first + len(lengths))
+        self._reserve_constraints(len(rows))
+        begin = self._constraints
+        self.regions += len(lengths)
+        self._constraints += len(rows)
+        side = self.side
+        owners, regions = slice(owner, owner + len(shapes)), slice(first, self.regions)
+        start = begin + np.cumsum(lengths) - lengths
+        side.first[owners] = first + np.cumsum(number) - number
+        side.number[owners] = number
+        side.code_length[owners] = 0
+        side.owner[regions] = np.repeat(np.arange(owner, owner + len(shapes)), number)
+        side.valid[regions] = np.bitwise_or.reduceat(spaces_of[rows["dimension"]], start - begin)
+        constraint = side.constraint[begin : self._constraints]
+        for column, name in enumerate(("dimension", "low", "high")):
+            constraint[:, column] = rows[name]
+        self._open[begin : self._constraints] = rows["open"]
+        header = side.header[regions]
+        header[:, 2] = side.valid[regions].view(np.int64)
+        header[:, 3] = side.owner[regions]
+        several = np.repeat(number > 1, number)
+        header[several, 3] = ~header[several, 3]
+        for at, shape in enumerate(shapes):
+            if shape.filter is not None:
+                code = compile_region_filter(shape.filter, shape.names)
+                self._put_code(owner + at, np.array(code, np.int16))
+                begin_region = int(side.first[owner + at])
+                self.side.header[begin_region : begin_region + number[at], 3] = ~(owner + at)
+        describe(side.header, side.constraint, np.arange(first, self.regions), start, lengths)
+        self._names += [(shape.names, shape.filter) for shape in shapes]
+        self._owners.update(zip(ids.tolist(), range(owner, owner + len(shapes)), strict=True))
+        self.ids[owners] = ids
+        self.ends = self._fitted()
+        return owner
 
     def replace(self, owner: int, old: Member, new: Member) -> None:
         """Put another member in the place of one, under its id."""
@@ -161,37 +200,32 @@ class Members:
         self.ends = move_ends(
             self.ends, first, old.start, old.dimension, (old.low, old.high), (new.low, new.high)
         )
+        rewrite(self.side.header, self.side.constraint, first, new.start, new.low, new.high)
         begin = int(self.side.header[first, 0])
-        span = slice(begin, begin + len(new.low))
-        self.side.constraint[span, 1], self.side.constraint[span, 2] = new.low, new.high
-        self._open[span] = new.open
+        self._open[begin : begin + len(new.open)] = new.open
         self._names[owner] = (new.names, new.filter)
 
     def _put(self, owner: int, member: Member) -> None:
         number, count, steps = len(member.valid), len(member.low), len(member.code)
         first = self._take_regions(number)
-        self._reserve_code(steps)
+        self._put_code(owner, member.code)
         self._reserve_constraints(count)
         side, begin = self.side, self._constraints
         self._constraints += count
         regions, span = slice(first, first + number), slice(begin, begin + count)
         side.first[owner], side.number[owner] = first, number
-        side.code_start[owner], side.code_length[owner] = self._codes, steps
-        side.code[self._codes : self._codes + steps] = member.code
-        self._codes += steps
         side.owner[regions] = owner
         side.valid[regions] = member.valid
         header = side.header[regions]
-        header[:, 0] = begin + member.start[:-1]
-        header[:, 1] = np.diff(member.start)
         header[:, 2] = member.valid.view(np.int64)
         header[:, 3] = owner if number == 1 and steps == 0 else ~owner
         constraint = side.constraint[span]
         constraint[:, 0], constraint[:, 1] = member.dimension, member.low
         constraint[:, 2], self._open[span] = member.high, member.open
+        numbers = np.arange(first, first + number)
+        start, lengths = begin + member.start[:-1], np.diff(member.start)
+        describe(side.header, side.constraint, numbers, start, lengths)
         self._names[owner] = (member.names, member.filter)
-        if self._loading:
-            return
         if self._constraints - self._wasted > self._fit_for:
             self.ends = self._fitted()
         else:
@@ -219,6 +253,9 @@ class Members:
         for column in (1, 2):
             keys = self.side.constraint[here, column]
             self.side.constraint[here, column] = moved(keys, old, new)
+        used, lengths, _ = self._in_use()
+        start = self.side.header[used, 0]
+        describe(self.side.header, self.side.constraint, used, start, lengths)
         self.ends = self._fitted()
 
     # Room
@@ -230,16 +267,19 @@ class Members:
             return free.pop()
         first = self.regions
         self.regions += number
-        if self.regions > len(self.side.owner):
-            size = 2 * self.regions + _FEW
+        self._reserve_regions(self.regions)
+        return first
+
+    def _reserve_regions(self, count: int) -> None:
+        if count > len(self.side.owner):
+            size = 2 * count + _FEW
             side = self.side
             self.side = side._replace(
-                header=_longer(side.header, size),
+                header=_lines(size, side.header),
                 owner=_longer(side.owner, size),
                 valid=_longer(side.valid, size),
             )
             self.scratch = _scratch(size, len(side.first))
-        return first
 
     def _reserve_owners(self, count: int) -> None:
         if count > len(self.side.first):
@@ -277,16 +317,20 @@ class Members:
         """Regions, how many constraints they have, and where these are, in order of their place."""
         used = np.flatnonzero(self.side.header[: self.regions, 1])
         used = used[np.argsort(self.side.header[used, 0])]
-        start, lengths = self.side.header[used, 0], self.side.header[used, 1]
+        start, lengths = self.side.header[used, 0], _lengths(self.side.header[used])
         begins = np.cumsum(lengths) - lengths
         source = np.arange(int(lengths.sum())) + np.repeat(start - begins, lengths)
         return used, lengths, source
 
-    def _reserve_code(self, more: int) -> None:
-        if self._codes + more > len(self.side.code):
+    def _put_code(self, owner: int, code: Code) -> None:
+        steps = len(code)
+        if self._codes + steps > len(self.side.code):
             # Filters of members that are gone stay; they are few and short.
-            size = 2 * (self._codes + more) + _FEW
+            size = 2 * (self._codes + steps) + _FEW
             self.side = self.side._replace(code=_longer(self.side.code, size))
+        self.side.code_start[owner], self.side.code_length[owner] = self._codes, steps
+        self.side.code[self._codes : self._codes + steps] = code
+        self._codes += steps
 
     def _fitted(self) -> Ends:
         """The ends of all regions in cells that suit them as they are now."""
@@ -300,15 +344,32 @@ class Members:
 def _same_shape(old: Member, new: Member) -> bool:
     return (
         old.names == new.names
-        and np.array_equal(old.start, new.start)
-        and np.array_equal(old.dimension, new.dimension)
-        and np.array_equal(old.code, new.code)
+        and equal(old.start, new.start)
+        and equal(old.dimension, new.dimension)
+        and equal(old.code, new.code)
     )
+
+
+def equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Whether two arrays are equal; they often are the same."""
+    return one is other or np.array_equal(one, other)
 
 
 def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:
     """The ends of constraints that do not constrain."""
     return np.full(count, FIRST), np.full(count, LAST)
+
+
+def _lengths(header: Int64Array) -> Int64Array:
+    return header[:, 1] & 0xFFFF
+
+
+def _lines(count: int, old: Int64Array | None = None) -> Int64Array:
+    """Headers, each on a cache line of its own."""
+    lines = zero_lines(count).view(np.int64)
+    if old is not None:
+        lines[: len(old)] = old
+    return lines
 
 
 def _longer(array: Any, size: int) -> Any:
@@ -323,5 +384,5 @@ def _scratch(regions: int, owners: int) -> Scratch:
         np.zeros(regions, np.uint8),
         np.zeros(owners, np.uint64),
         np.zeros(owners, np.uint64),
-        np.empty(max(regions, owners), np.int32),
+        np.empty(max(regions, owners) + 1, np.int32),
     )

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.engine.ids import IdArray, SubscriptionId, check_id
+from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId, check_id, check_ids
 from boxmatch.errors import DuplicateMemberError, RegionError, StorageError, UnknownMemberError
+from boxmatch.indexes.base import Int32Array
 from boxmatch.model.schema import Schema
-from boxmatch.spaces.dimensions import ONLY_REGION, UNCHANGED, Dimensions, RegionSpec, Unchanged
+from boxmatch.spaces.dimensions import (
+    ONLY_REGION,
+    UNCHANGED,
+    Dimensions,
+    RegionSpec,
+    Stored,
+    Unchanged,
+)
 from boxmatch.spaces.expiry import Expiry, Which
-from boxmatch.spaces.interval import Interval
 from boxmatch.spaces.journal import Journal, Ticket
 from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.journal_rows import Change
-from boxmatch.spaces.notifications import DELETED, ENTER, LEAVE, Notifications, join
-from boxmatch.spaces.search import find_changes, find_matches
+from boxmatch.spaces.notifications import DELETED, ENTER, LEAVE, Notifications, Recent, join
+from boxmatch.spaces.relation import changing, matching
+from boxmatch.spaces.settings import agreed
 from boxmatch.spaces.side import Member, Members
+
+_ONE_OR_SEVERAL = "give one region, or several by name, but not both"
 
 
 class Spaces:
@@ -43,6 +51,7 @@ class Spaces:
         spaces: Mapping[str, Schema],
         *,
         leave: bool = True,
+        remember: int = 1_000_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.schemas = dict(spaces)
@@ -53,7 +62,9 @@ class Spaces:
         self._writing = threading.RLock()
         self._publications = Members("publications", len(self._dimensions))
         self._subscriptions = Members("subscriptions", len(self._dimensions))
+        self._sides = (self._publications, self._subscriptions)
         self._expiry = Expiry()
+        self._recent = Recent(remember)
         self._unsaid: list[Notifications] = []
         self._journal: Journal | None = None
         self._ticket: Ticket | None = None
@@ -65,7 +76,7 @@ class Spaces:
         path: str | os.PathLike[str],
         spaces: Mapping[str, Schema] | None = None,
         *,
-        leave: bool = True,
+        leave: bool | None = None,
         sync: Sync = "full",
         clock: Callable[[], float] = time.time,
     ) -> Spaces:
@@ -77,29 +88,28 @@ class Spaces:
         in several threads share the wait for the disk. If the disk fails, operations raise
         `StorageError` until the spaces are opened anew.
         """
-        if spaces is None:
-            kept = Journal.settings_of(path)
-            if kept is None:
-                raise StorageError(f"there are no spaces at {path}: say which there shall be")
-            known = json.loads(kept)
-            spaces = {n: Schema.from_json(json.dumps(one)) for n, one in known["spaces"].items()}
-            leave = known["leave"]
-        opened = cls(spaces, leave=leave, clock=clock)
-        schemas = {name: json.loads(schema.to_json()) for name, schema in spaces.items()}
-        settings = json.dumps({"spaces": schemas, "leave": leave})
-        opened._journal = Journal.open(path, settings=settings, sync=sync)
-        opened._recover(opened._journal)
+        kept = Journal.settings_of(path)
+        known = agreed(path, kept, spaces, leave)
+        opened = cls(known.spaces, leave=known.leave, clock=clock)
+        journal = Journal.open(path, settings=kept or known.to_json(), sync=sync)
+        try:
+            opened._recover(journal)
+        except BaseException:
+            journal.close()
+            raise
+        opened._journal = journal
         return opened
 
     def _recover(self, journal: Journal) -> None:
-        sides = (self._publications, self._subscriptions)
         everyone: tuple[Which, ...] = ("publication", "subscription")
         for which in everyone:
-            members = self._members(which)
-            with members.loading():
-                for given_id, body, expires in journal.members(which):
-                    member_id, kind = check_id(given_id)
-                    members.add(member_id, kind, self._dimensions.from_json(body, sides))
+            stored = list(journal.members(which))
+            if stored:
+                listed, records, times = zip(*stored, strict=True)
+                ids, kind = check_ids(listed)
+                batch = self._dimensions.unpack(records, self._sides)
+                self._members(which).load(ids, kind, batch, self._dimensions.spaces_of)
+                for member_id, expires in zip(listed, times, strict=True):
                     if expires is not None:
                         self._expiry.set_time(which, member_id, expires)
         self._sequence = journal.next_sequence
@@ -116,11 +126,29 @@ class Spaces:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def notifications(self, since: int = 0) -> Iterator[Notifications]:
-        """What was told, from sequence number `since` on; only spaces that are kept remember it."""
-        if self._journal is None:
-            raise StorageError("these spaces are in memory only: open them at a path")
-        return self._journal.notifications(since)
+    def notifications(self, since: int | None = None) -> Iterator[Notifications]:
+        """What was told, from sequence number `since` on, or from the first that is still known.
+
+        In memory that is the last ones (`remember`), on disk all but those that were forgotten.
+        """
+        with self._writing:
+            store = self._recent if self._journal is None else self._journal
+            first = store.first_sequence if since is None else max(since, 1)
+            if first < store.first_sequence:
+                raise StorageError(
+                    f"notifications up to {store.first_sequence - 1} are forgotten, from {since} on"
+                )
+            if self._journal is None:
+                return iter(self._recent.since(first))
+        return self._journal.notifications(first)
+
+    def forget_notifications(self, before: int) -> None:
+        """Let go of what was told under sequence numbers before this one."""
+        with self._writing:
+            if self._journal is None:
+                self._recent.forget(before)
+                return
+        self._journal.forget_notifications(before)
 
     def __repr__(self) -> str:
         return (
@@ -224,12 +252,45 @@ class Spaces:
             )
             nothing = np.empty(0, np.int32)
             if before is not None and after is not None:
-                entered, gone = self._transitions("publication", before, after)
+                changed, count = self._transitions("publication", before, after)
+                entered, gone = changed[:count], changed[count:]
             else:
                 entered = nothing if after is None else self._search("publication", after)
                 gone = nothing if before is None else self._search("publication", before)
             ids = self._subscriptions.ids
             return ids[entered], ids[gone]
+
+    def load(
+        self,
+        *,
+        publications: Mapping[SubscriptionId, RegionSpec | Stored] | None = None,
+        subscriptions: Mapping[SubscriptionId, RegionSpec | Stored] | None = None,
+    ) -> None:
+        """Store many at once: all of them, or none. Nobody is told.
+
+        To begin with what is known already: regions, or what `get_publication` and
+        `get_subscription` give. Ids must be new.
+        """
+        given: dict[Which, dict[SubscriptionId, Stored]] = {
+            "publication": _stored(publications or {}),
+            "subscription": _stored(subscriptions or {}),
+        }
+        with self._operation():
+            ids = {which: self._new_ids(which, new) for which, new in given.items() if new}
+            for members in given.values():
+                regions = [one for stored in members.values() for one in stored.regions.values()]
+                self._dimensions.make_room(regions, self._sides)
+            batches = {which: self._dimensions.batch(given[which], which) for which in ids}
+            changes = []
+            for which, (listed, kind) in ids.items():
+                side = self._members(which)
+                owner = side.load(listed, kind, batches[which], self._dimensions.spaces_of)
+                if self._journal is not None:
+                    for number, member_id in enumerate(listed.tolist(), owner):
+                        body = self._dimensions.pack(side.member(number))
+                        changes.append(Change(which, member_id, body, None, self._nothing()))
+            if self._journal is not None:
+                self._ticket = self._journal.write_all(changes)
 
     # Looking
 
@@ -282,11 +343,13 @@ class Spaces:
         If the operation fails, the next one tells what has gone.
         """
         with self._writing:
+            if self._journal is not None:
+                self._journal.check()
             for which, member_id in self._expiry.due(self._clock()):
                 gone = self._remove(which, member_id)
                 self._unsaid.append(gone)
                 self._record(which, member_id, None, gone)
-            told = _Told(self._sequence, self._unsaid)
+            told = _Told(self._nothing(), self._unsaid)
             yield told
             self._unsaid = []
             ticket = self._ticket
@@ -298,8 +361,9 @@ class Spaces:
     ) -> None:
         """Hand a change to the journal, if there is one; in the order of sequence numbers."""
         if self._journal is None:
+            self._recent.add(told)
             return
-        body = None if member is None else self._dimensions.to_json(member)
+        body = None if member is None else self._dimensions.pack(member)
         expires = self._expiry.time_of(which, member_id)
         change = Change(which, member_id, body, None if body is None else expires, told)
         self._ticket = self._journal.write(change)
@@ -345,7 +409,7 @@ class Spaces:
             members.check_kind(kind)
             if member_id in members:
                 raise DuplicateMemberError(which, member_id)
-            self._make_room(named)
+            self._dimensions.make_room(named.values(), self._sides)
             member = self._dimensions.member(named, filter)
             self._expiry.set(which, member_id, self._clock(), ttl)
             found = self._search(which, member)
@@ -365,62 +429,42 @@ class Spaces:
         ttl: float | Unchanged | None,
     ) -> Notifications:
         member_id, _ = check_id(given_id)
+        if region is not None and regions is not None:
+            raise RegionError(_ONE_OR_SEVERAL)
         with self._operation() as told:
-            self._make_room({"": region, **(regions or {})})
+            self._dimensions.make_room([region, *(regions or {}).values()], self._sides)
             owner, old = self._stored(which, member_id)
             new = self._dimensions.changed(old, region, regions, filter)
             if not isinstance(ttl, Unchanged):
                 self._expiry.set(which, member_id, self._clock(), ttl)
-            entered, gone = self._transitions(which, old, new)
+            found, entered = self._transitions(which, old, new)
             self._members(which).replace(owner, old, new)
-            changes = [self._tell(which, member_id, ENTER, entered)]
-            if self._leave:
-                changes.append(self._tell(which, member_id, LEAVE, gone))
-            changed = join(changes, changes[0].first)
+            changed = self._tell(which, member_id, ENTER, found if self._leave else found[:entered])
+            changed.code[entered:] = LEAVE
             self._record(which, member_id, new, changed)
             told.append(changed)
         return told.joined()
 
-    def _make_room(self, named: Mapping[str, RegionSpec | None]) -> None:
-        self._dimensions.make_room(named, (self._publications, self._subscriptions))
+    def _new_ids(
+        self, which: Which, given: Mapping[SubscriptionId, Stored]
+    ) -> tuple[IdArray, IdKind]:
+        ids, kind = check_ids(list(given))
+        members = self._members(which)
+        members.check_kind(kind)
+        for known in filter(members.__contains__, ids.tolist()):
+            raise DuplicateMemberError(which, known)
+        return ids, kind
 
-    def _search(self, which: Which, member: Member) -> npt.NDArray[np.int32]:
+    def _search(self, which: Which, member: Member) -> Int32Array:
         """The members of the other side that match."""
-        others = self._others(which)
-        count = find_matches(
-            member.actor,
-            others.side,
-            others.regions,
-            others.ends,
-            self._dimensions.spaces_of,
-            others.scratch,
-        )
-        return others.scratch.found[:count].copy()
+        return matching(member, self._others(which), self._dimensions.spaces_of)
 
-    def _transitions(
-        self, which: Which, old: Member, new: Member
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """The members of the other side that come to match, and those that cease to."""
-        if (
-            old.names == new.names
-            and np.array_equal(old.valid, new.valid)
-            and np.array_equal(old.code, new.code)
-        ):
-            others = self._others(which)
-            changed, entered = find_changes(
-                old.actor,
-                new.actor,
-                others.side,
-                others.ends,
-                self._dimensions.spaces_of,
-                others.scratch,
-            )
-            return changed[:entered], changed[entered:]
-        before, after = self._search(which, old), self._search(which, new)
-        return np.setdiff1d(after, before), np.setdiff1d(before, after)
+    def _transitions(self, which: Which, old: Member, new: Member) -> tuple[Int32Array, int]:
+        """The members of the other side that come to match, then those that cease to."""
+        return changing(old, new, self._others(which), self._dimensions.spaces_of)
 
     def _tell(
-        self, which: Which, member_id: SubscriptionId, kind: int, found: npt.NDArray[np.int32]
+        self, which: Which, member_id: SubscriptionId, kind: int, found: Int32Array
     ) -> Notifications:
         others = self._others(which).ids[found]
         dtype: type = object if isinstance(member_id, str) else np.int64
@@ -433,7 +477,8 @@ class Spaces:
         return Notifications(first, code, others, ids)
 
     def _nothing(self) -> Notifications:
-        return join([], self._sequence)
+        ids = [members.ids[:0] for members in self._sides]
+        return Notifications(self._sequence, np.empty(0, np.uint8), *ids)
 
     def _matches(self, which: Which, given_id: SubscriptionId) -> list[SubscriptionId]:
         member_id, _ = check_id(given_id)
@@ -453,28 +498,28 @@ class Spaces:
 class _Told:
     """What an operation has to tell so far."""
 
-    def __init__(self, first: int, before: list[Notifications]) -> None:
-        self._first = before[0].first if before else first
-        self._batches = list(before)
+    def __init__(self, nothing: Notifications, before: list[Notifications]) -> None:
+        self._batches = [*before, nothing]
 
     def append(self, batch: Notifications) -> None:
         self._batches.append(batch)
 
     def joined(self) -> Notifications:
-        return join(self._batches, self._first)
-
-
-class Stored(NamedTuple):
-    """A publication or subscription as it is stored."""
-
-    id: SubscriptionId
-    regions: dict[str, dict[str, Interval]]
-    filter: str | None
+        return join(self._batches)
 
 
 def _named(
     region: RegionSpec | None, regions: Mapping[str, RegionSpec] | None
 ) -> dict[str, RegionSpec]:
     if region is not None and regions is not None:
-        raise RegionError("give one region, or several by name, but not both")
+        raise RegionError(_ONE_OR_SEVERAL)
     return {ONLY_REGION: region} if region is not None else dict(regions or {})
+
+
+def _stored(
+    given: Mapping[SubscriptionId, RegionSpec | Stored],
+) -> dict[SubscriptionId, Stored]:
+    return {
+        member_id: one if isinstance(one, Stored) else Stored(member_id, {ONLY_REGION: one}, None)
+        for member_id, one in given.items()
+    }

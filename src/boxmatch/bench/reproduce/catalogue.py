@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from boxmatch.bench.reproduce import ada_rein, hem, rapidmatch, rein
+from boxmatch.bench.reproduce import ada_rein, hem, rapidmatch, rein, subject_spaces
 from boxmatch.bench.reproduce.experiment import Experiment
 
 
@@ -42,6 +42,12 @@ PAPERS: Final[Mapping[str, Paper]] = {
         "5,000,000 to 9,000,000 subscriptions. Over all its experiments the paper finds HEM's "
         "matching time 86.8, 86.3, 82.1 and 45.3 % below those of REIN, Ada-REIN, OpIndex and "
         "TAMA.",
+    ),
+    "subject-spaces": Paper(
+        "Subject spaces: publications that stay",
+        subject_spaces.EXPERIMENTS,
+        "Inserting subscriptions and deleting publications, which the paper expects to take the "
+        "same time as inserting publications and does not draw.",
     ),
 }
 """Papers by the name that the command takes."""

@@ -26,6 +26,13 @@ _COLOURS: Final = {
     "CountMatch": "#e69f00",
     "TreeMatch": "#2ca02c",
     "RAPIDMatch": "#1f77b4",
+    "100,000 publications": "#d62728",
+    "10,000 publications": "#e69f00",
+    "1,000 publications": "#2ca02c",
+    "100 publications": "#1f77b4",
+    "full": "#d62728",
+    "normal": "#1f77b4",
+    "in memory": "#2ca02c",
     NUMPY.label: "#999999",
 }
 _DASHES: Final = [[1, 0], [4, 4], [2, 3], [6, 2]]
@@ -89,7 +96,7 @@ def _chart(grid: Grid, quantity: Quantity, records: list[Record]) -> Specificati
         },
         "color": _colours(labels),
         "tooltip": [
-            {"field": "series", "title": "index"},
+            {"field": "series", "title": grid.experiment.compared},
             {"field": "source", "title": "source"},
             {"field": "x", "title": str(axis)},
             {"field": "y", "title": str(quantity), "format": ",.4~g"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,14 @@ from boxmatch.model.boxes import Boxes
 if TYPE_CHECKING:
     from boxmatch.bench.reproduce.grid import Grid
 
-Extra = Literal["updates", "errors", "marks", "profile"]
+Extra = Literal["updates", "errors", "marks", "profile", "adding", "moves"]
 """What is measured beside time, matches and memory: insertion and deletion; false positives and
-what was skipped; marks and the time that they take; time by number of matches."""
+what was skipped; marks and the time that they take; time by number of matches. Of operations on
+spaces: adding publications; updates that move them far and a little."""
+
+Method = Literal["matching", "operations", "durable"]
+"""How an experiment is measured: events against an index; operations on spaces in memory; updates
+of spaces on disk by many threads."""
 
 X = float | str
 """A place on the axis."""
@@ -27,12 +32,18 @@ FEWEST_SUBSCRIPTIONS = 500
 
 
 class Workload(Protocol):
-    """Subscriptions and events by row number; a frozen dataclass, so that it can be replaced."""
+    """What is stored, by row number; a frozen dataclass, so that it can be replaced."""
 
     @property
     def subscriptions(self) -> int: ...
     @property
     def seed(self) -> int: ...
+
+
+@runtime_checkable
+class EventWorkload(Workload, Protocol):
+    """Subscriptions and events."""
+
     def boxes(self, start: int = 0, stop: int | None = None) -> Boxes: ...
     def event_keys(self, start: int, stop: int) -> npt.NDArray[np.int64]: ...
 
@@ -41,10 +52,20 @@ AnyWorkload = TypeVar("AnyWorkload", bound=Workload)
 
 
 def scaled(workload: AnyWorkload, scale: float) -> AnyWorkload:
-    """The workload with `scale` times its subscriptions, but not unreasonably few."""
-    floor = min(FEWEST_SUBSCRIPTIONS, workload.subscriptions)
-    fewer = max(round(scale * workload.subscriptions), floor)
-    return replace(workload, subscriptions=fewer)  # type: ignore[type-var]  # a dataclass
+    """The workload with `scale` times its subscriptions, but not unreasonably few.
+
+    Publications, where a workload has them, shrink and grow alike.
+    """
+    numbers = {
+        name: getattr(workload, name)
+        for name in ("subscriptions", "publications")
+        if hasattr(workload, name)
+    }
+    fewer = {
+        name: max(round(scale * number), min(FEWEST_SUBSCRIPTIONS, number))
+        for name, number in numbers.items()
+    }
+    return replace(workload, **fewer)  # type: ignore[type-var]  # a dataclass
 
 
 def seeded(workload: AnyWorkload, seed: int) -> AnyWorkload:
@@ -71,6 +92,7 @@ class Series:
 
     `skipping`, where given, is a tolerated rate of false matches: the attributes to skip are
     chosen for it and passed with every search. `exact` says that no false match is allowed.
+    `changes` are parameters of the workload that the series has its own values for.
     """
 
     label: str
@@ -78,10 +100,15 @@ class Series:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     skipping: float | None = None
     exact: bool = True
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def workload(self, workload: AnyWorkload) -> AnyWorkload:
+        """A point's workload as this series has it."""
+        return replace(workload, **self.changes)  # type: ignore[type-var]  # a dataclass
 
 
 NUMPY = Series(label="NumPy", index="numpy")
-"""Brute force in NumPy, the yardstick: measured once in every setting of every experiment."""
+"""Brute force in NumPy, the yardstick: measured once in every setting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +143,11 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A statement with a number in it, and how the same number comes out of our rows."""
+    """A statement, the number in it if it has one, and how that number comes out of our rows."""
 
     text: str
     where: str
-    published: float
+    published: float | None
     unit: str
     measured: Callable[[Grid], float | None]
 
@@ -138,6 +165,7 @@ class Experiment:
     series: tuple[Series, ...]
     points: tuple[Point, ...]
     events: int
+    """How many are matched; where operations are measured, how many of each kind, at most."""
     found: str
     tabled: tuple[Quantity, ...] = ()
     """Quantities that are put into tables, but not drawn."""
@@ -148,8 +176,11 @@ class Experiment:
     """What differs from the paper, and what was left out."""
     real_events: bool = False
     """Events come from a file where one is given and has enough columns."""
+    method: Method = "matching"
+    compared: str = "index"
+    """What one of the series is called in tables and plots."""
 
     @property
     def measured(self) -> tuple[Series, ...]:
-        """All that is measured at each point: the series and the yardstick."""
-        return (*self.series, NUMPY)
+        """All that is measured at each point: the series, and the yardstick for what it can do."""
+        return self.series if self.method == "durable" else (*self.series, NUMPY)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from boxmatch.bench.reproduce import cpp
+from boxmatch.bench.reproduce import cpp, subject_spaces
 from boxmatch.bench.reproduce.experiment import NUMPY
 from boxmatch.bench.reproduce.grid import NOT_COMPARABLE, Grid, Row
 from boxmatch.bench.reproduce.quantities import (
+    ADDING,
     BATCH,
     COUNT,
     EXPECTED_RATE,
+    INCREMENTAL_UPDATE,
     MEASURED_RATE,
     SINGLE,
+    UPDATES_PER_SECOND,
     Quantity,
 )
 from boxmatch.bench.reproduce.series import TILE
@@ -148,6 +151,43 @@ def rates_kept(grids: Iterable[Grid]) -> list[str]:
     if not counted:
         return []
     return broken or [f"All {counted} measured rates are at or below the tolerated ones."]
+
+
+def spaces_aims(grids: Iterable[Grid]) -> list[str]:
+    """Spaces with 100,000 publications and subscriptions: what was measured, and what we aim at.
+
+    Nothing of runs at another scale.
+    """
+    by_name = {grid.experiment.name: grid for grid in grids if len(grid) and grid.comparable}
+    most, label = subject_spaces.MOST, subject_spaces.LARGEST.label
+    verdicts = []
+
+    def judge(
+        what: str, found: float | None, unit: str, *, below: float = 0, above: float = 0
+    ) -> None:
+        if found is not None:
+            wanted = f"under {number(below)}" if below else f"at least {number(above)}"
+            word = "as wanted" if (found < below if below else found >= above) else "NOT as wanted"
+            verdicts.append(f"{what}: {number(found)} {unit}; {word}, {wanted}.")
+
+    adding = by_name.get(subject_spaces.INSERTION.name)
+    moving = by_name.get(subject_spaces.INCREMENTAL.name)
+    durable = by_name.get(subject_spaces.DURABLE.name)
+    if adding is not None:
+        judge("Adding a publication", adding.value(ADDING, label, most), "ms", below=2)
+    if moving is not None:
+        took = moving.value(INCREMENTAL_UPDATE, label, most)
+        judge("An incremental update", took, "ms", below=0.2)
+        ratio = subject_spaces.cheaper(most)(moving)
+        judge("A random update takes so many times as long", ratio, "×", above=10)
+    if durable is not None:
+        rates = {x: durable.value(UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
+        known = [(rate, threads) for threads, rate in rates.items() if rate is not None]
+        if known:
+            best, threads = max(known)
+            what = f"Durable updates from concurrent callers, most with {threads} threads"
+            judge(what, best, "a second", above=2_000)
+    return verdicts
 
 
 def left_out(rows: Sequence[Row]) -> list[str]:

@@ -13,6 +13,7 @@ from boxmatch.bench.reproduce.findings import (
     left_out,
     on_ranges,
     rates_kept,
+    spaces_aims,
     tile_not_fastest,
 )
 from boxmatch.bench.reproduce.grid import NOT_COMPARABLE, Grid, Row
@@ -33,8 +34,8 @@ __all__ = ["PlottingError", "report", "require_plotting"]
 _INTRODUCTION = (
     "<p>Every index of the papers and our own, <code>tile</code>, on the papers' workloads: "
     "measured, checked against brute force, and set beside the figures that the papers give. Times "
-    "are those of one thread. In the plots: hover for figures, drag and scroll to zoom, "
-    "double-click to reset; click in the legend to hide and show.</p>"
+    "are those of one thread, unless threads are named. In the plots: hover for figures, drag and "
+    "scroll to zoom, double-click to reset; click in the legend to hide and show.</p>"
 )
 
 
@@ -88,7 +89,7 @@ def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
     dates = sorted(r["date"] for r in rows)
     packages = {f"{name} {v}" for r in rows for name, v in r["packages"].items() if v}
     known = {
-        "Scale": f"{run['scale']:g} of the papers' numbers of subscriptions",
+        "Scale": f"{run['scale']:g} of the papers' numbers of subscriptions and publications",
         "Seed": run["seed"],
         "Events": run.get("event_file") or "made up, uniform unless said otherwise",
         "Commit": run.get("commit") or "unknown",
@@ -113,6 +114,9 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
     rates = rates_kept(grids)
     if rates:
         parts += ["<h3>Rates of false positives</h3>", bullets(rates)]
+    aims = spaces_aims(grids)
+    if aims:
+        parts += ["<h3>Spaces with 100,000 publications and subscriptions</h3>", bullets(aims)]
     refused = left_out(rows)
     if refused:
         parts += ["<h3>Not enough memory</h3>", bullets(refused)]
@@ -156,10 +160,21 @@ def _measured_on(grid: Grid) -> str:
     ]
     checked = [row["checked_events"] for row in grid.rows if "checked_events" in row]
     if not events:
-        return ""
+        return _operated_on(grid)
     return (
         f"Up to {max(events):,} events, at least {min(events):,} for the slowest index, event by "
         f"event; answers compared with brute force, as whole sets, on {min(checked)} of them."
+    )
+
+
+def _operated_on(grid: Grid) -> str:
+    checked = [row["checked_operations"] for row in grid.rows if "checked_operations" in row]
+    if not checked:
+        return ""
+    who = "thread" if grid.experiment.method == "durable" else "kind"
+    return (
+        f"Notifications compared with brute force, as whole sets, for at least {min(checked)} "
+        f"operations of each {who}."
     )
 
 

@@ -15,7 +15,7 @@ from boxmatch.bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch.bench.reproduce.setting import Setting, compare, split
 from boxmatch.bench.reproduce.skipping import skipped_attributes, skipping_figures
 from boxmatch.bench.reproduce.subject import Subject
-from boxmatch.bench.reproduce.timing import Effort, best_time
+from boxmatch.bench.reproduce.timing import Effort, best_time, spread
 from boxmatch.bench.reproduce.updates import engine_updates, native_updates
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import IndexTooLargeError
@@ -158,15 +158,7 @@ def single(
         if perf_counter() > deadline and len(taken) >= 3:
             break
     nanoseconds = np.array(taken, np.int64)
-    microseconds = nanoseconds / 1000
-    summary = {
-        "mean": float(microseconds.mean()),
-        "p50": float(np.median(microseconds)),
-        "min": float(microseconds.min()),
-        "max": float(microseconds.max()),
-        "std": float(microseconds.std()),
-        "events": len(taken),
-    }
+    summary: Figures = {**spread(nanoseconds), "events": len(taken)}
     return summary, nanoseconds, np.array(found, np.int64)
 
 

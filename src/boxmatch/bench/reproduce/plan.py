@@ -11,6 +11,7 @@ from typing import Any
 from boxmatch.bench.reproduce.experiment import (
     Experiment,
     Extra,
+    Method,
     Point,
     Series,
     Workload,
@@ -82,6 +83,7 @@ class Task:
 class Group:
     """All tasks at one workload."""
 
+    method: Method
     workload: Workload
     events: int
     tasks: dict[str, Task]
@@ -89,14 +91,14 @@ class Group:
 
 def plan(experiments: Iterable[Experiment], options: Options) -> list[Group]:
     """The measurements of these experiments, by workload, each one once."""
-    groups: dict[tuple[Workload, int], Group] = {}
+    groups: dict[tuple[Method, Workload, int], Group] = {}
     for experiment in experiments:
         for point in experiment.points:
-            workload = workload_of(experiment, point, options)
-            key = workload, experiment.events
-            group = groups.setdefault(key, Group(workload, experiment.events, {}))
             for member in experiment.measured:
                 series = point.series(member)
+                workload = workload_of(experiment, point, series, options)
+                key = experiment.method, workload, experiment.events
+                group = groups.setdefault(key, Group(*key, {}))
                 place = Place(experiment, point, series, workload)
                 task = group.tasks.setdefault(_same(series), Task(series, frozenset(), []))
                 task.extras |= experiment.extras
@@ -111,9 +113,9 @@ def _late(series: Series) -> bool:
     return series.index != "tile" or not series.exact
 
 
-def workload_of(experiment: Experiment, point: Point, options: Options) -> Workload:
-    """A point's workload, at this run's scale, with its seed and its event file if it has one."""
-    workload = seeded(scaled(point.workload, options.scale), options.seed)
+def workload_of(experiment: Experiment, point: Point, series: Series, options: Options) -> Workload:
+    """A series' workload at a point, at this run's scale, with its seed and event file if any."""
+    workload = seeded(scaled(series.workload(point.workload), options.scale), options.seed)
     file = options.event_file
     if file is None or not experiment.real_events or not isinstance(workload, RangeWorkload):
         return workload

@@ -144,4 +144,41 @@ TIME_BY_MATCHES: Final = Quantity(
 TIME_PER_MATCH: Final = Quantity(
     label="Running time per match", unit="µs", path=("profile",), log=True, curve="match"
 )
+ADDING: Final = Quantity(
+    label="Time to add a publication", unit="ms", path=("adding", "mean"), factor=1e-3, log=True
+)
+RANDOM_UPDATE: Final = replace(ADDING, label="Time of a random update", path=("random", "mean"))
+INCREMENTAL_UPDATE: Final = replace(
+    ADDING, label="Time of an incremental update", path=("incremental", "mean")
+)
+TOLD_BY_ADDING: Final = Quantity(
+    label="Notifications", unit="per operation", path=("adding", "notifications")
+)
+TOLD_BY_RANDOM: Final = replace(TOLD_BY_ADDING, path=("random", "notifications"))
+TOLD_BY_INCREMENTAL: Final = replace(TOLD_BY_ADDING, path=("incremental", "notifications"))
+UPDATE_BY_MATCHES: Final = replace(TIME_BY_MATCHES, label="Time of an update")
+FIXED_TIME: Final = Quantity(
+    label="Time of an update that changes no match", unit="µs", path=("line", "fixed")
+)
+TIME_OF_EACH: Final = Quantity(
+    label="Time added by each match that changes", unit="ns", path=("line", "each")
+)
+CORRELATION: Final = Quantity(
+    label="Correlation of time and matches", unit="", path=("line", "correlation")
+)
+UPDATES_PER_SECOND: Final = Quantity(
+    label="Updates", unit="per second", path=("durable", "per_second")
+)
+WAITED: Final = Quantity(
+    label="Wait of a caller", unit="ms", path=("durable", "mean"), factor=1e-3, log=True
+)
+TRANSITIONS: Final = Quantity(
+    label="Transitions", unit="per update", path=("durable", "notifications")
+)
+DISK_SYNCS: Final = Quantity(
+    label="Syncs of the disk, one after the other",
+    unit="per second",
+    path=("disk", "syncs_per_second"),
+    shared=True,
+)
 AVOIDED: Final = Quantity(label="Marks avoided", unit="%", path=("marks", "avoided"), factor=100)

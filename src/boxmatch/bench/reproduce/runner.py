@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Protocol
 
 from boxmatch.bench.measure import MismatchError
 from boxmatch.bench.provenance import provenance
 from boxmatch.bench.reproduce.experiment import Experiment
-from boxmatch.bench.reproduce.measures import measure
+from boxmatch.bench.reproduce.methods import METHODS, Measure
 from boxmatch.bench.reproduce.plan import Group, Options, Task, plan
 from boxmatch.bench.reproduce.results import Results
-from boxmatch.bench.reproduce.setting import Setting
 from boxmatch.bench.reproduce.timing import Effort
 from boxmatch.engine.memory import release_free_memory
 
@@ -49,11 +49,13 @@ def run(
             continue
         first = next(iter(group.tasks.values())).places[0]
         watcher.doing(f"{first.experiment.name}: making {group.workload.subscriptions:,} boxes")
-        setting = Setting(group.workload, group.events)
-        for task in group.tasks.values():
-            _measure(task, setting, options, effort, results, origin, watcher)
-            watcher.finished()
-        del setting
+        # On the disk that the results go to.
+        folder = results.path.parent
+        with METHODS[group.method](group.workload, group.events, folder) as measure:
+            for task in group.tasks.values():
+                _measure(task, measure, options, effort, results, origin, watcher)
+                watcher.finished()
+        del measure
         gc.collect()
         release_free_memory()
     return origin
@@ -66,12 +68,12 @@ def _missing(group: Group, options: Options, results: Results, commit: str | Non
         places = [p for p in task.places if p.heading(options, commit) not in results]
         if places:
             tasks[key] = Task(task.series, task.extras, places)
-    return Group(group.workload, group.events, tasks)
+    return replace(group, tasks=tasks)
 
 
 def _measure(
     task: Task,
-    setting: Setting,
+    measure: Measure,
     options: Options,
     effort: Effort,
     results: Results,
@@ -84,7 +86,6 @@ def _measure(
     try:
         figures = measure(
             task.series,
-            setting,
             task.extras,
             effort,
             lambda stage: watcher.doing(f"{label}, {stage}"),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxmatch.adaptive.matchability import measure_matchability
 from boxmatch.bench.measure import MismatchError
-from boxmatch.bench.reproduce.experiment import Workload
+from boxmatch.bench.reproduce.experiment import EventWorkload, Workload
 from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.boxes import Boxes
@@ -27,7 +27,7 @@ _CHECKED = 10
 class Setting:
     """Boxes and events that all indexes at a point share, made once."""
 
-    def __init__(self, workload: Workload, events: int) -> None:
+    def __init__(self, workload: EventWorkload, events: int) -> None:
         self.workload = workload
         self.boxes = workload.boxes()
         self.points = workload.event_keys(0, events)

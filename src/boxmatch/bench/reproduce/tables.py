@@ -68,7 +68,7 @@ def _by_quantity(grid: Grid, quantities: Sequence[Quantity]) -> Table:
             cells = [_cell(grid, quantity, series.label, x, who) for quantity, who in columns]
             if any(cells):
                 rows.append((shown_x(grid, x), series.label, *cells))
-    heads = (str(grid.experiment.x), "index", *_heads(columns))
+    heads = (str(grid.experiment.x), grid.experiment.compared, *_heads(columns))
     return Table("Other figures", heads, tuple(rows), labels=2)
 
 
@@ -127,8 +127,11 @@ def _claims(grid: Grid) -> Table:
     rows = []
     for claim in grid.experiment.claims:
         measured = claim.measured(grid)
-        ours = "" if measured is None else f"{number(measured)} {claim.unit}"
-        rows.append((claim.text, claim.where, f"{number(claim.published)} {claim.unit}", ours))
+        theirs, ours = (
+            "" if value is None else f"{number(value)} {claim.unit}"
+            for value in (claim.published, measured)
+        )
+        rows.append((claim.text, claim.where, theirs or "no number", ours))
     return Table("What the text says", ("statement", "where", "paper", "ours"), tuple(rows), 2)
 
 

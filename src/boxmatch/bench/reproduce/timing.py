@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
+import numpy as np
+import numpy.typing as npt
+
 _REPEATS = 5
 
 
@@ -27,6 +30,18 @@ class Timing:
 
     microseconds: float
     events: int
+
+
+def spread(nanoseconds: npt.NDArray[np.int64]) -> dict[str, float]:
+    """Microseconds of calls that were timed one by one."""
+    microseconds = nanoseconds / 1000
+    return {
+        "mean": float(microseconds.mean()),
+        "p50": float(np.median(microseconds)),
+        "min": float(microseconds.min()),
+        "max": float(microseconds.max()),
+        "std": float(microseconds.std()),
+    }
 
 
 def best_time(run: Callable[[int], object], most: int, seconds: float) -> Timing:

@@ -1,0 +1,175 @@
+"""How operations on spaces in memory are measured, one by one, and checked."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from time import perf_counter, perf_counter_ns
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.bench.measure import MismatchError
+from boxmatch.bench.reproduce.experiment import NUMPY, Extra, Series
+from boxmatch.bench.reproduce.measures import Figures, Stage, by_matches
+from boxmatch.bench.reproduce.regions import Columns, Regions, Step, Walk, check
+from boxmatch.bench.reproduce.timing import Effort, spread
+from boxmatch.engine.memory import release_free_memory
+from boxmatch.spaces.notifications import Notifications
+from boxmatch.spaces.spaces import Spaces
+from boxmatch.workloads.regions import UpdateKind
+
+Int64Array = npt.NDArray[np.int64]
+Operation = Callable[[Step], Notifications]
+
+CHECKED = 10
+"""Operations of each kind that are compared with brute force before, and as many after the timed
+ones."""
+
+_KINDS: tuple[UpdateKind, ...] = ("incremental", "random")  # the first starts where all began
+_WARM = 50
+
+
+class Subject(Protocol):
+    """Carries out operations."""
+
+    def add(self, step: Step) -> Notifications: ...
+    def update(self, step: Step) -> Notifications: ...
+    def forget(self, step: Step) -> object: ...
+
+
+class _InSpaces:
+    def __init__(self, regions: Regions) -> None:
+        self._spaces = Spaces(regions.schemas)
+        regions.store(self._spaces)
+
+    def add(self, step: Step) -> Notifications:
+        return self._spaces.publish(step.publication, step.spec)
+
+    def update(self, step: Step) -> Notifications:
+        return self._spaces.update_publication(step.publication, step.spec)
+
+    def forget(self, step: Step) -> object:
+        return self._spaces.retract(step.publication)
+
+
+class _InNumPy:
+    """Remembers no publications: the steps say where they come from."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.add = self.update = columns.told
+
+    def forget(self, step: Step) -> object:
+        return None
+
+
+def measure(
+    series: Series,
+    regions: Regions,
+    most: int,
+    extras: frozenset[Extra],
+    effort: Effort,
+    stage: Stage = lambda _: None,
+) -> Figures:
+    """Figures of up to `most` operations of each kind that `extras` names.
+
+    Raises `MismatchError` when somebody is told something else than brute force says.
+    """
+    try:
+        if series.index == NUMPY.index:
+            return _measure(_InNumPy(regions.columns), regions, most, extras, effort, stage)
+        stage("compiling")
+        few = Regions(replace(regions.workload, publications=_WARM, subscriptions=_WARM))
+        _measure(_InSpaces(few), few, _WARM, extras, Effort(0.0), lambda _: None)
+        stage("storing")
+        began = perf_counter()
+        subject = _InSpaces(regions)
+        figures: Figures = {"load_seconds": perf_counter() - began}
+        figures |= _measure(subject, regions, most, extras, effort, stage)
+    except MismatchError as error:
+        raise MismatchError(f"{series.label}: {error}") from None
+    del subject
+    gc.collect()
+    release_free_memory()
+    return figures
+
+
+def _measure(
+    subject: Subject,
+    regions: Regions,
+    most: int,
+    extras: frozenset[Extra],
+    effort: Effort,
+    stage: Stage,
+) -> Figures:
+    figures: Figures = {"checked_operations": 2 * CHECKED}
+
+    def timed(do: Operation, steps: Iterator[Step]) -> tuple[Int64Array, Int64Array]:
+        _checked(do, steps, regions.columns)
+        found = _timed(do, islice(steps, most), effort.seconds)
+        _checked(do, steps, regions.columns)
+        return found
+
+    if "adding" in extras:
+        stage("adding")
+        figures["adding"] = _summary(*timed(subject.add, _arrivals(subject, regions)))
+    walk = Walk(regions)
+    if "moves" in extras:
+        for kind in _KINDS:
+            stage(f"{kind} updates")
+            figures[kind] = _summary(*timed(subject.update, walk.steps(kind)))
+    if "profile" in extras:
+        stage("updates of all sizes")
+        nanoseconds, told = timed(subject.update, walk.mixed_steps())
+        figures["profile"] = by_matches(nanoseconds, told)
+        figures["line"] = _line(nanoseconds, told)
+    return figures
+
+
+def _arrivals(subject: Subject, regions: Regions) -> Iterator[Step]:
+    """New publications. They go again in time: there are at most 1 % more than asked for."""
+    arrivals = regions.arrivals()
+    while True:
+        added = list(islice(arrivals, max(1, regions.workload.publications // 100)))
+        yield from added
+        for step in added:
+            subject.forget(step)
+
+
+def _checked(do: Operation, steps: Iterator[Step], columns: Columns) -> None:
+    for step in islice(steps, CHECKED):
+        check(step, do(step), columns)
+
+
+def _timed(do: Operation, steps: Iterable[Step], seconds: float) -> tuple[Int64Array, Int64Array]:
+    """Nanoseconds and notifications of each operation. Steps are made while no clock runs."""
+    taken, found, spent = [], [], 0
+    for step in steps:
+        began = perf_counter_ns()
+        told = do(step)
+        taken.append(perf_counter_ns() - began)
+        found.append(len(told))
+        spent += taken[-1]
+        if spent > 1e9 * seconds and len(taken) >= 3:
+            break
+    return np.array(taken, np.int64), np.array(found, np.int64)
+
+
+def _summary(nanoseconds: Int64Array, told: Int64Array) -> Figures:
+    return {
+        **spread(nanoseconds),
+        "operations": len(nanoseconds),
+        "notifications": float(told.mean()),
+    }
+
+
+def _line(nanoseconds: Int64Array, told: Int64Array) -> Figures:
+    """The straight line through times by notifications, and how well they keep to it."""
+    if len(np.unique(told)) < 2:
+        return {}
+    each, fixed = np.polyfit(told, nanoseconds, 1)
+    correlation = np.corrcoef(told, nanoseconds)[0, 1]
+    return {"fixed": float(fixed) / 1000, "each": float(each), "correlation": float(correlation)}

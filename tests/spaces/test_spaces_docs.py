@@ -1,0 +1,13 @@
+"""Everything in the guide to spaces is run, in order, and prints what the guide says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from guide import Guide
+
+GUIDE = Guide("spaces.md")
+
+
+def test_python(tmp_path: Path) -> None:
+    assert GUIDE.printed(tmp_path) == GUIDE.said
