@@ -65,6 +65,8 @@ class Dimensions:
             for name in schema.names:
                 self.spaces_of[self._positions[name]] |= np.uint64(1 << bit)
         self._axes = string_axes(self.attributes)
+        # Integers are their own keys.
+        self._whole = {d for d, one in enumerate(self.attributes) if one.type == "int"}
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -192,9 +194,13 @@ class Dimensions:
                 at = bisect_left(dimensions, d, begin, end)
                 if at == end or dimensions[at] != d:
                     return None
-                low[at], high[at], opened[at] = keys_of(
-                    self.attributes[d], given, self._axes.get(d)
-                )
+                if d in self._whole and type(given) is int and FIRST <= given <= LAST:
+                    low[at] = high[at] = given
+                    opened[at] = 0
+                else:
+                    low[at], high[at], opened[at] = keys_of(
+                        self.attributes[d], given, self._axes.get(d)
+                    )
         return old._replace(
             low=np.array(low, np.int64),
             high=np.array(high, np.int64),

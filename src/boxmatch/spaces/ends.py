@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.indexes.base import Int32Array
+from boxmatch.indexes.lines import fetch
 from boxmatch.indexes.parts import buckets
 from boxmatch.indexes.parts.buckets import Buckets, try_put, with_room_for
 from boxmatch.jit import kernel
@@ -25,6 +26,7 @@ UInt16Array = npt.NDArray[np.uint16]
 
 _LEAST_CELLS, _MOST_CELLS = 8, 1_024
 _ENDS_PER_CELL = 64
+_BOXES_PER_LINE = 16  # of the cache
 
 
 class Ends(NamedTuple):
@@ -42,14 +44,20 @@ def make_ends(
     most = max(np.bincount(dimension, minlength=1).max(initial=0), 1)
     cells = int(np.clip(most // _ENDS_PER_CELL, _LEAST_CELLS, _MOST_CELLS))
     edges = np.full((dimensions, cells), LAST)
+    most_cuts = 0
     has_low, has_high = low != FIRST, high != LAST
     for d in range(dimensions):
         here = dimension == d
         ends = np.concatenate([low[here & has_low], high[here & has_high]])
         if len(ends):
             ends.sort()
-            edges[d, 1:] = ends[np.arange(1, cells) * len(ends) // cells]
+            # Where many ends are at one value there are fewer cells.
+            cuts = np.unique(ends[np.arange(1, cells) * len(ends) // cells])
+            edges[d, 1 : 1 + len(cuts)] = cuts
+            most_cuts = max(most_cuts, len(cuts))
     edges[:, 0] = FIRST
+    cells = 1 + most_cuts
+    edges = np.ascontiguousarray(edges[:, :cells])
     lists = []
     for key, kept in ((low, has_low), (high, has_high)):
         bucket = _buckets_of(edges, dimension[kept], key[kept])
@@ -100,6 +108,10 @@ def _move_ends(
     """Move ends from number `done` on, low and high by turns; return where pool was wanting."""
     edges, low, high = ends
     region = 0
+    for i in range(done >> 1, len(dimension)):
+        # To look for an end takes less time than to wait for the bucket to look in.
+        _fetch_bucket(edges, low, dimension[i], old_low[i])
+        _fetch_bucket(edges, high, dimension[i], old_high[i])
     for step in range(done, 2 * len(dimension)):
         i = step >> 1
         while start[region + 1] <= i:
@@ -114,29 +126,42 @@ def _move_ends(
 
 
 @kernel
+def _fetch_bucket(edges: Int64Array, pool: Buckets, d: int, key: int) -> None:
+    bucket = d * edges.shape[1] + cell_of(edges, d, key)
+    first = pool.start[bucket]
+    for at in range(first, first + pool.size[bucket], _BOXES_PER_LINE):
+        fetch(pool.box, at)
+
+
+@kernel
 def _move_end(
     edges: Int64Array, pool: Buckets, slot: int, d: int, old: int, new: int, unbounded: int
 ) -> bool:
     if old == new:
         return True
     cells = edges.shape[1]
-    if new != unbounded and not try_put(pool, d * cells + cell_of(edges, d, new), slot, new):
+    before = d * cells + cell_of(edges, d, old)
+    after = d * cells + cell_of(edges, d, new)
+    if old != unbounded and new != unbounded and before == after:
+        pool.key[_place(pool, before, slot)] = new
+        return True
+    if new != unbounded and not try_put(pool, after, slot, new):
         return False
     if old != unbounded:
-        _take_out_end(pool, d * cells + cell_of(edges, d, old), slot, old)
+        last = pool.start[before] + pool.size[before] - 1
+        at = _place(pool, before, slot)
+        pool.box[at], pool.key[at] = pool.box[last], pool.key[last]
+        pool.size[before] -= 1
     return True
 
 
 @kernel
-def _take_out_end(pool: Buckets, bucket: int, slot: int, key: int) -> None:
-    """Take out the end with this key: for a moment a region may have two in one bucket."""
-    last = pool.start[bucket] + pool.size[bucket] - 1
-    for at in range(pool.start[bucket], last + 1):
-        if pool.box[at] == slot and pool.key[at] == key:
-            pool.box[at] = pool.box[last]
-            pool.key[at] = pool.key[last]
-            pool.size[bucket] -= 1
-            return
+def _place(pool: Buckets, bucket: int, slot: int) -> int:
+    """Where a region is in a bucket that it is in."""
+    at: int = pool.start[bucket]
+    while pool.box[at] != slot:
+        at += 1
+    return at
 
 
 @kernel

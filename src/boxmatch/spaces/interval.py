@@ -60,7 +60,7 @@ def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
 
     Raises `RegionError` if no value is in it: such a region could never match.
     """
-    # The common case first: an update of many dimensions spends its time here.
+    # The common case first: loading many spends its time here.
     if type(given) is int and attribute.type == "int" and FIRST <= given <= LAST:
         return Keys(given, given, 0)
     interval = interval_of(given)

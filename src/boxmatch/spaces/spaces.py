@@ -467,8 +467,7 @@ class Spaces:
         self, which: Which, member_id: SubscriptionId, kind: int, found: Int32Array
     ) -> Notifications:
         others = self._others(which).ids[found]
-        dtype: type = object if isinstance(member_id, str) else np.int64
-        ids: IdArray = np.full(len(found), member_id, dtype)
+        ids = _repeated(member_id, len(found))
         code = np.full(len(found), kind, np.uint8)
         first = self._sequence
         self._sequence += len(found)
@@ -506,6 +505,13 @@ class _Told:
 
     def joined(self) -> Notifications:
         return join(self._batches)
+
+
+def _repeated(member_id: SubscriptionId, count: int) -> IdArray:
+    if isinstance(member_id, str):
+        return np.full(count, member_id, object)
+    # One number in memory, however many times it stands there.
+    return np.ndarray(count, np.int64, np.array([member_id]), strides=(0,))
 
 
 def _named(
