@@ -20,6 +20,8 @@ from boxmatch.spaces.region_filter import Code, compile_region_filter
 from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array, describe, rewrite
 
 _FEW = 64
+_LENGTH = 0xFFFF
+"""The part of a word that holds it."""
 _ALL = np.empty(0, np.int16)
 """The code of a filter that wants a partner for every region."""
 
@@ -102,8 +104,11 @@ class Members:
         first, number = int(side.first[owner]), int(side.number[owner])
         regions = slice(first, first + number)
         begin = int(side.header[first, 0])
-        start = np.zeros(number + 1, np.int64)
-        np.cumsum(_lengths(side.header[regions]), out=start[1:])
+        if number == 1:
+            start = np.array([0, int(side.header[first, 1]) & _LENGTH])
+        else:
+            start = np.zeros(number + 1, np.int64)
+            np.cumsum(_lengths(side.header[regions]), out=start[1:])
         span = slice(begin, begin + int(start[-1]))
         code = _ALL
         if side.code_length[owner]:
@@ -361,7 +366,7 @@ def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:
 
 
 def _lengths(header: Int64Array) -> Int64Array:
-    return header[:, 1] & 0xFFFF
+    return header[:, 1] & _LENGTH
 
 
 def _lines(count: int, old: Int64Array | None = None) -> Int64Array:

@@ -466,7 +466,7 @@ class Spaces:
     def _tell(
         self, which: Which, member_id: SubscriptionId, kind: int, found: Int32Array
     ) -> Notifications:
-        others = self._others(which).ids[found]
+        others = self._others(which).ids.take(found)
         ids = _repeated(member_id, len(found))
         code = np.full(len(found), kind, np.uint8)
         first = self._sequence
