@@ -20,7 +20,14 @@ BoxmatchError
 ├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
 │   └── IndexTooLargeError (MemoryError)  the index would take more memory than it may
 ├── StorageError           (OSError)      a saved matcher that cannot be read or written
-└── SparkError             (ValueError)   a DataFrame, path or setting that does not serve
+├── SparkError             (ValueError)   a DataFrame, path or setting that does not serve
+├── BrokerError            (RuntimeError) what a broker cannot do
+│   ├── UnknownFeedError   (KeyError)     no such feed
+│   ├── FeedExistsError    (ValueError)   a feed of this name is there already
+│   ├── AccessError        (PermissionError) a key that is unknown, or may not do this
+│   ├── LimitError                        more than a key or a request may ask for
+│   └── OverloadError                     more than the broker can take at the moment
+└── ClientError            (RuntimeError) what a broker answered to a client, or that it did not
 ```
 """
 
@@ -161,3 +168,59 @@ def _located(reason: str, text: str | None, position: int | None) -> str:
     first = max(0, column - 40)
     shown = line[first : column + 40]
     return f"{reason} (at offset {position})\n  {shown}\n  {' ' * (column - first)}^"
+
+
+class BrokerError(BoxmatchError, RuntimeError):
+    """What a broker cannot do."""
+
+
+class UnknownFeedError(BrokerError, KeyError):
+    """There is no such feed."""
+
+    def __init__(self, feed: str) -> None:
+        self.feed = feed
+        super().__init__(f"there is no feed {feed!r}")
+
+    __str__ = Exception.__str__  # KeyError would show the repr
+
+
+class FeedExistsError(BrokerError, ValueError):
+    """A feed of this name is there already."""
+
+    def __init__(self, feed: str) -> None:
+        self.feed = feed
+        super().__init__(f"there is a feed {feed!r} already")
+
+
+class AccessError(BrokerError, PermissionError):
+    """A key that is unknown (`unknown`), or that may not do this."""
+
+    def __init__(self, reason: str, *, unknown: bool = False) -> None:
+        self.unknown = unknown
+        super().__init__(reason)
+
+
+class LimitError(BrokerError):
+    """More than a key or a request may ask for; `retry_after` seconds it may be different."""
+
+    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(reason)
+
+
+class OverloadError(LimitError):
+    """More than the broker can take at the moment."""
+
+
+class ClientError(BoxmatchError, RuntimeError):
+    """A request that failed: `status` is None if there was no answer.
+
+    `problem` is what the broker said about it.
+    """
+
+    def __init__(
+        self, reason: str, *, status: int | None = None, problem: dict[str, object] | None = None
+    ) -> None:
+        self.status = status
+        self.problem = problem or {}
+        super().__init__(reason)

@@ -61,7 +61,7 @@ def make_ends(
     lists = []
     for key, kept in ((low, has_low), (high, has_high)):
         bucket = _buckets_of(edges, dimension[kept], key[kept])
-        lists.append(buckets.fill(dimensions * cells, bucket, slot[kept], key[kept]))
+        lists.append(buckets.fill(dimensions * cells, bucket, slot[kept], key[kept], roomy=True))
     return Ends(edges, *lists)
 
 

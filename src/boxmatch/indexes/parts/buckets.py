@@ -41,9 +41,17 @@ def allot(room: Int64Array, *, keys: bool, spare: int = 0) -> Buckets:
     return Buckets(start, np.zeros_like(room), room.copy(), np.array([used]), box, key)
 
 
-def fill(count: int, bucket: Int64Array, box: Int32Array, key: Int64Array | None) -> Buckets:
-    """`count` buckets with item `i` in bucket `bucket[i]`, in order."""
-    buckets = allot(np.bincount(bucket, minlength=count), keys=key is not None)
+def fill(
+    count: int, bucket: Int64Array, box: Int32Array, key: Int64Array | None, *, roomy: bool = False
+) -> Buckets:
+    """`count` buckets with item `i` in bucket `bucket[i]`, in order.
+
+    If they are `roomy`, the first changes need not move them.
+    """
+    room = np.bincount(bucket, minlength=count)
+    if roomy:
+        room += room // 8 + 2
+    buckets = allot(room, keys=key is not None)
     _put_all(buckets, bucket, box, _NO_KEYS if key is None else key)
     return buckets
 

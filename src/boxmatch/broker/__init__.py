@@ -1,0 +1,1 @@
+"""Boxmatch as a service: publishers and subscribers over the network, nothing acknowledged lost."""

@@ -1,0 +1,168 @@
+"""What goes in and out of the broker: plain values that every part of it understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from boxmatch.model.schema import Schema
+
+FeedKind = Literal["events", "state"]
+Unknown = Literal["refuse", "carry"]
+"""What becomes of attributes of an event that the schema lacks: an error, or just delivered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedSpec:
+    """What a feed is made of. A feed of events has one schema, a state feed has named spaces."""
+
+    name: str
+    kind: FeedKind = "events"
+    spaces: Mapping[str, Schema]
+    """A feed of events has one, called as the feed."""
+    unknown: Unknown = "refuse"
+    leave: bool = True
+    """Whether `leave` is told (state feeds)."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of a feed of events."""
+        return next(iter(self.spaces.values()))
+
+
+class FeedInfo(NamedTuple):
+    """A feed and what is in it."""
+
+    spec: FeedSpec
+    number: int
+    subscriptions: int
+    publications: int
+    events: int
+    """Published since the broker started."""
+    matches: int
+    last_sequence: int
+
+
+class Events(NamedTuple):
+    """Events as they came: for the matcher as dicts, for the log as JSON, one each."""
+
+    rows: list[dict[str, Any]]
+    bodies: list[bytes]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.bodies))
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Where events are in the log. `repeated`: they were there already, under the same key."""
+
+    first: int
+    last: int
+    count: int
+    durable: bool
+    repeated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a subscription asks for: a filter (feeds of events), or regions (state feeds)."""
+
+    feed: str
+    filter: str | Mapping[str, Any] | None = None
+    regions: Mapping[str, Mapping[str, Any]] | None = None
+    region_filter: str | None = None
+    ttl: float | None = None
+    exact: bool = False
+    """Matches found under an error bound are checked again before they are delivered."""
+
+
+class SubscriptionInfo(NamedTuple):
+    """A subscription as it is stored."""
+
+    owner: str
+    id: str
+    wanted: Wanted
+    created: float
+    updated: float
+    matches: int
+    """Since the broker started."""
+
+
+class Note(NamedTuple):
+    """What is delivered: an event, or a change of state, and the owner's subscriptions it concerns.
+
+    Sequence numbers grow over all feeds; an owner hears of a number at most once.
+    """
+
+    sequence: int
+    feed: str
+    at: float
+    subscriptions: Sequence[str]
+    body: bytes
+    """JSON: the event, or for a state feed `kind`, `publication` and `regions`."""
+    kind: FeedKind = "events"
+    rate: float = 0.0
+    """The rate of false matches that was tolerated; 0 is exact."""
+
+    def to_json(self) -> bytes:
+        """The note as JSON, with the body as it is."""
+        import orjson
+
+        head = {
+            "sequence": self.sequence,
+            "feed": self.feed,
+            "at": self.at,
+            "subscriptions": self.subscriptions,
+            "rate": self.rate,
+        }
+        name = b',"event":' if self.kind == "events" else b',"change":'
+        return orjson.dumps(head)[:-1] + name + self.body + b"}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    """Where an owner's notes are posted to."""
+
+    url: str
+    secret: str
+    timeout: float = 10.0
+    attempts: int = 8
+    """How often a delivery is tried before it goes to the dead letters."""
+    batch: int = 100
+    paused: bool = False
+
+
+class DeadLetter(NamedTuple):
+    """Notes that a webhook did not take."""
+
+    number: int
+    owner: str
+    first: int
+    last: int
+    attempts: int
+    reason: str
+    at: float
+    body: bytes
+
+
+@dataclass(kw_only=True)
+class OwnerInfo:
+    """A subscriber, as seen from outside."""
+
+    owner: str
+    cursor: int
+    """All up to this number is acknowledged."""
+    backlog: int
+    dropped: int
+    dropped_through: int
+    subscriptions: int
+    sessions: int
+    delivered: int
+    """Since the broker started."""
+    webhook: Webhook | None = None
+    dead_letters: int = 0
+    last_error: str | None = None
+    feeds: list[str] = field(default_factory=list)

@@ -1,0 +1,55 @@
+"""How a broker is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one request, one key or one owner may ask for; a key can have its own."""
+
+    body_bytes: int = 16 * MIB
+    events_per_request: int = 50_000
+    filter_bytes: int = 64 * 1024
+    subscriptions: int = 1_000_000
+    """Of one owner."""
+    events_per_second: float | None = None
+    requests_per_second: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long the log is kept. What a subscriber has not read by then is dropped and counted."""
+
+    seconds: float = 7 * 24 * 3600.0
+    nbytes: int = 10 * 1024 * MIB
+    backlog: int = 100_000
+    """Notes that one owner may have waiting; more, and the oldest are dropped and counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that can be chosen. The defaults are private and safe."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    certificate: Path | None = None
+    private_key: Path | None = None
+    sync: Literal["full", "normal"] = "full"
+    queue_events: int = 50_000
+    """Events that may wait for the matcher; publishers wait when there are more."""
+    queue_bytes: int = 64 * MIB
+    window: int = 1_000
+    """Notes that a socket may have outstanding before it must acknowledge some."""
+    recent_events: int = 10_000
+    """Of each feed, kept in memory for dry runs."""
+    allow_private_webhooks: bool = False
+    shutdown_seconds: float = 10.0
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)

@@ -1,0 +1,1 @@
+"""A client of the broker, for programs that publish to it or listen to it."""
