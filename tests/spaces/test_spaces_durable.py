@@ -164,3 +164,30 @@ def test_empty_notifications_have_the_columns_of_others() -> None:
     assert (len(full), len(none)) == (1, 0)
     for other in (none, spaces.expire(), spaces.unsubscribe(1)):
         assert other.to_arrow().schema == full.to_arrow().schema
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_what_is_loaded_expires_at_its_time(tmp_path: Path, on_disk: bool) -> None:
+    now = [100.0]
+
+    def opened() -> bm.Spaces:
+        if on_disk:
+            return bm.Spaces.open(tmp_path / "s", SPACES, clock=lambda: now[0])
+        return bm.Spaces(SPACES, clock=lambda: now[0])
+
+    spaces = opened()
+    spaces.load(
+        publications={"p": bm.Stored("p", {"region": {"x": 2}}, None, expires=110.0)},
+        subscriptions={"s": {"x": (1, 3)}},
+    )
+    if on_disk:
+        spaces.close()
+        spaces = opened()
+    with spaces:
+        assert spaces.get_publication("p").expires == 110.0
+        assert spaces.get_subscription("s").expires is None
+        assert spaces.due() == []
+        now[0] = 111.0
+        assert spaces.due() == [("publication", "p")]
+        assert [(one.kind, one.publication) for one in spaces.expire()] == [("deleted", "p")]
+        assert spaces.due() == []

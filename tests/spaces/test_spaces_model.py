@@ -151,7 +151,7 @@ def test_what_is_stored() -> None:
     }
     spaces.publish("p", given)
     stored = spaces.get_publication("p")
-    assert stored == ("p", {"region": given}, None)
+    assert stored == ("p", {"region": given}, None, None)
     spaces.subscribe("s", regions={"a": {"x": 5}, "b": {"name": "x"}}, filter="a OR b")
     assert spaces.get_subscription("s").filter == "a OR b"
     assert (spaces.publication_count, spaces.subscription_count) == (1, 1)

@@ -35,6 +35,8 @@ class Stored(NamedTuple):
     id: SubscriptionId
     regions: Mapping[str, RegionSpec]
     filter: str | None
+    expires: float | None = None
+    """When it goes, in the time of the clock; None is never."""
 
 
 class Unchanged:

@@ -43,6 +43,12 @@ class Expiry:
         """It does not expire any more."""
         self._times.pop((which, member_id), None)  # its entry in the queue is then passed over
 
+    def past(self, now: float) -> list[tuple[Which, SubscriptionId]]:
+        """Those whose time has come; they stay."""
+        if not self._queue or self._queue[0][0] > now:
+            return []
+        return [key for key, time in self._times.items() if time <= now]
+
     def due(self, now: float) -> Iterator[tuple[Which, SubscriptionId]]:
         """Those whose time has come, the earliest first."""
         while self._queue and self._queue[0][0] <= now:

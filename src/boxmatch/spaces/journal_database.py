@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from pathlib import Path
 from typing import Literal, TypeVar
 
-try:
-    import fcntl
-except ImportError:  # not a Unix system
-    fcntl = None  # type: ignore[assignment]
-
+from boxmatch.engine import database
+from boxmatch.engine.database import Sync, use_wal
 from boxmatch.engine.storage import sync_folder
 from boxmatch.errors import StorageError
 
-_T = TypeVar("_T")
+__all__ = [
+    "DATABASE",
+    "Sync",
+    "check_folder",
+    "connect",
+    "forget",
+    "is_made",
+    "prepare",
+    "recorded",
+    "sequences",
+    "storage_error",
+    "take_lock",
+]
 
-Sync = Literal["full", "normal"]
-"""`full`: a change that was waited for survives a power cut. `normal`: it survives the end of the
-process, however sudden, but the last ones may be lost with the machine; what is left is still the
-changes up to one of them."""
+_T = TypeVar("_T")
 
 FORMAT = 1
 _APPLICATION = 0x426F784A
 DATABASE = "journal.sqlite"
-_LOCK = "lock"
 _OUR_NAMES = r"lock|journal\.sqlite(-wal|-shm|-journal)?"
 
 # Columns without a type keep integers and texts apart, and all 64 bits.
@@ -58,20 +62,11 @@ def check_folder(folder: Path) -> None:
 def take_lock(folder: Path) -> int:
     """Hold the directory's lock, where the system has such locks; it dies with the process."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        return database.take_lock(folder)
+    except StorageError:
+        raise
     except OSError as error:
         raise storage_error(folder, error) from error
-    if fcntl is not None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(handle)
-            if isinstance(error, BlockingIOError):
-                reason = "is open already, here or in another process"
-                raise StorageError(f"{folder} {reason}") from None
-            raise storage_error(folder, error) from error
-    return handle
 
 
 def storage_error(folder: Path, error: Exception) -> StorageError:
@@ -79,26 +74,14 @@ def storage_error(folder: Path, error: Exception) -> StorageError:
 
 
 def connect(folder: Path, mode: Literal["rw", "rwc"] = "rwc") -> sqlite3.Connection:
-    # Transactions are begun and ended by hand; threads take turns by locks of our own.
-    return sqlite3.connect(
-        f"{(folder / DATABASE).absolute().as_uri()}?mode={mode}",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    return database.connect(folder / DATABASE, mode)
 
 
 def prepare(connection: sqlite3.Connection, folder: Path, settings: str, sync: Sync) -> None:
     made = is_made(connection, folder)
     if made and (kept := recorded(connection, folder, "settings", str)) != settings:
         raise StorageError(f"{folder} was made with other settings: {kept}, not {settings}")
-    [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")
-    if mode != "wal":
-        raise StorageError(f"{folder} is on a file system on which SQLite cannot have a WAL")
-    connection.execute(f"PRAGMA synchronous = {sync}")
-    if sync == "full":  # on macOS, where fsync does not reach the disk
-        connection.execute("PRAGMA fullfsync = 1")
-    connection.execute("PRAGMA cache_size = -65536")
+    use_wal(connection, folder / DATABASE, sync)
     if not made:
         connection.execute("BEGIN IMMEDIATE")
         for table in _TABLES:
@@ -114,16 +97,7 @@ def prepare(connection: sqlite3.Connection, folder: Path, settings: str, sync: S
 
 def is_made(connection: sqlite3.Connection, folder: Path) -> bool:
     """Whether the database is a journal, and not one whose making was cut short."""
-    [(application,)] = connection.execute("PRAGMA application_id")
-    [(version,)] = connection.execute("PRAGMA user_version")
-    [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master")
-    if application == version == tables == 0:
-        return False
-    if application != _APPLICATION:
-        raise StorageError(f"{folder / DATABASE} is a database of something else")
-    if version != FORMAT:
-        raise StorageError(f"{folder / DATABASE} has format {version}; this version reads {FORMAT}")
-    return True
+    return database.is_made(connection, folder / DATABASE, application=_APPLICATION, version=FORMAT)
 
 
 def recorded(connection: sqlite3.Connection, folder: Path, name: str, kind: type[_T]) -> _T:

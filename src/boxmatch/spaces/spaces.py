@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from boxmatch.spaces.notifications import DELETED, ENTER, LEAVE, Notifications, 
 from boxmatch.spaces.relation import changing, matching
 from boxmatch.spaces.settings import agreed
 from boxmatch.spaces.side import Member, Members
+
+Given = Mapping[Any, RegionSpec | Stored]
+"""Members by id, which is a string or an integer."""
 
 _ONE_OR_SEVERAL = "give one region, or several by name, but not both"
 
@@ -238,6 +241,11 @@ class Spaces:
             pass
         return told.joined()
 
+    def due(self) -> list[tuple[Which, SubscriptionId]]:
+        """What is past its time, and goes with the next operation."""
+        with self._writing:
+            return self._expiry.past(self._clock())
+
     def changes_between(
         self, old: RegionSpec | None, new: RegionSpec | None
     ) -> tuple[IdArray, IdArray]:
@@ -263,8 +271,8 @@ class Spaces:
     def load(
         self,
         *,
-        publications: Mapping[SubscriptionId, RegionSpec | Stored] | None = None,
-        subscriptions: Mapping[SubscriptionId, RegionSpec | Stored] | None = None,
+        publications: Given | None = None,
+        subscriptions: Given | None = None,
     ) -> None:
         """Store many at once: all of them, or none. Nobody is told.
 
@@ -285,10 +293,13 @@ class Spaces:
             for which, (listed, kind) in ids.items():
                 side = self._members(which)
                 owner = side.load(listed, kind, batches[which], self._dimensions.spaces_of)
-                if self._journal is not None:
-                    for number, member_id in enumerate(listed.tolist(), owner):
+                for number, (member_id, stored) in enumerate(given[which].items(), owner):
+                    if stored.expires is not None:
+                        self._expiry.set_time(which, member_id, stored.expires)
+                    if self._journal is not None:
                         body = self._dimensions.pack(side.member(number))
-                        changes.append(Change(which, member_id, body, None, self._nothing()))
+                        told = self._nothing()
+                        changes.append(Change(which, member_id, body, stored.expires, told))
             if self._journal is not None:
                 self._ticket = self._journal.write_all(changes)
 
@@ -491,7 +502,9 @@ class Spaces:
         member_id, _ = check_id(given_id)
         with self._writing:
             _, member = self._stored(which, member_id)
-            return Stored(member_id, self._dimensions.intervals(member), member.filter)
+            regions = self._dimensions.intervals(member)
+            expires = self._expiry.time_of(which, member_id)
+            return Stored(member_id, regions, member.filter, expires)
 
 
 class _Told:
@@ -522,9 +535,7 @@ def _named(
     return {ONLY_REGION: region} if region is not None else dict(regions or {})
 
 
-def _stored(
-    given: Mapping[SubscriptionId, RegionSpec | Stored],
-) -> dict[SubscriptionId, Stored]:
+def _stored(given: Given) -> dict[SubscriptionId, Stored]:
     return {
         member_id: one if isinstance(one, Stored) else Stored(member_id, {ONLY_REGION: one}, None)
         for member_id, one in given.items()

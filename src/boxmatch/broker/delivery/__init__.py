@@ -1,0 +1,1 @@
+"""How notes reach those whom they are for."""

@@ -1,0 +1,111 @@
+"""The notes of one owner, from a sequence number on, for as long as somebody listens.
+
+Who keeps up is handed notes as soon as they are durable, from memory. Who does not is left alone:
+the notes wait on disk, and are read from there until the reader has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from boxmatch.broker.messages import Note
+from boxmatch.broker.owners import Owner
+
+Read = Callable[[int, int, int], Awaitable[list[Note]]]
+"""Owner, sequence number to begin after, how many at most: notes from the disk."""
+
+CAPACITY = 1_000
+"""Notes that wait in memory for a reader before it is taken for a slow one."""
+
+
+class NoteStream:
+    """Notes in order, each once. One reader; all in the event loop.
+
+    Closing it wakes a reader that waits, who then gets nothing more.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        read: Read,
+        after: int,
+        *,
+        capacity: int = CAPACITY,
+        let_go: Callable[[Owner], None] = lambda owner: None,
+    ) -> None:
+        self.owner = owner
+        self.position = after
+        """The last sequence number that was taken."""
+        self._read = read
+        self._capacity = capacity
+        self._let_go = let_go
+        self._waiting: deque[Note] = deque()
+        self._behind = after < owner.last
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self.owner.streams.add(self)
+        self._behind = self._behind or self.position < self.owner.last
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def cursor(self) -> int:
+        """All up to this sequence number is acknowledged."""
+        return self.owner.cursor
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._closed = True
+        self.owner.streams.discard(self)
+        self._let_go(self.owner)
+        self._changed.set()
+
+    def offer(self, notes: Sequence[Note]) -> None:
+        """Notes that have just become durable, in order."""
+        if not self._behind:
+            tail = self._waiting[-1].sequence if self._waiting else self.position
+            if notes[0].sequence <= tail:  # read from the disk already
+                notes = [note for note in notes if note.sequence > tail]
+            if len(self._waiting) + len(notes) > self._capacity:
+                self._behind = True
+            else:
+                self._waiting.extend(notes)
+        self._changed.set()
+
+    async def take(self, most: int) -> list[Note]:
+        """At least one note and at most so many; waits for them. None at all once it is closed."""
+        while not self._closed:
+            if self._waiting:
+                waiting = self._waiting
+                taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+            elif self._behind:
+                newest = self.owner.last
+                taken = await self._read(self.owner.number, self.position, most)
+                if not taken and newest == self.owner.last:
+                    self._behind = False
+            else:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            if taken:
+                self.position = taken[-1].sequence
+                self.owner.delivered += len(taken)
+                return taken
+        return []

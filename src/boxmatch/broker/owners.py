@@ -1,0 +1,48 @@
+"""Subscribers: an owner has subscriptions, one inbox over all feeds, and one cursor into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from boxmatch.broker.messages import SubscriptionInfo, Wanted
+
+if TYPE_CHECKING:
+    from boxmatch.broker.delivery.stream import NoteStream
+
+
+@dataclass(eq=False)
+class Subscription:
+    """One subscription of an owner; `slot` is its number in its feed."""
+
+    owner: Owner
+    id: str
+    wanted: Wanted
+    created: float
+    updated: float
+    slot: int = -1
+    matches: int = 0
+
+    def info(self) -> SubscriptionInfo:
+        return SubscriptionInfo(
+            self.owner.name, self.id, self.wanted, self.created, self.updated, self.matches
+        )
+
+
+@dataclass(eq=False)
+class Owner:
+    """A subscriber as the broker has it in memory. Used in the event loop only."""
+
+    number: int
+    name: str
+    cursor: int = 0
+    """All up to this sequence number is acknowledged."""
+    last: int = 0
+    """The newest sequence number of which there is, or was, a note for it."""
+    dropped: int = 0
+    dropped_through: int = 0
+    delivered: int = 0
+    backlog: int = 0
+    """As of the last count."""
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    streams: set[NoteStream] = field(default_factory=set)
