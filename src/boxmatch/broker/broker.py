@@ -1,0 +1,366 @@
+"""`Broker`: feeds, subscriptions and delivery, behind whatever protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from boxmatch.broker.core import Core, hand_out
+from boxmatch.broker.delivery.stream import NoteStream
+from boxmatch.broker.directory import Directory
+from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.state_feed import StateFeed
+from boxmatch.broker.flow import Flow, Publication
+from boxmatch.broker.housekeeping import Housekeeping
+from boxmatch.broker.looking import DryRun, Filter, Looking
+from boxmatch.broker.messages import (
+    DeadLetter,
+    Events,
+    FeedInfo,
+    FeedSpec,
+    Note,
+    OwnerInfo,
+    Receipt,
+    SubscriptionInfo,
+    Wanted,
+    Webhook,
+)
+from boxmatch.broker.metrics import Metrics
+from boxmatch.broker.owners import Owner
+from boxmatch.broker.posting import Posting
+from boxmatch.broker.recovery import Feed
+from boxmatch.broker.settings import Settings
+from boxmatch.broker.state import StateOperations
+from boxmatch.broker.store import LoggedEvent, Sizes, Store
+from boxmatch.broker.subscribing import Subscribing
+from boxmatch.engine.explain import Explanation
+from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
+from boxmatch.model.schema import Attribute, Schema
+from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
+
+_PATIENCE = 5.0
+"""How long a publisher waits for room in the queue before it is sent away."""
+
+
+class Broker:
+    """All methods are for the event loop in which it was started.
+
+    What is acknowledged is durable, together with who gets it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self.ready = False
+        self._clock = clock
+        self._store = store
+        self._directory = Directory(store, clock)
+
+    @classmethod
+    def open(cls, settings: Settings, metrics: Metrics | None = None) -> Broker:
+        """A broker with all that its directory holds; takes as long as there is much of it."""
+        store = Store.open(settings.data, sync=settings.sync)
+        try:
+            broker = cls(settings, store, metrics)
+            broker.warm_up()
+            return broker
+        except BaseException:
+            store.close()
+            raise
+
+    def warm_up(self) -> None:
+        """Have everything compiled before the first event comes."""
+        probe = EventFeed(
+            FeedSpec(name="warm-up", spaces={"warm-up": Schema({"x": "int", "s": "string"})}), 0
+        )
+        probe.matcher.warmup()
+
+    async def start(self) -> None:
+        """Begin to work in the running event loop."""
+        settings = self.settings
+        flow = Flow(
+            self._store,
+            self._deliver,
+            self.metrics,
+            most_events=settings.queue_events,
+            most_bytes=settings.queue_bytes,
+        )
+        self._core = Core(settings, self._store, self._directory, flow, self.metrics, self._clock)
+        self._flow = flow
+        self._state = StateOperations(self._core)
+        self._subscribing = Subscribing(self._core, self._state)
+        self._looking = Looking(self._core)
+        self._housekeeping = Housekeeping(self._core, self._state, self.metrics.dropped)
+        self._posting = Posting(self._core, self.stream, self.acknowledge, self.metrics)
+        self.metrics.watch(self)
+        self.ready = True
+
+    async def stop(self) -> None:
+        """Finish what was accepted, and close what is on disk."""
+        self.ready = False
+        await self._posting.close()
+        for owner in list(self._directory.by_number.values()):
+            for stream in tuple(owner.streams):
+                stream.close()
+        await self._flow.stop()
+        await self._housekeeping.stop()
+        await asyncio.to_thread(self._store.close)
+        await asyncio.sleep(0)  # what became durable last is answered
+
+    # Feeds
+
+    def feeds(self) -> list[FeedInfo]:
+        return [entry.info() for entry in self._directory.feeds()]
+
+    def feed(self, name: str) -> FeedInfo:
+        return self._directory.feed(name).info()
+
+    async def create_feed(self, spec: FeedSpec) -> FeedInfo:
+        """A new feed; it is there as soon as this returns, and stays."""
+        if self._directory.has_feed(spec.name):
+            raise FeedExistsError(spec.name)
+        feed: Feed
+        feed = EventFeed(spec, 0) if spec.kind == "events" else StateFeed(spec, 0, self._clock)
+        feed.number = await self._core.write(lambda transaction: transaction.put_feed(spec))
+        if self._directory.has_feed(spec.name):  # somebody was faster
+            raise FeedExistsError(spec.name)
+        return self._directory.add_feed(feed).info()
+
+    async def extend_feed(self, name: str, attributes: Mapping[str, Any]) -> FeedInfo:
+        """Give a feed of events more attributes. Those that it has stay as they are."""
+        entry = self._directory.feed(name)
+        feed = entry.feed
+        if not isinstance(feed, EventFeed):
+            raise BrokerError(f"feed {name!r} is a state feed: its spaces stay as they are")
+        more = Schema(attributes)
+        known = feed.spec.schema
+        for attribute in more:
+            if attribute.name in known.names:
+                raise SchemaError(f"feed {name!r} has an attribute {attribute.name!r} already")
+        whole: list[Attribute] = [*known, *more]
+        spec = replace(feed.spec, spaces={name: Schema(whole)})
+        await self._core.write(lambda transaction: transaction.replace_feed(feed.number, spec))
+        await self._flow.call(lambda: feed.extend(spec))
+        return entry.info()
+
+    async def drop_feed(self, name: str) -> None:
+        """Forget a feed, its log and all subscriptions to it."""
+        entry = self._directory.feed(name)
+        self._directory.drop_feed(name)
+        self.metrics.forget_feed(name)
+        await self._flow.call(lambda: None)  # what is on its way is stored before
+        await self._core.write(lambda transaction: transaction.drop_feed(entry.feed.number))
+
+    # Events
+
+    async def publish(
+        self, feed: str, events: Events, *, wait: bool = True, key: str | None = None
+    ) -> Receipt:
+        """Take events in; all of them or, with an error, none.
+
+        Returns when they are durable; with `wait=False` when they are known to be in order.
+        """
+        known = self._directory.feed(feed).feed
+        if not isinstance(known, EventFeed):
+            raise BrokerError(f"feed {feed!r} is a state feed: put publications into it")
+        if not events.rows:
+            return Receipt(0, 0, 0, True)
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        publication = Publication(known, events, key, wait, answer, self._clock())
+        return await self._flow.publish(publication, _PATIENCE)
+
+    def _deliver(self, publication: Publication, first: int) -> None:
+        name = publication.feed.spec.name
+        if not self._directory.has_feed(name):
+            return
+        entry = self._directory.feed(name)
+        entry.events += len(publication.events.rows)
+        entry.matches += publication.matches
+        hand_out(
+            self._directory, entry, publication.at, first, publication.events.bodies,
+            publication.inboxes,
+        )  # fmt: skip
+
+    async def read_events(
+        self, feed: str, after: int, limit: int, through: int | None = None
+    ) -> list[LoggedEvent]:
+        """What was published to a feed, from the log."""
+        number = self._directory.feed(feed).feed.number
+        return await asyncio.to_thread(self._store.events, number, after, limit, through)
+
+    def first_sequence(self, feed: str) -> int:
+        return self._store.first_sequence(self._directory.feed(feed).feed.number)
+
+    @property
+    def last_sequence(self) -> int:
+        return self._store.next_sequence - 1
+
+    # Subscriptions
+
+    async def put_subscription(
+        self, owner: str, subscription: str, wanted: Wanted
+    ) -> SubscriptionInfo:
+        return await self._subscribing.put(owner, subscription, wanted)
+
+    async def delete_subscription(self, owner: str, subscription: str) -> None:
+        await self._subscribing.delete(owner, subscription)
+
+    def subscription(self, owner: str, subscription: str) -> SubscriptionInfo:
+        return self._directory.subscription(owner, subscription).info()
+
+    def subscriptions(
+        self, owner: str, *, after: str = "", limit: int = 100, feed: str | None = None
+    ) -> list[SubscriptionInfo]:
+        return self._directory.subscriptions(owner, after, limit, feed)
+
+    async def dry_run(self, feed: str, filter: Filter) -> DryRun:
+        return await self._looking.dry_run(feed, filter)
+
+    async def explain(
+        self,
+        feed: str,
+        *,
+        event: dict[str, Any] | None = None,
+        sequence: int | None = None,
+        filter: Filter | None = None,
+        owner: str | None = None,
+        subscription: str | None = None,
+    ) -> Explanation:
+        return await self._looking.explain(
+            feed, event=event, sequence=sequence, filter=filter, owner=owner,
+            subscription=subscription,
+        )  # fmt: skip
+
+    # Delivery
+
+    def owner(self, name: str) -> OwnerInfo:
+        """A subscriber; one that nobody has heard of has nothing."""
+        return self._info(self._directory.owner(name) or Owner(0, name))
+
+    def owners(self, *, after: str = "", limit: int = 100) -> list[OwnerInfo]:
+        return [self._info(owner) for owner in self._directory.owners(after, limit)]
+
+    def _info(self, owner: Owner) -> OwnerInfo:
+        feeds = {one.wanted.feed for one in owner.subscriptions.values()}
+        return OwnerInfo(
+            owner=owner.name,
+            cursor=owner.cursor,
+            backlog=self._store.backlogs(owner.number).get(owner.number, 0),
+            dropped=owner.dropped,
+            dropped_through=owner.dropped_through,
+            subscriptions=len(owner.subscriptions),
+            sessions=len(owner.streams),
+            delivered=owner.delivered,
+            webhook=self._posting.webhook(owner.name),
+            last_error=self._posting.last_error(owner.name),
+            feeds=sorted(feeds),
+        )
+
+    async def notes(
+        self, owner: str, *, after: int | None, limit: int, wait: float = 0.0
+    ) -> list[Note]:
+        """The next notes after a number, or after the cursor; waits so long for the first."""
+        try:
+            patience = asyncio.timeout(wait if wait > 0 else None)
+            async with patience, self.stream(owner, after=after) as stream:
+                if wait > 0:
+                    return await stream.take(limit)
+                return await self._read(stream.owner.number, stream.position, limit)
+        except TimeoutError:
+            return []
+
+    async def acknowledge(self, owner: str, sequence: int) -> int:
+        """All up to this number is done with. Returns the cursor, which never goes back."""
+        known = self._directory.owner(owner)
+        if known is None:
+            return 0
+        reached = min(sequence, self.last_sequence)
+        if reached > known.cursor:
+            known.cursor = reached
+            self._housekeeping.moved(known)
+        return known.cursor
+
+    def stream(self, owner: str, *, after: int | None = None) -> NoteStream:
+        """The notes of an owner from the cursor, or another number, on; for use in `async with`."""
+        known = self._directory.listener(owner)
+        position = known.cursor if after is None else after
+        return NoteStream(known, self._read, position, let_go=self._directory.let_go)
+
+    async def _read(self, owner: int, after: int, limit: int) -> list[Note]:
+        return await asyncio.to_thread(self._store.inbox, owner, after, limit)
+
+    # Webhooks
+
+    async def put_webhook(self, owner: str, webhook: Webhook) -> None:
+        await self._posting.put(owner, webhook)
+
+    def webhook(self, owner: str) -> Webhook | None:
+        return self._posting.webhook(owner)
+
+    async def delete_webhook(self, owner: str) -> None:
+        await self._posting.delete(owner)
+
+    async def dead_letters(self, owner: str, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        return await self._posting.dead_letters(owner, after, limit)
+
+    async def replay(self, owner: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._posting.replay(owner, numbers)
+
+    async def discard(self, owner: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._posting.discard(owner, numbers)
+
+    # State feeds
+
+    async def put_publication(
+        self,
+        feed: str,
+        publication: str,
+        *,
+        regions: Mapping[str, RegionSpec],
+        filter: str | None = None,
+        ttl: float | None = None,
+    ) -> Receipt:
+        return await self._state.put_publication(feed, publication, regions, filter, ttl)
+
+    async def patch_publication(
+        self,
+        feed: str,
+        publication: str,
+        *,
+        regions: Mapping[str, RegionSpec | None],
+        filter: str | Unchanged | None = UNCHANGED,
+        ttl: float | Unchanged | None = UNCHANGED,
+    ) -> Receipt:
+        return await self._state.patch_publication(feed, publication, regions, filter, ttl)
+
+    async def retract(self, feed: str, publication: str) -> Receipt:
+        return await self._state.retract(feed, publication)
+
+    def publication(self, feed: str, publication: str) -> Stored:
+        return self._state.publication(feed, publication)
+
+    # What is watched
+
+    def queue_depth(self) -> tuple[int, int]:
+        """Events and bytes that are on their way."""
+        return self._flow.events, self._flow.nbytes
+
+    def session_count(self) -> int:
+        return sum(len(owner.streams) for owner in self._directory.by_number.values())
+
+    def backlogs(self) -> dict[str, int]:
+        """Notes that wait, by owner, as of the last count."""
+        owners = self._directory.by_number.values()
+        return {owner.name: owner.backlog for owner in owners if owner.backlog}
+
+    def sizes(self) -> Sizes:
+        return self._store.sizes()

@@ -1,0 +1,58 @@
+"""What the parts of a broker share: where things are kept, looked up, queued and handed out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from boxmatch.broker.directory import Directory, FeedEntry
+from boxmatch.broker.feeds.slots import Inboxes
+from boxmatch.broker.flow import Flow, Observer
+from boxmatch.broker.messages import Note
+from boxmatch.broker.settings import Settings
+from boxmatch.broker.store import Store, Transaction
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Core:
+    """Made when the broker starts, since it belongs to an event loop."""
+
+    settings: Settings
+    store: Store
+    directory: Directory
+    flow: Flow
+    observer: Observer
+    clock: Callable[[], float]
+
+    async def write(self, change: Callable[[Transaction], T]) -> T:
+        """Carry out a change of what is stored; returns when it is durable."""
+        return await asyncio.wrap_future(self.store.write(change))
+
+
+def hand_out(
+    directory: Directory,
+    entry: FeedEntry,
+    at: float,
+    first: int,
+    bodies: Sequence[bytes],
+    inboxes: Inboxes,
+) -> None:
+    """What has become durable under numbers from `first` on goes to those who listen."""
+    spec = entry.feed.spec
+    entry.last_sequence = first + len(bodies) - 1
+    for number, box in inboxes.items():
+        owner = directory.by_number.get(number)
+        if owner is None:
+            continue
+        owner.last = first + box[-1][0]
+        if owner.streams:
+            notes = [
+                Note(first + place, spec.name, at, ids, bodies[place], spec.kind)
+                for place, ids in box
+            ]
+            for stream in tuple(owner.streams):
+                stream.offer(notes)

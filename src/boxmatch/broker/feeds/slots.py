@@ -1,0 +1,84 @@
+"""The subscriptions of one feed by number, and matches put together by owner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.broker.owners import Subscription
+
+Int64Array = npt.NDArray[np.int64]
+
+Inboxes = dict[int, list[tuple[int, list[str]]]]
+"""By owner's number: which of some events concern it, and which of its subscriptions they match."""
+
+_FEW = 64
+
+
+class Slots:
+    """Subscriptions by a small number, so that matches can be handled as arrays."""
+
+    def __init__(self) -> None:
+        self.subscriptions: list[Subscription | None] = []
+        self._free: list[int] = []
+        self._owner: Int64Array = np.empty(_FEW, np.int64)
+        self._id: npt.NDArray[np.object_] = np.empty(_FEW, object)
+
+    def __len__(self) -> int:
+        return len(self.subscriptions) - len(self._free)
+
+    def add(self, subscription: Subscription) -> int:
+        """Give a subscription its number."""
+        slot = self._free.pop() if self._free else len(self.subscriptions)
+        if slot == len(self.subscriptions):
+            self.subscriptions.append(None)
+            if slot == len(self._owner):
+                self._owner = np.concatenate([self._owner, np.empty_like(self._owner)])
+                self._id = np.concatenate([self._id, np.empty_like(self._id)])
+        self.subscriptions[slot] = subscription
+        self._owner[slot], self._id[slot] = subscription.owner.number, subscription.id
+        subscription.slot = slot
+        return slot
+
+    def replace(self, slot: int, subscription: Subscription) -> None:
+        """Put a subscription of the same owner and id in the place of another."""
+        self.subscriptions[slot] = subscription
+        subscription.slot = slot
+
+    def remove(self, slot: int) -> None:
+        """The number is free from now on."""
+        self.subscriptions[slot] = None
+        self._id[slot] = None
+        self._free.append(slot)
+
+    def count(self, slots: Int64Array) -> None:
+        """Count matches of subscriptions."""
+        found, times = np.unique(slots, return_counts=True)
+        for slot, number in zip(found.tolist(), times.tolist(), strict=True):
+            subscription = self.subscriptions[slot]
+            if subscription is not None:
+                subscription.matches += number
+
+    def inboxes(self, event: Int64Array, slots: Int64Array) -> Inboxes:
+        """Matches (which event, which subscription), put together by owner and event."""
+        made: Inboxes = {}
+        if len(slots) == 0:
+            return made
+        owners = self._owner[slots]
+        order = np.lexsort((event, owners))
+        owners, events = owners[order], event[order]
+        ids: list[Any] = self._id[slots[order]].tolist()
+        new = (np.diff(owners) != 0) | (np.diff(events) != 0)
+        starts = np.concatenate([[0], np.flatnonzero(new) + 1])
+        begins = starts.tolist()
+        for owner, number, begin, end in zip(
+            owners[starts].tolist(),
+            events[starts].tolist(),
+            begins,
+            [*begins[1:], len(ids)],
+            strict=True,
+        ):
+            made.setdefault(owner, []).append((number, ids[begin:end]))
+        return made

@@ -1,0 +1,275 @@
+"""A state feed: publications stay and change, and people hear when one comes to match or ceases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from boxmatch.broker.feeds.slots import Inboxes, Slots
+from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.owners import Subscription
+from boxmatch.errors import BrokerError, RegionError, UnknownMemberError
+from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
+from boxmatch.spaces.interval import Interval
+from boxmatch.spaces.notifications import KINDS, Notifications
+from boxmatch.spaces.spaces import Spaces
+
+
+class Told(NamedTuple):
+    """What an operation has to tell: changes as JSON, whom they concern, and what has expired."""
+
+    bodies: list[bytes]
+    inboxes: Inboxes
+    expired: list[str]
+    """Publications that are no more."""
+    expired_subscriptions: list[Subscription]
+
+
+@dataclass
+class Moment:
+    """The time at which an operation takes place: it stands still meanwhile."""
+
+    now: float
+
+
+class StateFeed:
+    """Publications and subscriptions, both kept in memory. For the matching thread alone."""
+
+    def __init__(self, spec: FeedSpec, number: int, clock: Callable[[], float] = time.time) -> None:
+        self.spec = spec
+        self.number = number
+        self.slots = Slots()
+        self.epoch = 0
+        """How often it was read from the disk again, since an operation could not be stored."""
+        self.failed = -1
+        """The epoch in which that happened: what was done in it since is not stored either."""
+        self._time = clock
+        self._moment = moment = Moment(clock())
+        # What was told is in the broker's log.
+        self.spaces = Spaces(spec.spaces, leave=spec.leave, remember=0, clock=lambda: moment.now)
+
+    def adopt(self, other: StateFeed) -> None:
+        """Have what another has; operations before this are of another epoch."""
+        self.slots, self.spaces, self._moment = other.slots, other.spaces, other._moment
+        self.epoch += 1
+
+    def load(
+        self, publications: Mapping[str, Stored], subscriptions: Iterable[Subscription]
+    ) -> None:
+        """Take over what was stored."""
+        wanted = {self.slots.add(one): _stored(one.wanted, one.updated) for one in subscriptions}
+        self.spaces.load(publications=publications, subscriptions=wanted)
+
+    def put_publication(
+        self,
+        publication: str,
+        regions: Mapping[str, RegionSpec],
+        filter: str | None,
+        ttl: float | None,
+    ) -> Told:
+        """Publish, or put other regions in the place of all that were there."""
+
+        def operation() -> Notifications:
+            try:
+                before = self.spaces.get_publication(publication).regions
+            except UnknownMemberError:
+                return self.spaces.publish(publication, regions=regions, filter=filter, ttl=ttl)
+            changed = _replacing(before, regions)
+            return self.spaces.update_publication(
+                publication, regions=changed, filter=filter, ttl=ttl
+            )
+
+        return self._operate(operation)
+
+    def patch_publication(
+        self,
+        publication: str,
+        regions: Mapping[str, RegionSpec | None],
+        filter: str | Unchanged | None = UNCHANGED,
+        ttl: float | Unchanged | None = UNCHANGED,
+    ) -> Told:
+        return self._operate(
+            lambda: self.spaces.update_publication(
+                publication, regions=regions, filter=filter, ttl=ttl
+            )
+        )
+
+    def retract(self, publication: str) -> Told:
+        return self._operate(lambda: self.spaces.retract(publication), publication)
+
+    def put(self, subscription: Subscription, before: Subscription | None) -> Told:
+        """Add a subscription, or change it as a whole."""
+        wanted = subscription.wanted
+        regions = regions_of(wanted)
+        if before is None:
+            slot = self.slots.add(subscription)
+            try:
+                return self._operate(
+                    lambda: self.spaces.subscribe(
+                        slot, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl
+                    )
+                )
+            except BaseException:
+                self.slots.remove(slot)
+                raise
+        known = self.spaces.get_subscription(before.slot).regions
+        told = self._operate(
+            lambda: self.spaces.update_subscription(
+                before.slot,
+                regions=_replacing(known, regions),
+                filter=wanted.region_filter,
+                ttl=wanted.ttl,
+            )
+        )
+        self.slots.replace(before.slot, subscription)
+        return told
+
+    def remove(self, subscription: Subscription) -> Told:
+        """Forget a subscription; it is told nothing."""
+        told = self._operate(lambda: self.spaces.unsubscribe(subscription.slot))
+        self.slots.remove(subscription.slot)
+        return told
+
+    def expire(self) -> Told:
+        """Forget what is past its time."""
+        return self._operate(self.spaces.expire)
+
+    def _operate(self, operation: Callable[[], Notifications], leaving: str | None = None) -> Told:
+        self._moment.now = self._time()
+        due = self.spaces.due()
+        expired = [str(member) for which, member in due if which == "publication"]
+        # A publication that goes is told with what it was.
+        going = expired if leaving is None else [*expired, leaving]
+        gone = {one: self.spaces.get_publication(one).regions for one in going}
+        told = self._told(operation(), gone)
+        lost = []
+        for slot in [int(member) for which, member in due if which == "subscription"]:
+            subscription = self.slots.subscriptions[slot]
+            if subscription is not None:
+                lost.append(subscription)
+                self.slots.remove(slot)
+        return told._replace(expired=expired, expired_subscriptions=lost)
+
+    def _told(self, notifications: Notifications, gone: Mapping[Any, Any]) -> Told:
+        """One change for each publication and kind, and whom it concerns."""
+        if not notifications:
+            return Told([], {}, [], [])
+        publications, which = np.unique(notifications.publication.astype(str), return_inverse=True)
+        pair = which.astype(np.int64) * len(KINDS) + notifications.code
+        # In the order in which they were told.
+        _, first, number = np.unique(pair, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        bodies = [b""] * len(first)
+        for at, place in zip(first.tolist(), rank.tolist(), strict=True):
+            publication = str(publications[which[at]])
+            bodies[place] = orjson.dumps(
+                {
+                    "kind": KINDS[notifications.code[at]],
+                    "publication": publication,
+                    "regions": self._regions(publication, gone),
+                }
+            )
+        slots = notifications.subscription.astype(np.int64)
+        self.slots.count(slots)
+        return Told(bodies, self.slots.inboxes(rank[number], slots), [], [])
+
+    def _regions(self, publication: str, gone: Mapping[Any, Any]) -> Any:
+        try:
+            regions = self.spaces.get_publication(publication).regions
+        except UnknownMemberError:
+            regions = gone.get(publication, {})
+        return regions_to_json(regions)
+
+
+def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
+    """Raise `RegionError` if the regions do not make sense for this feed."""
+    if wanted.filter is not None:
+        raise BrokerError(f"feed {spec.name!r} is a state feed: give regions, not a filter")
+    probe = Spaces(spec.spaces)
+    probe.subscribe(0, regions=regions_of(wanted), filter=wanted.region_filter, ttl=wanted.ttl)
+
+
+def regions_of(wanted: Wanted) -> dict[str, RegionSpec]:
+    """The regions as `Spaces` takes them."""
+    if not wanted.regions:
+        raise RegionError("a subscription to a state feed needs regions")
+    return regions_from_json(wanted.regions)
+
+
+def regions_from_json(regions: Mapping[str, Any]) -> dict[str, Any]:
+    """In JSON an interval is a value, a list of low and high, or an object."""
+    return {name: _region_from_json(name, region) for name, region in regions.items()}
+
+
+def _region_from_json(name: str, region: Any) -> Any:
+    if region is None:
+        return None
+    if not isinstance(region, Mapping):
+        raise RegionError(f"region {name!r} is an object of dimensions, not {region!r}")
+    return {dimension: _interval(name, dimension, given) for dimension, given in region.items()}
+
+
+def _interval(region: str, dimension: str, given: Any) -> Any:
+    if isinstance(given, list):
+        if len(given) != 2:
+            raise RegionError(
+                f"region {region!r}, dimension {dimension!r}: an interval is a list of low and high"
+            )
+        return (given[0], given[1])
+    if isinstance(given, Mapping):
+        known = {"low", "high", "low_open", "high_open"}
+        if given.keys() - known:
+            raise RegionError(
+                f"region {region!r}, dimension {dimension!r}: an interval has {sorted(known)}"
+            )
+        return Interval(**given)
+    return given
+
+
+def regions_to_json(regions: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `regions_from_json`, for regions as they are stored."""
+    return {
+        name: {dimension: _interval_to_json(one) for dimension, one in region.items()}
+        for name, region in regions.items()
+    }
+
+
+def _interval_to_json(interval: Any) -> Any:
+    if not isinstance(interval, Interval):
+        return interval
+    if interval.low_open or interval.high_open:
+        return {
+            "low": _plain(interval.low),
+            "high": _plain(interval.high),
+            "low_open": interval.low_open,
+            "high_open": interval.high_open,
+        }
+    if interval.low is not None and interval.low == interval.high:
+        return _plain(interval.low)
+    return [_plain(interval.low), _plain(interval.high)]
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _stored(wanted: Wanted, since: float) -> Stored:
+    expires = None if wanted.ttl is None else since + wanted.ttl
+    return Stored("", regions_of(wanted), wanted.region_filter, expires)
+
+
+def _replacing(
+    before: Mapping[str, RegionSpec], after: Mapping[str, RegionSpec]
+) -> dict[str, RegionSpec | None]:
+    """The change that leaves nothing of what was there."""
+    changes: dict[str, RegionSpec | None] = {name: None for name in before if name not in after}
+    for name, region in after.items():
+        freed = dict.fromkeys(before.get(name, {}))
+        changes[name] = {**freed, **region}
+    return changes

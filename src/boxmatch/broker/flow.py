@@ -1,0 +1,291 @@
+"""The way of an event: received, matched, made durable, delivered.
+
+Receiving and delivering happen in the event loop, matching in a thread of its own, and the store
+has another one for the disk. Between them are queues; what is in them all together is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Protocol, TypeVar
+
+import numpy as np
+import structlog
+
+from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.slots import Inboxes
+from boxmatch.broker.messages import Events, Receipt
+from boxmatch.broker.store import Appended, Store, Transaction
+from boxmatch.errors import BoxmatchError, OverloadError
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+_MOST_EVENTS = 4_096
+"""Events that are matched together: more do not make it faster, but everybody waits longer."""
+
+
+@dataclass(eq=False)
+class Publication:
+    """Events of one request on their way."""
+
+    feed: EventFeed
+    events: Events
+    key: str | None
+    wait: bool
+    """Whether the publisher wants to hear when they are durable."""
+    answer: asyncio.Future[Receipt]
+    at: float
+    received: float = field(default_factory=time.perf_counter)
+    matched: float = 0.0
+    inboxes: Inboxes = field(default_factory=dict)
+    matches: int = 0
+
+
+class Observer(Protocol):
+    """Is told of times; see `boxmatch.broker.metrics`."""
+
+    def stage(self, name: str, seconds: float) -> None: ...
+    def events_received(self, feed: str, events: int) -> None: ...
+    def matched(self, feed: str, events: int, matches: int) -> None: ...
+    def committed(self, feed: str, events: int) -> None: ...
+    def refused(self, reason: str) -> None: ...
+
+
+class Flow:
+    """Takes events in and hands out what became of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        deliver: Callable[[Publication, int], None],
+        observer: Observer,
+        *,
+        most_events: int,
+        most_bytes: int,
+    ) -> None:
+        self._store = store
+        self._deliver = deliver
+        self._observer = observer
+        self._most_events, self._most_bytes = most_events, most_bytes
+        self.events = 0
+        """On their way at the moment."""
+        self.nbytes = 0
+        self._freed = asyncio.Event()
+        self._queue: deque[Publication | Callable[[], None]] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._stopping = False
+        self._landed: deque[Callable[[], None]] = deque()
+        self._landing = False
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._match_all, name="matcher", daemon=True)
+        self._thread.start()
+
+    # In the event loop
+
+    async def publish(self, publication: Publication, patience: float) -> Receipt:
+        """Send events on their way; returns when they are durable, or if so wanted, matched."""
+        events, nbytes = len(publication.events.rows), publication.events.nbytes
+        await self._wait_for_room(events, nbytes, patience)
+        self.events += events
+        self.nbytes += nbytes
+        self._observer.events_received(publication.feed.spec.name, events)
+        self._put(publication)
+        return await asyncio.shield(publication.answer)
+
+    async def _wait_for_room(self, events: int, nbytes: int, patience: float) -> None:
+        def has_room() -> bool:
+            return self.events == 0 or (
+                self.events + events <= self._most_events
+                and self.nbytes + nbytes <= self._most_bytes
+            )
+
+        try:
+            async with asyncio.timeout(patience):
+                while not has_room():
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            self._observer.refused("overload")
+            raise OverloadError(
+                f"{self.events:,} events are waiting to be matched", retry_after=1.0
+            ) from None
+
+    async def call(self, change: Callable[[], T]) -> T:
+        """Run something in the matching thread, after what is queued."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(change())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._put(run)
+        return await asyncio.wrap_future(future)
+
+    def call_soon(self, change: Callable[[], None]) -> None:
+        """The same from any thread, without waiting for it."""
+        self._put(change)
+
+    async def stop(self) -> None:
+        """Finish what is queued, and end."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join)
+
+    def _put(self, item: Publication | Callable[[], None]) -> None:
+        with self._changed:
+            self._queue.append(item)
+            self._changed.notify()
+
+    def land(self, call: Callable[[], None]) -> None:
+        """Have something done in the event loop, from any thread: in the order of these calls.
+
+        Notes must go out in the order in which they became durable.
+        """
+        self._landed.append(call)
+        if not self._landing:
+            self._landing = True
+            self._loop.call_soon_threadsafe(self._land)
+
+    def _land(self) -> None:
+        self._landing = False
+        while self._landed:
+            self._landed.popleft()()
+        self._freed.set()
+
+    def _finish(self, publication: Publication, result: Appended | BaseException) -> None:
+        """What is durable is answered and delivered."""
+        events = self._leave(publication)
+        if isinstance(result, BaseException):
+            self._observer.refused("storage")
+            settle(publication.answer, result)
+            return
+        now = time.perf_counter()
+        self._observer.stage("commit", now - publication.matched)
+        self._observer.stage("end_to_end", now - publication.received)
+        receipt = Receipt(result.first, result.last, events, True, result.repeated)
+        settle(publication.answer, receipt)
+        if not result.repeated:
+            self._observer.committed(publication.feed.spec.name, events)
+            self._deliver(publication, result.first)
+
+    def _refuse(self, publication: Publication, error: Exception) -> None:
+        self._leave(publication)
+        self._observer.refused("event")
+        settle(publication.answer, error)
+
+    def _leave(self, publication: Publication) -> int:
+        events = len(publication.events.rows)
+        self.events -= events
+        self.nbytes -= publication.events.nbytes
+        return events
+
+    # In the matching thread
+
+    def _match_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._stopping)
+                if not self._queue:
+                    return
+                items = self._take()
+            for feed, group in groupby(items, _feed_of):
+                try:
+                    if feed is None:
+                        for call in group:
+                            call()  # type: ignore[operator]  # it has no feed, so it is one
+                    else:
+                        self._match(feed, list(group))  # type: ignore[arg-type]  # publications
+                except Exception:  # the thread has to go on whatever happens
+                    log.exception("in the matching thread")
+
+    def _take(self) -> list[Publication | Callable[[], None]]:
+        """The next items, up to so many events. The longer the queue, the larger the batch."""
+        taken: list[Publication | Callable[[], None]] = []
+        events = 0
+        while self._queue and events < _MOST_EVENTS:
+            item = self._queue.popleft()
+            taken.append(item)
+            events += len(item.events.rows) if isinstance(item, Publication) else 0
+        return taken
+
+    def _match(self, feed: EventFeed, publications: Sequence[Publication]) -> None:
+        began = time.perf_counter()
+        for publication in publications:
+            self._observer.stage("wait", began - publication.received)
+        if len(publications) == 1:
+            rows = publications[0].events.rows
+        else:
+            rows = [row for one in publications for row in one.events.rows]
+        try:
+            feed.check(rows)
+            result = feed.match(rows)
+        except Exception as error:
+            if len(publications) == 1:
+                self.land(partial(self._refuse, publications[0], error))
+                return
+            for publication in publications:  # the others are not to blame
+                self._match(feed, [publication])
+            return
+        slots = result.subscription.astype(np.int64, copy=False)
+        feed.slots.count(slots)
+        now = time.perf_counter()
+        self._observer.stage("match", now - began)
+        self._observer.matched(feed.spec.name, len(rows), len(slots))
+        first_row = first_match = 0
+        for publication in publications:
+            last_row = first_row + len(publication.events.rows)
+            last_match = first_match + int(result.counts[first_row:last_row].sum())
+            here = slice(first_match, last_match)
+            publication.inboxes = feed.slots.inboxes(result.event[here] - first_row, slots[here])
+            publication.matches = last_match - first_match
+            publication.matched = now
+            first_row, first_match = last_row, last_match
+            self._commit(publication)
+
+    def _commit(self, publication: Publication) -> None:
+        if not publication.wait:
+            rows = len(publication.events.rows)
+            self.land(partial(settle, publication.answer, Receipt(0, 0, rows, False)))
+
+        def change(transaction: Transaction) -> Appended:
+            return transaction.append(
+                publication.feed.number,
+                publication.at,
+                publication.events.bodies,
+                publication.inboxes,
+                key=publication.key,
+            )
+
+        def done(result: Appended | BaseException) -> None:
+            self.land(partial(self._finish, publication, result))
+
+        try:
+            self._store.write(change, done)
+        except BoxmatchError as error:
+            done(error)
+
+
+def _feed_of(item: Publication | Callable[[], None]) -> EventFeed | None:
+    return item.feed if isinstance(item, Publication) else None
+
+
+def settle(answer: asyncio.Future[Receipt], result: Receipt | BaseException) -> None:
+    """Answer, unless that was done early or nobody waits any more."""
+    if answer.done():
+        return
+    if isinstance(result, BaseException):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)

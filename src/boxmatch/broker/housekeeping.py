@@ -1,0 +1,88 @@
+"""What a broker does now and then: cursors to the disk, old things away, backlogs counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from boxmatch.broker.core import Core
+from boxmatch.broker.owners import Owner
+from boxmatch.broker.state import StateOperations
+from boxmatch.broker.store import Transaction
+from boxmatch.errors import BoxmatchError
+
+_CURSORS = 0.25
+_EXPIRY = 0.5
+_COUNTING = 2.0
+_TIDYING = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Housekeeping:
+    """Runs as tasks in the event loop, for as long as the broker does."""
+
+    def __init__(self, core: Core, state: StateOperations, dropped: Callable[[int], None]) -> None:
+        self._core = core
+        self._state = state
+        self._dropped = dropped
+        self._moved: set[Owner] = set()
+        self._tasks = [
+            asyncio.create_task(self._repeat(seconds, duty))
+            for seconds, duty in (
+                (_CURSORS, self.flush_cursors),
+                (_EXPIRY, state.expire),
+                (_COUNTING, self._count),
+                (_TIDYING, self._tidy),
+            )
+        ]
+
+    def moved(self, owner: Owner) -> None:
+        """The owner's cursor has moved. It may take a moment until it is on disk."""
+        self._moved.add(owner)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.flush_cursors()
+
+    async def _repeat(self, seconds: float, duty: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await duty()
+            except BoxmatchError as error:  # a full disk may have room again
+                log.warning("housekeeping failed", duty=duty.__name__, reason=str(error))
+
+    async def flush_cursors(self) -> None:
+        moved, self._moved = self._moved, set()
+        if not moved:
+            return
+        cursors = [(owner.number, owner.cursor) for owner in moved if owner.number]
+
+        def write(transaction: Transaction) -> None:
+            for number, cursor in cursors:
+                transaction.move_cursor(number, cursor)
+
+        try:
+            await self._core.write(write)
+        except BoxmatchError:
+            self._moved |= moved
+            raise
+
+    async def _count(self) -> None:
+        backlogs = await asyncio.to_thread(self._core.store.backlogs)
+        for owner in self._core.directory.by_number.values():
+            owner.backlog = backlogs.get(owner.number, 0)
+
+    async def _tidy(self) -> None:
+        retention = self._core.settings.retention
+        tidied = await asyncio.to_thread(self._core.store.tidy, self._core.clock(), retention)
+        for number, notes in tidied.dropped.items():
+            owner = self._core.directory.by_number.get(number)
+            if owner is not None:
+                owner.dropped += notes
+            self._dropped(notes)

@@ -1,0 +1,99 @@
+"""What a filter would do, and why: answered from the log, without touching what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from boxmatch.broker.core import Core
+from boxmatch.broker.feeds.event_feed import EventFeed, check_wanted, filter_of
+from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.store import LoggedEvent
+from boxmatch.engine.explain import Explanation
+from boxmatch.engine.matcher import Matcher
+from boxmatch.errors import BrokerError
+
+Filter = str | Mapping[str, Any]
+
+_EXAMPLES = 5
+
+
+class DryRun(NamedTuple):
+    """How many of the last events a filter would have matched, and the newest of those."""
+
+    events: int
+    matches: int
+    examples: list[LoggedEvent]
+
+
+class Looking:
+    """Questions about feeds of events."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def dry_run(self, name: str, filter: Filter) -> DryRun:
+        """What a subscription would have got of the last events."""
+        feed = self._event_feed(name)
+        matcher = _matcher(feed.spec, filter)
+
+        def run() -> DryRun:
+            store, most = self._core.store, self._core.settings.recent_events
+            logged = store.last_events(feed.number, most)
+            rows = [orjson.loads(event.body) for event in logged]
+            counts = matcher.count_batch(rows, threads=1).tolist()
+            found = [event for event, count in zip(logged, counts, strict=True) if count]
+            return DryRun(len(logged), len(found), found[-_EXAMPLES:])
+
+        return await asyncio.to_thread(run)
+
+    async def explain(
+        self,
+        name: str,
+        *,
+        event: dict[str, Any] | None = None,
+        sequence: int | None = None,
+        filter: Filter | None = None,
+        owner: str | None = None,
+        subscription: str | None = None,
+    ) -> Explanation:
+        """Why a filter, or a stored subscription, does or does not want an event."""
+        feed = self._event_feed(name)
+        if (event is None) == (sequence is None):
+            raise BrokerError("give an event, or the sequence number of one")
+        if (filter is None) == (owner is None or subscription is None):
+            raise BrokerError("give a filter, or the owner and id of a subscription")
+        if filter is None:
+            known = self._core.directory.subscription(owner or "", subscription or "")
+            if known.wanted.feed != name:
+                raise BrokerError(f"subscription {subscription!r} is not one to feed {name!r}")
+            filter = known.wanted.filter or ""
+        matcher = _matcher(feed.spec, filter)
+        if event is None:
+            event = await asyncio.to_thread(self._logged, feed, sequence or 0)
+        return replace(matcher.explain(event, "filter"), subscription=subscription or "filter")
+
+    def _event_feed(self, name: str) -> EventFeed:
+        feed = self._core.directory.feed(name).feed
+        if not isinstance(feed, EventFeed):
+            raise BrokerError(f"feed {name!r} is a state feed: ask for its publications instead")
+        return feed
+
+    def _logged(self, feed: EventFeed, sequence: int) -> dict[str, Any]:
+        found = self._core.store.event(sequence)
+        if found is None or found[0] != feed.number:
+            raise BrokerError(f"feed {feed.spec.name!r} has no event {sequence} any more, or yet")
+        event: dict[str, Any] = orjson.loads(found[1].body)
+        return event
+
+
+def _matcher(spec: FeedSpec, filter: Filter) -> Matcher:
+    wanted = Wanted(feed=spec.name, filter=filter)
+    check_wanted(spec, wanted)
+    matcher = Matcher(spec.schema)
+    matcher.subscribe("filter", filter_of(wanted))
+    return matcher

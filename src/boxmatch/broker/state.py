@@ -1,0 +1,173 @@
+"""Operations on state feeds: what they change and what they tell is stored together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from boxmatch.broker.core import Core, hand_out
+from boxmatch.broker.feeds.state_feed import StateFeed, Told
+from boxmatch.broker.flow import settle
+from boxmatch.broker.messages import Receipt
+from boxmatch.broker.recovery import publication_to_json, recover_feed
+from boxmatch.broker.store import Transaction
+from boxmatch.errors import BrokerError, StorageError
+from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
+
+Write = Callable[[Transaction], None]
+
+
+class StateOperations:
+    """One operation at a time and feed: they run in the matching thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def feed(self, name: str) -> StateFeed:
+        feed = self._core.directory.feed(name).feed
+        if not isinstance(feed, StateFeed):
+            raise BrokerError(f"feed {name!r} is one of events, which do not stay")
+        return feed
+
+    async def put_publication(
+        self,
+        name: str,
+        publication: str,
+        regions: Mapping[str, RegionSpec],
+        filter: str | None,
+        ttl: float | None,
+    ) -> Receipt:
+        feed = self.feed(name)
+        return await self.operate(
+            feed,
+            lambda: feed.put_publication(publication, regions, filter, ttl),
+            _storing(feed, publication),
+        )
+
+    async def patch_publication(
+        self,
+        name: str,
+        publication: str,
+        regions: Mapping[str, RegionSpec | None],
+        filter: str | Unchanged | None = UNCHANGED,
+        ttl: float | Unchanged | None = UNCHANGED,
+    ) -> Receipt:
+        feed = self.feed(name)
+        return await self.operate(
+            feed,
+            lambda: feed.patch_publication(publication, regions, filter, ttl),
+            _storing(feed, publication),
+        )
+
+    async def retract(self, name: str, publication: str) -> Receipt:
+        feed = self.feed(name)
+        return await self.operate(
+            feed,
+            lambda: feed.retract(publication),
+            lambda: lambda transaction: transaction.delete_member(feed.number, publication),
+        )
+
+    def publication(self, name: str, publication: str) -> Stored:
+        return self.feed(name).spaces.get_publication(publication)
+
+    async def expire(self) -> None:
+        """Let go of what is past its time, in all state feeds."""
+        for entry in self._core.directory.feeds():
+            feed = entry.feed
+            if isinstance(feed, StateFeed) and feed.spaces.due():
+                await self.operate(feed, feed.expire, lambda: lambda transaction: None)
+
+    async def operate(
+        self, feed: StateFeed, operation: Callable[[], Told], prepare: Callable[[], Write]
+    ) -> Receipt:
+        """Carry out an operation; returns when it and what it tells are durable.
+
+        `prepare` is called right after it, and says how to store what it changed.
+        """
+        core = self._core
+        at = core.clock()
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+        def carry_out() -> None:
+            epoch = feed.epoch
+            try:
+                told = operation()
+                write = prepare()
+            except BaseException as error:
+                core.flow.land(partial(settle, answer, error))
+                return
+
+            def change(transaction: Transaction) -> int:
+                if feed.failed == epoch:
+                    raise StorageError("an operation before this one could not be stored")
+                try:
+                    return store(transaction)
+                except BaseException:
+                    feed.failed = epoch
+                    raise
+
+            def store(transaction: Transaction) -> int:
+                for publication in told.expired:
+                    transaction.delete_member(feed.number, publication)
+                for one in told.expired_subscriptions:
+                    transaction.delete_subscription(one.owner.number, one.id)
+                write(transaction)
+                if not told.bodies:
+                    return 0
+                return transaction.append(feed.number, at, told.bodies, told.inboxes).first
+
+            def done(result: int | BaseException) -> None:
+                if isinstance(result, BaseException):
+                    feed.failed = epoch
+                    core.flow.call_soon(partial(self._step_back, feed, epoch, answer, result))
+                else:
+                    core.flow.land(partial(self._finish, feed, at, told, result, answer))
+
+            try:
+                core.store.write(change, done)
+            except StorageError as error:  # it is closed
+                core.flow.land(partial(settle, answer, error))
+
+        core.flow.call_soon(carry_out)
+        return await asyncio.shield(answer)
+
+    def _finish(
+        self, feed: StateFeed, at: float, told: Told, first: int, answer: asyncio.Future[Receipt]
+    ) -> None:
+        for subscription in told.expired_subscriptions:
+            subscription.owner.subscriptions.pop(subscription.id, None)
+        number = len(told.bodies)
+        if number and self._core.directory.has_feed(feed.spec.name):
+            entry = self._core.directory.feed(feed.spec.name)
+            entry.events += number
+            hand_out(self._core.directory, entry, at, first, told.bodies, told.inboxes)
+        settle(answer, Receipt(first, first + number - 1 if number else 0, number, True))
+
+    def _step_back(
+        self,
+        feed: StateFeed,
+        epoch: int,
+        answer: asyncio.Future[Receipt],
+        error: BaseException,
+    ) -> None:
+        """Memory is ahead of the disk: back to what is stored."""
+        if feed.epoch == epoch:
+            core = self._core
+            stored = recover_feed(
+                core.store, feed.spec, feed.number, core.directory.by_number, core.clock
+            )
+            if isinstance(stored, StateFeed):
+                feed.adopt(stored)
+        self._core.flow.land(partial(settle, answer, error))
+
+
+def _storing(feed: StateFeed, publication: str) -> Callable[[], Write]:
+    def prepare() -> Write:
+        stored = feed.spaces.get_publication(publication)
+        body = publication_to_json(stored)
+        return lambda transaction: transaction.put_member(
+            feed.number, publication, body, stored.expires
+        )
+
+    return prepare

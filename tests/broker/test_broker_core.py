@@ -1,0 +1,310 @@
+"""The broker without a network: what is published reaches those who asked for it, exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import boxmatch as bm
+from boxmatch.broker.broker import Broker
+from boxmatch.broker.messages import Events, FeedSpec, Note, Wanted
+from boxmatch.broker.settings import Settings
+from boxmatch.model.schema import Schema
+
+SCHEMA = Schema({"symbol": "string", "price": "float", "volume": "int"})
+Main = Callable[[], Coroutine[Any, Any, None]]
+
+
+def run(main: Main) -> None:
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@asynccontextmanager
+async def running(folder: Path, **settings: Any) -> AsyncIterator[Broker]:
+    broker = Broker.open(Settings(data=folder, sync="normal", **settings))
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def events(*rows: dict[str, Any]) -> Events:
+    return Events(list(rows), [orjson.dumps(row) for row in rows])
+
+
+def ticks(name: str = "ticks", **more: Any) -> FeedSpec:
+    return FeedSpec(name=name, spaces={name: SCHEMA}, **more)
+
+
+def wanted(filter: Any, feed: str = "ticks") -> Wanted:
+    return Wanted(feed=feed, filter=filter)
+
+
+async def all_notes(broker: Broker, owner: str, after: int = 0) -> list[Note]:
+    return await broker.notes(owner, after=after, limit=100_000)
+
+
+def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
+            await broker.put_subscription("ann", "ibm", wanted("symbol = 'IBM'"))
+            await broker.put_subscription("bob", "big", wanted({"volume": {"low": 100}}))
+            async with broker.stream("ann") as stream:
+                receipt = await broker.publish(
+                    "ticks",
+                    events(
+                        {"symbol": "IBM", "price": 10.0, "volume": 5},
+                        {"symbol": "T", "price": 30.0, "volume": 500},
+                        {"symbol": "IBM", "price": 30.0},
+                    ),
+                )
+                assert (receipt.first, receipt.last, receipt.count) == (1, 3, 3)
+                assert receipt.durable
+                assert not receipt.repeated
+                notes = await stream.take(10)
+            assert [(one.sequence, sorted(one.subscriptions)) for one in notes] == [
+                (1, ["cheap", "ibm"]),
+                (3, ["ibm"]),
+            ]
+            assert orjson.loads(notes[1].to_json())["event"] == {"symbol": "IBM", "price": 30.0}
+            [big] = await all_notes(broker, "bob")
+            assert (big.sequence, big.subscriptions) == (2, ["big"])
+            assert broker.owner("ann").backlog == 2
+            assert await broker.acknowledge("ann", 1) == 1
+            await broker._housekeeping.flush_cursors()
+            assert broker.owner("ann").backlog == 1
+            assert await broker.acknowledge("ann", 99) == 3
+            assert await broker.acknowledge("ann", 2) == 3
+            await broker._housekeeping.flush_cursors()
+            assert broker.owner("ann").backlog == 0
+            assert broker.feed("ticks").matches == 4
+
+    run(main)
+
+
+def test_all_of_it_is_there_again(tmp_path: Path) -> None:
+    async def first() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
+            await broker.put_subscription("ann", "gone", wanted("price < 30"))
+            await broker.delete_subscription("ann", "gone")
+            await broker.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
+            await broker.acknowledge("ann", 1)
+
+    async def second() -> None:
+        async with running(tmp_path) as broker:
+            assert [info.spec for info in broker.feeds()] == [ticks()]
+            assert [one.id for one in broker.subscriptions("ann")] == ["cheap"]
+            assert broker.owner("ann").cursor == 1
+            async with broker.stream("ann") as stream:
+                assert [one.sequence for one in await stream.take(9)] == [2]
+                await broker.publish("ticks", events({"price": 3.0}, {"price": 25.0}))
+                assert [one.sequence for one in await stream.take(9)] == [3]
+
+    run(first)
+    run(second)
+
+
+def test_a_key_makes_retries_safe(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.put_subscription("ann", "all", wanted("price > 0"))
+            sent = events({"price": 1.0})
+            first, again = await asyncio.gather(
+                broker.publish("ticks", sent, key="k"), broker.publish("ticks", sent, key="k")
+            )
+            assert (first.first, again.first) == (1, 1)
+            assert (first.repeated, again.repeated) == (False, True)
+            assert len(await all_notes(broker, "ann")) == 1
+
+    run(main)
+
+
+def test_a_bad_request_does_not_hurt_those_beside_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            requests = [
+                broker.publish("ticks", events({"price": 1.0})),
+                broker.publish("ticks", events({"price": 1.0}, {"price": "much"})),
+                broker.publish("ticks", events({"colour": "red"})),
+                broker.publish("ticks", events({"price": 2.0}), wait=False),
+            ]
+            results = await asyncio.gather(*requests, return_exceptions=True)
+            assert isinstance(results[1], bm.AttributeValueError)
+            assert "row 1" in str(results[1])
+            assert isinstance(results[2], bm.EventError)
+            assert "'colour' in row 0" in str(results[2])
+            bodies = [one.body for one in await broker.read_events("ticks", 0, 10)]
+            while len(bodies) < 2:  # the last one did not wait to be durable
+                await asyncio.sleep(0.01)
+                bodies = [one.body for one in await broker.read_events("ticks", 0, 10)]
+            assert bodies == [b'{"price":1.0}', b'{"price":2.0}']
+
+    run(main)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            with pytest.raises(bm.FeedExistsError):
+                await broker.create_feed(ticks())
+            with pytest.raises(bm.UnknownFeedError, match="'tocks'"):
+                await broker.publish("tocks", events({"price": 1.0}))
+            with pytest.raises(bm.FilterError) as error:
+                await broker.put_subscription("ann", "s", wanted("price >"))
+            assert error.value.position is not None
+            with pytest.raises(bm.FilterError, match="low, high"):
+                await broker.put_subscription("ann", "s", wanted({"price": {"from": 1}}))
+            with pytest.raises(bm.UnknownSubscriptionError):
+                await broker.delete_subscription("ann", "s")
+            assert broker.owner("ann").subscriptions == 0
+            await broker.create_feed(ticks("other"))
+            await broker.put_subscription("ann", "s", wanted("price > 1"))
+            with pytest.raises(bm.BrokerError, match="one to feed 'ticks'"):
+                await broker.put_subscription("ann", "s", wanted("price > 1", "other"))
+            with pytest.raises(bm.SchemaError, match="'price' already"):
+                await broker.extend_feed("ticks", {"price": "int"})
+
+    run(main)
+
+
+def test_a_feed_gains_attributes_and_goes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
+            await broker.extend_feed("ticks", {"halted": "bool"})
+            await broker.put_subscription("ann", "halted", wanted("halted"))
+            await broker.publish("ticks", events({"price": 1.0, "halted": True}))
+            [note] = await all_notes(broker, "ann")
+            assert sorted(note.subscriptions) == ["cheap", "halted"]
+            await broker.drop_feed("ticks")
+            assert broker.subscriptions("ann") == []
+            assert await all_notes(broker, "ann") == []
+            with pytest.raises(bm.UnknownFeedError):
+                broker.feed("ticks")
+            await broker.create_feed(ticks())
+            await broker.publish("ticks", events({"price": 1.0}))
+            assert await all_notes(broker, "ann") == []
+
+    run(main)
+
+
+def test_dry_run_and_explain(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.publish("ticks", events(*({"price": float(n)} for n in range(100))))
+            dry = await broker.dry_run("ticks", "price BETWEEN 10 AND 19")
+            assert (dry.events, dry.matches) == (100, 10)
+            assert [one.sequence for one in dry.examples] == [16, 17, 18, 19, 20]
+            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
+            told = await broker.explain("ticks", sequence=50, owner="ann", subscription="cheap")
+            assert not told.matched
+            told = await broker.explain("ticks", event={"price": 5.0}, filter="price < 20")
+            assert told.matched
+            with pytest.raises(bm.BrokerError, match="no event 9999"):
+                await broker.explain("ticks", sequence=9999, filter="price < 20")
+
+    run(main)
+
+
+def test_a_slow_listener_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            for owner in ("slow", "quick"):
+                await broker.put_subscription(owner, "all", wanted("price > 0"))
+            async with broker.stream("slow") as slow, broker.stream("quick") as quick:
+                got: list[int] = []
+                for _ in range(30):
+                    await broker.publish("ticks", events(*[{"price": 1.0}] * 100))
+                    got += [one.sequence for one in await quick.take(1_000)]
+                assert got == list(range(1, 3_001))
+                late: list[int] = []
+                while len(late) < 3_000:
+                    late += [one.sequence for one in await slow.take(700)]
+                assert late == got
+
+    run(main)
+
+
+def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
+    """Events and subscriptions come and go; all that was told is compared with `scan`."""
+    rng = random.Random(11)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            truth = bm.Matcher(SCHEMA, index="scan")
+            expected: dict[str, list[tuple[int, list[str]]]] = {"ann": [], "bob": []}
+            for _ in range(150):
+                owner, number = rng.choice(["ann", "bob"]), rng.randrange(8)
+                id = f"{owner}/{number}"
+                if rng.random() < 0.4:
+                    low = rng.randrange(50)
+                    text = f"price BETWEEN {low} AND {low + 30} OR symbol = '{rng.choice('ab')}'"
+                    await broker.put_subscription(owner, str(number), wanted(text))
+                    truth.subscribe(id, text)
+                elif rng.random() < 0.3 and id in truth:
+                    await broker.delete_subscription(owner, str(number))
+                    truth.unsubscribe(id)
+                else:
+                    rows = [
+                        {"price": float(rng.randrange(80)), "symbol": rng.choice("abc")}
+                        for _ in range(rng.randint(1, 5))
+                    ]
+                    receipt = await broker.publish("ticks", events(*rows))
+                    for place, row in enumerate(rows):
+                        found = sorted(map(str, truth.match(row)))
+                        for name, told in expected.items():
+                            mine = [x.split("/")[1] for x in found if x.startswith(name)]
+                            if mine:
+                                told.append((receipt.first + place, mine))
+            for name, told in expected.items():
+                notes = await all_notes(broker, name)
+                assert [(one.sequence, sorted(one.subscriptions)) for one in notes] == told
+
+    run(main)
+
+
+def test_publishers_wait_for_room_and_are_sent_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boxmatch.broker.broker._PATIENCE", 0.05)
+
+    async def main() -> None:
+        async with running(tmp_path, queue_events=10) as broker:
+            await broker.create_feed(ticks())
+            hold = asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def block() -> None:
+                asyncio.run_coroutine_threadsafe(hold.wait(), loop).result()
+
+            blocked = asyncio.create_task(broker._flow.call(block))
+            first = asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * 8)))
+            await asyncio.sleep(0.01)
+            with pytest.raises(bm.OverloadError, match="8 events are waiting"):
+                await broker.publish("ticks", events(*[{"price": 1.0}] * 8))
+            hold.set()
+            await blocked
+            assert (await first).count == 8
+            assert broker.queue_depth() == (0, 0)
+            assert (await broker.publish("ticks", events(*[{"price": 1.0}] * 80))).count == 80
+
+    run(main)

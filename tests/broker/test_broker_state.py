@@ -1,0 +1,192 @@
+"""State feeds: enter, leave and deleted, as the library tells them, and durable."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from test_broker_core import all_notes, run, running  # in this folder
+
+import boxmatch as bm
+from boxmatch.broker.broker import Broker
+from boxmatch.broker.messages import FeedSpec, Note, Wanted
+from boxmatch.model.schema import Schema
+
+ZONES = FeedSpec(name="zones", kind="state", spaces={"map": Schema({"x": "int", "y": "int"})})
+
+
+def inside(x: tuple[int, int], y: tuple[int, int], **more: Any) -> Wanted:
+    return Wanted(feed="zones", regions={"region": {"x": list(x), "y": list(y)}}, **more)
+
+
+def told(notes: list[Note]) -> list[tuple[int, str, str, list[str]]]:
+    listed = []
+    for note in notes:
+        change = orjson.loads(note.to_json())["change"]
+        listed.append(
+            (note.sequence, change["kind"], change["publication"], sorted(note.subscriptions))
+        )
+    return listed
+
+
+async def put(broker: Broker, publication: str, x: int, y: int, **more: Any) -> None:
+    regions = {"region": {"x": x, "y": y}}
+    await broker.put_publication("zones", publication, regions=regions, **more)
+
+
+def test_transitions_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await broker.put_subscription("ann", "west", inside((0, 5), (0, 99)))
+            async with broker.stream("ann") as stream:
+                await put(broker, "car", 3, 3)
+                await put(broker, "car", 4, 3)  # nothing begins or ceases to match
+                await put(broker, "car", 7, 3)
+                changes = {"region": {"x": 50}}
+                await broker.patch_publication("zones", "car", regions=changes)
+                await broker.retract("zones", "car")
+                await put(broker, "van", 1, 1)
+                await broker.retract("zones", "van")
+                got: list[Note] = []
+                while len(got) < 5:
+                    got += await stream.take(10)
+            assert told(got) == [
+                (1, "enter", "car", ["home", "west"]),
+                (2, "leave", "car", ["west"]),
+                (3, "leave", "car", ["home"]),
+                (4, "enter", "van", ["home", "west"]),
+                (5, "deleted", "van", ["home", "west"]),
+            ]
+            last = orjson.loads(got[-1].body)
+            assert last["regions"] == {"region": {"x": 1, "y": 1}}
+            with pytest.raises(bm.UnknownMemberError):
+                broker.publication("zones", "car")
+            with pytest.raises(bm.BrokerError, match="give regions, not a filter"):
+                await broker.put_subscription("ann", "s", Wanted(feed="zones", filter="x > 1"))
+            with pytest.raises(bm.RegionError, match="'z'"):
+                await broker.put_publication("zones", "p", regions={"r": {"z": 1}})
+
+    run(main)
+
+
+def test_all_of_it_is_there_again(tmp_path: Path) -> None:
+    async def first() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await put(broker, "car", 3, 3)
+            await put(broker, "van", 30, 3, ttl=3600.0)
+
+    async def second() -> None:
+        async with running(tmp_path) as broker:
+            assert broker.feed("zones").publications == 2
+            assert broker.publication("zones", "van").expires is not None
+            await put(broker, "car", 4, 4)
+            await put(broker, "van", 5, 5)
+            await put(broker, "car", 20, 4)
+            assert told(await all_notes(broker, "ann")) == [
+                (1, "enter", "car", ["home"]),
+                (2, "enter", "van", ["home"]),
+                (3, "leave", "car", ["home"]),
+            ]
+            await broker.put_subscription("bob", "all", inside((0, 99), (0, 99)))
+            assert [one[1:3] for one in sorted(told(await all_notes(broker, "bob")))] == [
+                ("enter", "car"),
+                ("enter", "van"),
+            ]
+
+    run(first)
+    run(second)
+
+
+def test_what_expires_is_told_once(tmp_path: Path) -> None:
+    now = [1_000.0]
+
+    async def main(kinds: list[str]) -> None:
+        async with running(tmp_path) as broker:
+            broker._clock = broker._core.clock = lambda: now[0]
+            feed = broker._state.feed("zones") if broker.feeds() else None
+            if feed is None:
+                await broker.create_feed(ZONES)
+                feed = broker._state.feed("zones")
+                feed._time = lambda: now[0]
+                await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+                await broker.put_subscription("ann", "brief", inside((0, 10), (0, 10), ttl=5.0))
+                await put(broker, "car", 3, 3, ttl=10.0)
+                now[0] += 20
+            feed._time = lambda: now[0]
+            feed._moment.now = now[0]
+            await broker._state.expire()
+            notes = told(await all_notes(broker, "ann"))
+            assert [one[1] for one in notes] == kinds
+            assert [one.id for one in broker.subscriptions("ann")] == ["home"]
+            assert broker.feed("zones").publications == 0
+
+    kinds = ["enter", "leave", "deleted"]
+    run(lambda: main(kinds))
+    run(lambda: main(kinds))
+
+
+def test_many_operations_against_the_library(tmp_path: Path) -> None:
+    rng = random.Random(3)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            truth = bm.Spaces(ZONES.spaces)
+            expected: list[tuple[str, str, str]] = []
+            for _ in range(200):
+                id = f"{rng.choice('abc')}"
+                x, y = rng.randrange(20), rng.randrange(20)
+                act = rng.random()
+                if act < 0.5:
+                    known = id in set(truth.publications())
+                    operation = truth.update_publication if known else truth.publish
+                    expected += [one[1:] for one in operation(id, {"x": x, "y": y})]
+                    await put(broker, id, x, y)
+                elif act < 0.6 and id in set(truth.publications()):
+                    expected += [one[1:] for one in truth.retract(id)]
+                    await broker.retract("zones", id)
+                elif act < 0.9:
+                    spec = {"x": (x, x + 8), "y": (y, y + 8)}
+                    known = id in set(truth.subscriptions())
+                    operation = truth.update_subscription if known else truth.subscribe
+                    expected += [one[1:] for one in operation(id, spec)]
+                    await broker.put_subscription("ann", id, inside((x, x + 8), (y, y + 8)))
+                elif id in set(truth.subscriptions()):
+                    truth.unsubscribe(id)
+                    await broker.delete_subscription("ann", id)
+            got = told(await all_notes(broker, "ann"))
+            flat = [(kind, publication, one) for _, kind, publication, ids in got for one in ids]
+            assert sorted(flat) == sorted(expected)
+            assert len(expected) > 50
+
+    run(main)
+
+
+def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await put(broker, "car", 3, 3)
+
+            def fail(*_: Any, **__: Any) -> None:
+                raise bm.StorageError("the disk is full")
+
+            with monkeypatch.context() as patch:
+                patch.setattr("boxmatch.broker.store.Transaction.put_member", fail)
+                with pytest.raises(bm.StorageError, match="full"):
+                    await put(broker, "car", 30, 3)
+            assert broker.publication("zones", "car").regions["region"]["x"].low == 3
+            await put(broker, "car", 31, 3)
+            await asyncio.sleep(0)
+            assert [one[1] for one in told(await all_notes(broker, "ann"))] == ["enter", "leave"]
+
+    run(main)
