@@ -24,6 +24,7 @@ BoxmatchError
 ├── BrokerError            (RuntimeError) what a broker cannot do
 │   ├── UnknownFeedError   (KeyError)     no such feed
 │   ├── FeedExistsError    (ValueError)   a feed of this name is there already
+│   ├── TargetError        (ValueError)   a webhook that may not go there, or makes no sense
 │   ├── AccessError        (PermissionError) a key that is unknown, or may not do this
 │   ├── LimitError                        more than a key or a request may ask for
 │   └── OverloadError                     more than the broker can take at the moment
@@ -190,6 +191,10 @@ class FeedExistsError(BrokerError, ValueError):
     def __init__(self, feed: str) -> None:
         self.feed = feed
         super().__init__(f"there is a feed {feed!r} already")
+
+
+class TargetError(BrokerError, ValueError):
+    """A webhook may not go there, or its settings make no sense."""
 
 
 class AccessError(BrokerError, PermissionError):

@@ -1,0 +1,24 @@
+"""Who may do what on a broker: keys and what they grant, limits, and what the network may reach."""
+
+from boxmatch.broker.access.exposure import (
+    ALLOWED_HOSTS,
+    check_exposure,
+    check_local_request,
+    is_allowed_host,
+)
+from boxmatch.broker.access.grant import NAME, OPEN, Grant
+from boxmatch.broker.access.keys import KeyInfo, Keys
+from boxmatch.broker.access.meter import Meter
+
+__all__ = [
+    "ALLOWED_HOSTS",
+    "NAME",
+    "OPEN",
+    "Grant",
+    "KeyInfo",
+    "Keys",
+    "Meter",
+    "check_exposure",
+    "check_local_request",
+    "is_allowed_host",
+]

@@ -1,0 +1,177 @@
+"""The SQLite file that keys are kept in.
+
+Apart from the broker's database, so that the command line can write it while the broker runs. It
+holds the SHA-256 of each secret, not the secret. A slow hash would add nothing: it is there to
+make guessing costly where people choose the secrets, and 256 random bits cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from boxmatch.engine.database import connect, is_made, use_wal
+from boxmatch.errors import StorageError
+
+_T = TypeVar("_T")
+
+FILE = "keys.sqlite"
+FORMAT = 1
+_APPLICATION = 0x426F784B
+_READER_MILLISECONDS = 100
+"""How long one who asks is kept waiting: not for writers, in WAL mode, but for a recovery."""
+_TABLE = """CREATE TABLE key (
+    id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL, roles TEXT NOT NULL,
+    limits TEXT NOT NULL, created REAL NOT NULL, expires REAL, revoked REAL) WITHOUT ROWID"""
+
+
+class KeyRow(NamedTuple):
+    """A key as it is stored."""
+
+    id: str
+    digest: bytes
+    label: str
+    roles: dict[str, Any]
+    limits: dict[str, Any]
+    """Only those that are the key's own."""
+    created: float
+    expires: float | None
+    revoked: float | None
+
+
+class KeyFile:
+    """Reads and writes the file. Not for several threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._version: int | None = None
+
+    @classmethod
+    def open(cls, folder: Path, *, make: bool) -> KeyFile:
+        """Open the file of a data folder; make it, and the folder, if that is wanted."""
+        path = folder / FILE
+        if not make and not path.exists():
+            raise StorageError(f"there are no keys in {folder}")
+        with _reported(path):
+            if make and not path.exists():
+                _make(path)
+            with closing(connect(path, "rw")) as connection:
+                _check_format(connection, path)
+                use_wal(connection, path, "full")  # a copy from a backup has none
+        return cls(path)
+
+    def read_if_changed(self) -> list[KeyRow] | None:
+        """All keys, or None if nobody wrote since the last time.
+
+        Notices too that another file was put in its place, such as one from a backup.
+        """
+        with _reported(self.path):
+            found = os.stat(self.path)
+            identity = (found.st_dev, found.st_ino)
+            if self._reader is None or identity != self._identity:
+                self.close()
+                self._reader = connect(self.path, "rw")
+                self._reader.execute(f"PRAGMA busy_timeout = {_READER_MILLISECONDS}")
+                _check_format(self._reader, self.path)
+                self._identity, self._version = identity, None
+            # Asked before reading: what comes in between is read twice rather than never.
+            [(version,)] = self._reader.execute("PRAGMA data_version")
+            if version == self._version:
+                return None
+            rows = [_row(fields, self.path) for fields in self._reader.execute(_SELECT).fetchall()]
+            self._version = version
+            return rows
+
+    def insert(self, row: KeyRow) -> None:
+        """Add a key; `sqlite3.IntegrityError` if its id is taken."""
+        fields = row._replace(roles=json.dumps(row.roles), limits=json.dumps(row.limits))  # type: ignore[arg-type]
+        self._write(lambda c: c.execute(f"INSERT INTO key VALUES ({', '.join('?' * 8)})", fields))
+
+    def revoke(self, id: str, now: float) -> bool:
+        """Mark a key as revoked, unless it is already; False if there is none."""
+        update = "UPDATE key SET revoked = coalesce(revoked, ?) WHERE id = ?"
+        return self._write(lambda c: c.execute(update, (now, id)).rowcount) > 0
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _write(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
+        # A connection of its own, so that the reader's data_version shows this change as well.
+        with _reported(self.path), closing(connect(self.path, "rw")) as connection:
+            use_wal(connection, self.path, "full")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                done = change(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return done
+
+
+_SELECT = "SELECT id, digest, label, roles, limits, created, expires, revoked FROM key ORDER BY id"
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (StorageError, sqlite3.IntegrityError):
+        raise
+    except (OSError, sqlite3.Error) as error:
+        raise StorageError(f"cannot use the keys in {path}: {error}") from error
+
+
+def _make(path: Path) -> None:
+    """Put an empty file of keys there, unless someone else is quicker.
+
+    It gets its name when it is complete, so nobody sees it half made.
+    """
+    from boxmatch.engine.storage import sync_folder  # which takes its time to load
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Only its user may read it, and the files that SQLite puts beside it.
+    handle, name = tempfile.mkstemp(prefix=f"{FILE}-", dir=path.parent)
+    os.close(handle)
+    try:
+        with closing(connect(Path(name), "rw")) as connection:
+            use_wal(connection, path, "full")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+            connection.execute("COMMIT")
+        with suppress(FileExistsError):
+            os.link(name, path)
+    finally:
+        os.unlink(name)
+    sync_folder(path.parent)
+    sync_folder(path.absolute().parent.parent)
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    if not is_made(connection, path, application=_APPLICATION, version=FORMAT):
+        raise StorageError(f"{path} is empty: it is not a file of keys")
+
+
+def _row(fields: tuple[Any, ...], path: Path) -> KeyRow:
+    row = KeyRow(*fields)
+    try:
+        roles, limits = json.loads(fields[3]), json.loads(fields[4])
+    except (TypeError, ValueError):
+        raise StorageError(f"{path} is damaged: key {row.id!r}") from None
+    right = isinstance(roles, dict) and isinstance(limits, dict)
+    if not right or not isinstance(row.digest, bytes):
+        raise StorageError(f"{path} is damaged: key {row.id!r}")
+    return row._replace(roles=roles, limits=limits)

@@ -1,0 +1,309 @@
+"""API keys: made and revoked on the command line, looked up by the broker at every request."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+from boxmatch.broker.access.grant import OPEN, Grant, checked_names
+from boxmatch.broker.access.key_file import KeyFile, KeyRow
+from boxmatch.broker.settings import Limits
+from boxmatch.errors import AccessError, BrokerError, StorageError
+
+_TEXT = re.compile(r"bm_([0-9a-z]{8})_([A-Za-z0-9_-]{43})")
+_ID_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # none that look alike
+_NO_DIGEST = bytes(32)
+_LABEL_LENGTH = 128
+_YEAR_10000 = 253402300800.0
+"""The first moment that Python's dates cannot show."""
+_STALE_SECONDS = 30.0
+"""How long the keys that were read last are good for when the file cannot be read."""
+
+
+class KeyInfo(NamedTuple):
+    """A key without its secret, which nobody but its holder has."""
+
+    grant: Grant
+    limits: Mapping[str, Any]
+    """Those that are its own; `grant.limits` has the broker's too."""
+    created: float
+    expires: float | None
+    revoked: float | None
+
+    def state(self, now: float) -> Literal["active", "expired", "revoked"]:
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and now >= self.expires else "active"
+
+
+class _Entry(NamedTuple):
+    digest: bytes
+    info: KeyInfo
+
+
+class Keys:
+    """The keys of one data folder. All methods may be called from any thread.
+
+    All keys are held in memory, and read again at most `refresh_seconds` after another process has
+    written them. A key is `bm_`, eight letters that name it, `_`, and 43 that are the secret.
+    """
+
+    def __init__(
+        self,
+        file: KeyFile,
+        *,
+        limits: Limits,
+        refresh_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._file = file
+        self._limits = limits
+        self._open_grant = replace(OPEN, limits=limits)
+        self._refresh_seconds = refresh_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: Mapping[str, _Entry] = {}
+        self._any = False
+        self._closed = False
+        self._checked = self._read = -math.inf
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        limits: Limits | None = None,
+        make: bool = True,
+        refresh_seconds: float = 0.5,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open the keys in a data folder, which may be open elsewhere too.
+
+        `limits` are for what a key has no limit of its own. With `make=False`, a folder without
+        keys is a `StorageError` instead of being made.
+        """
+        keys = cls(
+            KeyFile.open(Path(folder), make=make),
+            limits=limits or Limits(),
+            refresh_seconds=refresh_seconds,
+            clock=clock,
+        )
+        try:
+            with keys._lock:
+                keys._read_file()
+        except BaseException:
+            keys.close()
+            raise
+        return keys
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def create(
+        self,
+        label: str,
+        *,
+        admin: bool = False,
+        publish: Iterable[str] = (),
+        read: Iterable[str] = (),
+        subscribe: Iterable[str] = (),
+        limits: Limits | Mapping[str, float | None] | None = None,
+        expires: float | None = None,
+    ) -> tuple[Grant, str]:
+        """Make a key; the text is to be handed to its holder, and cannot be had again.
+
+        A mapping of limits holds those in which the key differs from the broker's; `Limits` sets
+        them all. `expires` is a Unix time.
+        """
+        roles = {
+            "admin": bool(admin),
+            "publish": sorted(checked_names(publish, "feed")),
+            "read": sorted(checked_names(read, "feed")),
+            "subscribe": sorted(checked_names(subscribe, "owner")),
+        }
+        if not any(roles.values()):
+            raise BrokerError("a key needs a role: admin, publish, read or subscribe")
+        now = self._clock()
+        if expires is not None and not now < expires < _YEAR_10000:
+            raise BrokerError("a key must expire in the future, before the year 10000, or never")
+        own = _checked_limits(asdict(limits) if isinstance(limits, Limits) else dict(limits or {}))
+        secret = secrets.token_urlsafe(32)
+        while True:
+            id = "".join(secrets.choice(_ID_LETTERS) for _ in range(8))
+            row = KeyRow(id, _digest(secret), _checked_label(label), roles, own, now, expires, None)
+            with self._lock:
+                self._check_open()
+                try:
+                    self._file.insert(row)
+                except sqlite3.IntegrityError:  # the id is taken
+                    continue
+                self._read_file()
+            return self._grant(row), f"bm_{id}_{secret}"
+
+    def revoke(self, id: str) -> str:
+        """End a key for good and return its id. A whole key does as well as its id."""
+        whole = _TEXT.fullmatch(id)
+        known = whole[1] if whole else id
+        with self._lock:
+            self._check_open()
+            if not self._file.revoke(known, self._clock()):
+                raise BrokerError(f"there is no key {known!r}")
+            self._read_file()
+        return known
+
+    def list(self) -> Sequence[KeyInfo]:
+        """All keys, also those that are expired or revoked, in the order of their making."""
+        self._refresh()
+        infos = [entry.info for entry in self._entries.values()]
+        return sorted(infos, key=lambda info: (info.created, info.grant.id))
+
+    def any(self) -> bool:
+        """Whether a key is needed, because there is one or there was one.
+
+        Keys that are expired or revoked count: ending the last key must not open the doors.
+        """
+        self._refresh()
+        return self._any
+
+    def authenticate(self, text: str) -> Grant:
+        """What this key allows; `AccessError` if it is unknown, revoked or expired."""
+        self._refresh()
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise AccessError("unknown key", unknown=True)
+        entry = self._entries.get(found[1])
+        # The id is no secret; the rest takes the same time whether the id is known or not.
+        expected = _NO_DIGEST if entry is None else entry.digest
+        if not hmac.compare_digest(_digest(found[2]), expected) or entry is None:
+            raise AccessError("unknown key", unknown=True)
+        return self._valid(entry.info)
+
+    def admit(self, text: str | None) -> Grant:
+        """What a request with this key, or without one, may do. Without keys, all may do all."""
+        if not self.any():
+            return self._open_grant
+        if text is None:
+            raise AccessError("a key is needed", unknown=True)
+        return self.authenticate(text)
+
+    def recheck(self, grant: Grant) -> None:
+        """`AccessError` if what was granted is not any more. For connections that last."""
+        if grant.id == OPEN.id:
+            if self.any():
+                raise AccessError("a key is needed now", unknown=True)
+            return
+        self._refresh()
+        entry = self._entries.get(grant.id)
+        if entry is None:
+            raise AccessError("unknown key", unknown=True)
+        self._valid(entry.info)
+
+    def _valid(self, info: KeyInfo) -> Grant:
+        state = info.state(self._clock())
+        if state != "active":
+            reason = "was revoked" if state == "revoked" else "has expired"
+            raise AccessError(f"key {info.grant.id} {reason}", unknown=True)
+        return info.grant
+
+    def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._checked < self._refresh_seconds:
+            return
+        if not self._lock.acquire(blocking=False):  # someone is at it
+            return
+        try:
+            self._check_open()
+            self._read_file()
+        except StorageError:
+            # A moment without the file is no reason to turn everyone away; but a broker that
+            # would not hear of a revoked key must not go on for long.
+            if self._closed or now - self._read > _STALE_SECONDS:
+                raise
+            self._checked = now
+        finally:
+            self._lock.release()
+
+    def _read_file(self) -> None:
+        now = time.monotonic()
+        rows = self._file.read_if_changed()
+        if rows is not None:
+            try:
+                self._entries = {row.id: self._entry(row) for row in rows}
+            except (KeyError, TypeError) as error:
+                self._file.close()  # so that it does not pass for read
+                raise StorageError(f"{self._file.path} is damaged: {error}") from error
+            self._any = self._any or bool(rows)
+        self._checked = self._read = now
+
+    def _entry(self, row: KeyRow) -> _Entry:
+        times = (row.created, row.expires, row.revoked)
+        return _Entry(row.digest, KeyInfo(self._grant(row), row.limits, *times))
+
+    def _grant(self, row: KeyRow) -> Grant:
+        return Grant(
+            id=row.id,
+            label=row.label,
+            admin=row.roles["admin"],
+            publish=frozenset(row.roles["publish"]),
+            read=frozenset(row.roles["read"]),
+            subscribe=frozenset(row.roles["subscribe"]),
+            limits=replace(self._limits, **row.limits),
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self._file.path} is closed")
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("ascii")).digest()
+
+
+def _checked_label(label: str) -> str:
+    if not label.strip() or len(label) > _LABEL_LENGTH or not label.isprintable():
+        raise BrokerError(
+            f"a key needs a label of at most {_LABEL_LENGTH} printable letters, such as who has it"
+        )
+    return label
+
+
+_RATES = ("events_per_second", "requests_per_second")
+
+
+def _checked_limits(limits: dict[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in fields(Limits)}
+    for name, value in limits.items():
+        if name not in known:
+            raise BrokerError(f"there is no limit {name!r}; there are {', '.join(sorted(known))}")
+        if value is None and name in _RATES:  # without a limit, even if the broker has one
+            continue
+        right = (int, float) if name in _RATES else (int,)
+        if isinstance(value, bool) or not isinstance(value, right):
+            raise BrokerError(f"the limit {name} is a number, not {value!r}")
+        if not (math.isfinite(value) and value >= 0):
+            raise BrokerError(f"the limit {name} cannot be {value}")
+    return limits

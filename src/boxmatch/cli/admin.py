@@ -1,0 +1,220 @@
+"""`boxmatch admin`: the keys of a broker, and whether its data is sound."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from boxmatch.broker.access import Grant, KeyInfo
+    from boxmatch.broker.checkup import Checkup
+
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+admin = typer.Typer(help="Look after a broker: its keys, its data.", no_args_is_help=True)
+keys = typer.Typer(
+    help="Who may do what. Works while the broker runs, which notices within a second.",
+    no_args_is_help=True,
+)
+admin.add_typer(keys, name="keys")
+
+Data = Annotated[
+    Path, typer.Option(metavar="DIR", help="The broker's data folder, as given to serve.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@keys.command()
+def create(
+    label: Annotated[str, typer.Argument(help="Whom or what the key is for.")],
+    data: Data,
+    admin: Annotated[bool, typer.Option("--admin", help="May do everything.")] = False,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FEED", help="May publish to this feed; * for all. Repeatable."),
+    ] = None,
+    read: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FEED", help="May read this feed's log; * for all. Repeatable."),
+    ] = None,
+    subscribe: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OWNER", help="May act as this subscriber; * for all. Repeatable."),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="After 30m, 12h, 90d, 4w; or a date; never if left out."),
+    ] = None,
+    events_per_second: Annotated[float | None, typer.Option(min=0)] = None,
+    requests_per_second: Annotated[float | None, typer.Option(min=0)] = None,
+    events_per_request: Annotated[int | None, typer.Option(min=0)] = None,
+    body_bytes: Annotated[int | None, typer.Option(min=0, help="Of one request.")] = None,
+    filter_bytes: Annotated[int | None, typer.Option(min=0, help="Of one filter.")] = None,
+    subscriptions: Annotated[
+        int | None, typer.Option(min=0, help="Of one owner. Limits left out are the broker's.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it. It is not kept, only its hash: it cannot be shown again."""
+    from boxmatch.broker.access import Keys
+
+    given = {
+        "events_per_second": events_per_second,
+        "requests_per_second": requests_per_second,
+        "events_per_request": events_per_request,
+        "body_bytes": body_bytes,
+        "filter_bytes": filter_bytes,
+        "subscriptions": subscriptions,
+    }
+    limits = {name: value for name, value in given.items() if value is not None}
+    with Keys.open(data) as opened:
+        grant, text = opened.create(
+            label,
+            admin=admin,
+            publish=publish or (),
+            read=read or (),
+            subscribe=subscribe or (),
+            limits=limits,
+            expires=None if expires is None else _moment(expires, time.time()),
+        )
+    if as_json:
+        typer.echo(json.dumps({"key": text, **_granted(grant), "limits": limits}))
+        return
+    # The key alone goes to stdout, so that a script can take it from there.
+    typer.echo(f"Key {grant.id} may {_roles(grant)}. It is shown only now:", err=True)
+    typer.echo(text)
+
+
+@keys.command("list")
+def list_keys(data: Data, as_json: AsJson = False) -> None:
+    """Show all keys, also those that are expired or revoked. Secrets are not kept."""
+    from boxmatch.broker.access import Keys
+
+    with Keys.open(data, make=False) as opened:
+        found = opened.list()
+    now = time.time()
+    if as_json:
+        typer.echo(json.dumps([_described(info, now) for info in found]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("id", "label", "may", "limits", "made", "expires", "state", box=None)
+    for info in found:
+        row = (
+            info.grant.id,
+            info.grant.label,
+            _roles(info.grant),
+            ", ".join(f"{name} {value}" for name, value in info.limits.items()),
+            _date(info.created),
+            "never" if info.expires is None else _date(info.expires),
+            info.state(now),
+        )
+        # As Text, since a label may hold what rich takes for markup.
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
+
+
+@keys.command()
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
+    data: Data,
+) -> None:
+    """End a key for good. A broker that runs refuses it within a second."""
+    from boxmatch.broker.access import Keys
+
+    with Keys.open(data, make=False) as opened:
+        id = opened.revoke(key)
+    typer.echo(f"Key {id} is revoked.")
+
+
+@admin.command()
+def check(data: Data, as_json: AsJson = False) -> None:
+    """Read all the data of a broker that is not running, and say what is damaged.
+
+    Exits with 1 if anything is. A broker that runs is checked by a backup: `boxmatch backup`.
+    """
+    from boxmatch.broker.checkup import check_up
+
+    found = check_up(data)
+    if as_json:
+        content = {**found._asdict(), "feeds": [feed._asdict() for feed in found.feeds]}
+        typer.echo(json.dumps(content))
+    else:
+        _show(found)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _show(found: Checkup) -> None:
+    for name, nbytes in found.nbytes.items():
+        typer.echo(f"{nbytes / 1e6:10,.1f} MB  {name}")
+    for feed in found.feeds:
+        counts = [f"{feed.events:,} events", f"{feed.subscriptions:,} subscriptions"]
+        if feed.kind == "state":
+            counts.append(f"{feed.publications:,} publications")
+        typer.echo(f"feed {feed.name}: {', '.join(counts)}")
+    if not found.problems:
+        first, last = found.first_sequence, found.next_sequence - 1
+        numbers = f"sequence numbers {first:,} to {last:,}" if first <= last else "an empty log"
+        typer.echo(
+            f"{found.owners:,} owners with {found.waiting:,} notes waiting, {found.keys:,} keys, "
+            f"{numbers}"
+        )
+        typer.echo("Everything could be read.")
+    for problem in found.problems:
+        typer.echo(f"damaged: {problem}", err=True)
+
+
+def _moment(text: str, now: float) -> float:
+    """The Unix time that `90d` or `2027-01-31` stands for; UTC, unless it says otherwise."""
+    if found := re.fullmatch(r"([0-9]{1,9})([mhdw])", text):
+        return now + int(found[1]) * _SECONDS[found[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither like 90d nor a date") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _date(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _roles(grant: Grant) -> str:
+    if grant.admin:
+        return "do everything"
+    roles = (
+        ("publish to", grant.publish),
+        ("read", grant.read),
+        ("subscribe as", grant.subscribe),
+    )
+    return "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in roles if names)
+
+
+def _granted(grant: Grant) -> dict[str, Any]:
+    return {
+        "id": grant.id,
+        "label": grant.label,
+        "admin": grant.admin,
+        "publish": sorted(grant.publish),
+        "read": sorted(grant.read),
+        "subscribe": sorted(grant.subscribe),
+    }
+
+
+def _described(info: KeyInfo, now: float) -> dict[str, Any]:
+    times = {"created": info.created, "expires": info.expires, "revoked": info.revoked}
+    return {
+        **_granted(info.grant),
+        "limits": dict(info.limits),
+        **times,
+        "state": info.state(now),
+    }
