@@ -308,3 +308,49 @@ def test_publishers_wait_for_room_and_are_sent_away(
             assert (await broker.publish("ticks", events(*[{"price": 1.0}] * 80))).count == 80
 
     run(main)
+
+
+def test_many_subscriptions_at_once_are_all_or_none(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.put_subscription("ann", "s1", wanted("price > 100"))
+            many = {f"s{n}": wanted(f"price < {n}") for n in range(5)}
+            infos = await broker.put_subscriptions("ann", many)
+            assert [one.id for one in infos] == list(many)
+            with pytest.raises(bm.FilterError, match="subscription 't1'"):
+                await broker.put_subscriptions(
+                    "ann", {"t0": wanted("price > 1"), "t1": wanted("price >")}
+                )
+            assert len(broker.subscriptions("ann")) == 5
+            await broker.publish("ticks", events({"price": 2.5}, {"price": 200.0}))
+            [note] = await all_notes(broker, "ann")
+            assert sorted(note.subscriptions) == ["s3", "s4"]
+            assert [one.matches for one in broker.subscriptions("ann")] == [0, 0, 0, 1, 1]
+            await broker.create_feed(ticks("other"))
+            with pytest.raises(bm.BrokerError, match="one feed"):
+                await broker.put_subscriptions(
+                    "bob", {"a": wanted("price > 1"), "b": wanted("price > 1", "other")}
+                )
+
+    run(main)
+
+
+def test_indexes_are_made_tidy_when_it_is_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boxmatch.broker.housekeeping._QUIET", 0.05)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            many = {f"s{n}": wanted(f"price < {n}") for n in range(300)}
+            await broker.put_subscriptions("ann", many)
+            feed = broker._directory.feed("ticks").feed
+            while feed.changes:
+                await asyncio.sleep(0.02)
+            await broker.publish("ticks", events({"price": 100.5}))
+            [note] = await all_notes(broker, "ann")
+            assert len(note.subscriptions) == 199
+
+    run(main)

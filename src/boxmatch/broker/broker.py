@@ -211,6 +211,12 @@ class Broker:
     ) -> SubscriptionInfo:
         return await self._subscribing.put(owner, subscription, wanted)
 
+    async def put_subscriptions(
+        self, owner: str, wanted: Mapping[str, Wanted]
+    ) -> list[SubscriptionInfo]:
+        """Many at once, to one feed of events: all of them, or with an error none."""
+        return await self._subscribing.put_many(owner, wanted)
+
     async def delete_subscription(self, owner: str, subscription: str) -> None:
         await self._subscribing.delete(owner, subscription)
 

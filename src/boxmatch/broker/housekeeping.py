@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from boxmatch.broker.core import Core
+from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.owners import Owner
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import Transaction
@@ -17,6 +18,7 @@ _CURSORS = 0.25
 _EXPIRY = 0.5
 _COUNTING = 2.0
 _TIDYING = 5.0
+_QUIET = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +38,7 @@ class Housekeeping:
                 (_EXPIRY, state.expire),
                 (_COUNTING, self._count),
                 (_TIDYING, self._tidy),
+                (_QUIET, self._tidy_indexes),
             )
         ]
 
@@ -86,3 +89,9 @@ class Housekeeping:
             if owner is not None:
                 owner.dropped += notes
             self._dropped(notes)
+
+    async def _tidy_indexes(self) -> None:
+        for entry in self._core.directory.feeds():
+            feed = entry.feed
+            if isinstance(feed, EventFeed) and feed.is_untidy(_QUIET):
+                await asyncio.to_thread(feed.tidy)

@@ -9,6 +9,7 @@ from boxmatch.broker.messages import SubscriptionInfo, Wanted
 
 if TYPE_CHECKING:
     from boxmatch.broker.delivery.stream import NoteStream
+    from boxmatch.broker.feeds.slots import Slots
 
 
 @dataclass(eq=False)
@@ -21,11 +22,12 @@ class Subscription:
     created: float
     updated: float
     slot: int = -1
-    matches: int = 0
+    slots: Slots | None = None
 
     def info(self) -> SubscriptionInfo:
+        matches = 0 if self.slots is None else self.slots.matches(self.slot)
         return SubscriptionInfo(
-            self.owner.name, self.id, self.wanted, self.created, self.updated, self.matches
+            self.owner.name, self.id, self.wanted, self.created, self.updated, matches
         )
 
 

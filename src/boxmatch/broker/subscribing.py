@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from boxmatch.broker.core import Core
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.messages import SubscriptionInfo, Wanted
 from boxmatch.broker.owners import Owner, Subscription
 from boxmatch.broker.recovery import wanted_to_json
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import Transaction
-from boxmatch.errors import BrokerError, LimitError
+from boxmatch.errors import BrokerError, FilterError, LimitError
 
 
 class Subscribing:
@@ -29,22 +29,55 @@ class Subscribing:
         """Add a subscription, or put it in the place of the one that has this id."""
         feed = self._core.directory.feed(wanted.feed).feed
         if isinstance(feed, EventFeed):
-            event_feed.check_wanted(feed.spec, wanted)
-        else:
-            state_feed.check_wanted(feed.spec, wanted)
+            [info] = await self.put_many(owner, {subscription: wanted})
+            return info
+        state_feed.check_wanted(feed.spec, wanted)
         async with self._turns[owner]:
             before = self._before(owner, subscription, wanted)
+            self._check_number(owner, int(before is None))
             known = await self._settled(owner)
-            now = self._core.clock()
-            created = now if before is None else before.created
-            new = Subscription(known, subscription, wanted, created, now)
-            if isinstance(feed, EventFeed):
-                await self._core.write(lambda transaction: _store(transaction, new, feed.number))
-                await self._core.flow.call(lambda: feed.put(new, before))
-            else:
-                await self._put_state(feed, new, before)
+            new = self._made(known, subscription, wanted, before)
+            await self._state.operate(
+                feed,
+                lambda: feed.put(new, before),
+                lambda: lambda transaction: _store(transaction, [new], feed.number),
+            )
             known.subscriptions[subscription] = new
             return new.info()
+
+    async def put_many(self, owner: str, wanted: Mapping[str, Wanted]) -> list[SubscriptionInfo]:
+        """Add or replace many subscriptions to one feed of events: all, or with an error none."""
+        names = {one.feed for one in wanted.values()}
+        if len(names) != 1:
+            raise BrokerError("subscriptions that are put together must be to one feed")
+        feed = self._core.directory.feed(names.pop()).feed
+        if not isinstance(feed, EventFeed):
+            raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
+        for name, one in wanted.items():
+            try:
+                event_feed.check_wanted(feed.spec, one)
+            except FilterError as error:
+                if len(wanted) == 1:
+                    raise
+                reason = f"subscription {name!r}: {error.reason}"
+                raise FilterError(reason, error.text, error.position) from None
+        async with self._turns[owner]:
+            befores = {name: self._before(owner, name, one) for name, one in wanted.items()}
+            self._check_number(owner, sum(before is None for before in befores.values()))
+            known = await self._settled(owner)
+            new = [self._made(known, name, one, befores[name]) for name, one in wanted.items()]
+            await self._core.write(lambda transaction: _store(transaction, new, feed.number))
+            changes = list(zip(new, befores.values(), strict=True))
+            await self._core.flow.call(lambda: feed.put(changes))
+            known.subscriptions.update((one.id, one) for one in new)
+            return [one.info() for one in new]
+
+    def _made(
+        self, owner: Owner, subscription: str, wanted: Wanted, before: Subscription | None
+    ) -> Subscription:
+        now = self._core.clock()
+        created = now if before is None else before.created
+        return Subscription(owner, subscription, wanted, created, now)
 
     async def delete(self, owner: str, subscription: str) -> None:
         """Forget a subscription."""
@@ -72,10 +105,13 @@ class Subscribing:
                 f"subscription {subscription!r} is one to feed {before.wanted.feed!r}; delete it "
                 f"before it is one to {wanted.feed!r}"
             )
-        most = self._core.settings.limits.subscriptions
-        if before is None and len(known.subscriptions) >= most:
-            raise LimitError(f"owner {owner!r} has {most:,} subscriptions already")
         return before
+
+    def _check_number(self, owner: str, more: int) -> None:
+        known = self._core.directory.owner(owner)
+        most = self._core.settings.limits.subscriptions
+        if known is not None and len(known.subscriptions) + more > most:
+            raise LimitError(f"owner {owner!r} can have {most:,} subscriptions, not more")
 
     async def _settled(self, name: str) -> Owner:
         known = self._core.directory.owner(name)
@@ -84,17 +120,9 @@ class Subscribing:
         number = await self._core.write(lambda transaction: transaction.put_owner(name))
         return self._core.directory.settle(name, number, self._core.store.next_sequence - 1)
 
-    async def _put_state(
-        self, feed: StateFeed, new: Subscription, before: Subscription | None
-    ) -> None:
-        await self._state.operate(
-            feed,
-            lambda: feed.put(new, before),
-            lambda: lambda transaction: _store(transaction, new, feed.number),
+
+def _store(transaction: Transaction, new: Sequence[Subscription], feed: int) -> None:
+    for one in new:
+        transaction.put_subscription(
+            one.owner.number, one.id, feed, wanted_to_json(one.wanted), one.updated
         )
-
-
-def _store(transaction: Transaction, new: Subscription, feed: int) -> None:
-    transaction.put_subscription(
-        new.owner.number, new.id, feed, wanted_to_json(new.wanted), new.updated
-    )

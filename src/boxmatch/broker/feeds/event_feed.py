@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from boxmatch.broker.feeds.slots import Slots
@@ -14,6 +15,9 @@ from boxmatch.engine.results import MatchResult
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import compile_filter
 
+_MANY_CHANGES = 256
+"""So few subscriptions are quickly looked through one by one."""
+
 
 class EventFeed:
     """Subscriptions and the index over them. All but `spec` is for the matching thread alone."""
@@ -23,22 +27,17 @@ class EventFeed:
         self.number = number
         self.slots = Slots()
         self.matcher = Matcher(spec.schema)
+        self.changes = 0
+        """Of subscriptions, since the index was last made tidy."""
+        self.changed = 0.0
         self._names = frozenset(spec.schema.names)
 
     def load(self, subscriptions: Iterable[Subscription]) -> None:
         """Take over subscriptions that were checked when they came."""
-        texts, others = [], []
-        for subscription in subscriptions:
-            slot = self.slots.add(subscription)
-            wanted = filter_of(subscription.wanted)
-            if isinstance(wanted, str):
-                texts.append({"id": slot, "filter": wanted})
-            else:
-                others.append((slot, wanted))
-        if texts:
-            self.matcher.subscribe_many(texts)
-        for slot, wanted in others:
-            self.matcher.subscribe(slot, wanted)
+        new = list(subscriptions)
+        for subscription in new:
+            self.slots.add(subscription)
+        _subscribe(self.matcher, new)
 
     def check(self, rows: list[dict[str, Any]]) -> None:
         """Refuse events that have attributes which the schema lacks, if the feed does."""
@@ -57,37 +56,55 @@ class EventFeed:
         """Who wants these events, by slot."""
         return self.matcher.match_batch(rows, threads=threads)
 
-    def put(self, subscription: Subscription, before: Subscription | None) -> None:
-        """Add a subscription, or change it."""
-        wanted = filter_of(subscription.wanted)
-        if before is None:
-            self.matcher.subscribe(self.slots.add(subscription), wanted)
-        else:
-            self.slots.replace(before.slot, subscription)
-            self.matcher.subscribe(subscription.slot, wanted)
+    def put(self, changes: Sequence[tuple[Subscription, Subscription | None]]) -> None:
+        """Add subscriptions, or change them: each with the one that it takes the place of."""
+        for subscription, before in changes:
+            if before is None:
+                self.slots.add(subscription)
+            else:
+                self.slots.replace(before.slot, subscription)
+        _subscribe(self.matcher, [subscription for subscription, _ in changes])
+        self.changes += len(changes)
+        self.changed = time.monotonic()
 
     def remove(self, subscription: Subscription) -> None:
         """Forget a subscription."""
         self.matcher.unsubscribe(subscription.slot)
         self.slots.remove(subscription.slot)
+        self.changes += 1
+        self.changed = time.monotonic()
 
     def extend(self, spec: FeedSpec) -> None:
         """Have more attributes from now on."""
         matcher = Matcher(spec.schema)
-        known = [one for one in self.slots.subscriptions if one is not None]
-        texts = [(one.slot, filter_of(one.wanted)) for one in known]
-        matcher.subscribe_many(
-            [{"id": slot, "filter": text} for slot, text in texts if isinstance(text, str)]
-        )
-        for slot, wanted in texts:
-            if not isinstance(wanted, str):
-                matcher.subscribe(slot, wanted)
+        _subscribe(matcher, [one for one in self.slots.subscriptions if one is not None])
         self.spec, self.matcher = spec, matcher
         self._names = frozenset(spec.schema.names)
+
+    def is_untidy(self, quiet: float) -> bool:
+        """Whether many subscriptions have changed, and none for so many seconds."""
+        return self.changes >= _MANY_CHANGES and time.monotonic() - self.changed > quiet
+
+    def tidy(self) -> None:
+        """Give new subscriptions their place in the index. In any thread; takes a while."""
+        self.changes = 0
+        self.matcher.compact()
 
     def explain(self, event: Mapping[str, Any], slot: int) -> Explanation:
         """Why a stored subscription does or does not want an event."""
         return self.matcher.explain(event, slot)
+
+
+def _subscribe(matcher: Matcher, subscriptions: Sequence[Subscription]) -> None:
+    texts = []
+    for one in subscriptions:
+        wanted = filter_of(one.wanted)
+        if isinstance(wanted, str) and len(subscriptions) > 1:
+            texts.append({"id": one.slot, "filter": wanted})
+        else:
+            matcher.subscribe(one.slot, wanted)
+    if texts:
+        matcher.subscribe_many(texts)
 
 
 def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:

@@ -25,6 +25,7 @@ class Slots:
         self._free: list[int] = []
         self._owner: Int64Array = np.empty(_FEW, np.int64)
         self._id: npt.NDArray[np.object_] = np.empty(_FEW, object)
+        self._matches: Int64Array = np.zeros(_FEW, np.int64)
 
     def __len__(self) -> int:
         return len(self.subscriptions) - len(self._free)
@@ -37,15 +38,16 @@ class Slots:
             if slot == len(self._owner):
                 self._owner = np.concatenate([self._owner, np.empty_like(self._owner)])
                 self._id = np.concatenate([self._id, np.empty_like(self._id)])
-        self.subscriptions[slot] = subscription
+                self._matches = np.concatenate([self._matches, np.zeros_like(self._matches)])
         self._owner[slot], self._id[slot] = subscription.owner.number, subscription.id
-        subscription.slot = slot
+        self._matches[slot] = 0
+        self.replace(slot, subscription)
         return slot
 
     def replace(self, slot: int, subscription: Subscription) -> None:
         """Put a subscription of the same owner and id in the place of another."""
         self.subscriptions[slot] = subscription
-        subscription.slot = slot
+        subscription.slot, subscription.slots = slot, self
 
     def remove(self, slot: int) -> None:
         """The number is free from now on."""
@@ -55,11 +57,11 @@ class Slots:
 
     def count(self, slots: Int64Array) -> None:
         """Count matches of subscriptions."""
-        found, times = np.unique(slots, return_counts=True)
-        for slot, number in zip(found.tolist(), times.tolist(), strict=True):
-            subscription = self.subscriptions[slot]
-            if subscription is not None:
-                subscription.matches += number
+        np.add.at(self._matches, slots, 1)
+
+    def matches(self, slot: int) -> int:
+        """How often a subscription matched since it came, or the broker started."""
+        return int(self._matches[slot])
 
     def inboxes(self, event: Int64Array, slots: Int64Array) -> Inboxes:
         """Matches (which event, which subscription), put together by owner and event."""
