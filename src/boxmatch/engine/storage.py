@@ -28,6 +28,7 @@ try:
 except ImportError:  # not a Unix system
     fcntl = None  # type: ignore[assignment]
 
+from boxmatch.engine.folders import sync_folder as sync_folder  # for others too
 from boxmatch.engine.ids import IdArray, IdKind, as_objects
 from boxmatch.engine.parts import Part, Segment
 from boxmatch.errors import StorageError
@@ -156,15 +157,6 @@ def _replace(path: Path, manifest: dict[str, Any]) -> None:
         os.fsync(file.fileno())
     os.replace(draft, path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder are on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class _Writer:

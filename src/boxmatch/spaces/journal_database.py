@@ -7,9 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from boxmatch.engine import database
+from boxmatch.engine import database, folders
 from boxmatch.engine.database import Sync, use_wal
-from boxmatch.engine.storage import sync_folder
+from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
 
 __all__ = [
@@ -62,7 +62,7 @@ def check_folder(folder: Path) -> None:
 def take_lock(folder: Path) -> int:
     """Hold the directory's lock, where the system has such locks; it dies with the process."""
     try:
-        return database.take_lock(folder)
+        return folders.take_lock(folder)
     except StorageError:
         raise
     except OSError as error:

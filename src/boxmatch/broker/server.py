@@ -1,0 +1,257 @@
+"""The server process: what is started and stopped in which order, and signals.
+
+Starting: keys, certificate and port are looked at first, since that is quick; then the data are
+opened and recovered, and only then does anybody get an answer. Stopping: no new connections,
+WebSockets are closed (1012, "service restart"), reads are ended, writes are finished, and then the
+broker writes what is queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import uvicorn
+
+from boxmatch import __version__
+from boxmatch.broker.guard import Application, Guard
+from boxmatch.broker.listening import (
+    ADDRESS,
+    Listening,
+    bind,
+    listening_error,
+    load_certificate,
+    raise_file_limit,
+    tls_context,
+    write_address,
+)
+from boxmatch.broker.logs import LogSettings, configure_logs
+from boxmatch.broker.metrics import Metrics
+from boxmatch.broker.patience import Patience, PatientProtocol
+from boxmatch.errors import BrokerError
+
+if TYPE_CHECKING:
+    from boxmatch.broker.access import Keys
+    from boxmatch.broker.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """What concerns the process, not the broker in it."""
+
+    logs: LogSettings = field(default_factory=LogSettings)
+    patience: Patience = field(default_factory=Patience)
+    connections: int = 10_000
+    """At most so many at a time; fewer if the system allows fewer open files."""
+    ping_seconds: float = 20.0
+    """How often a WebSocket is asked whether somebody is there, and how long it may take."""
+    socket_message_bytes: int = 64 * 1024
+    """Of what a subscriber sends: acknowledgements."""
+
+
+def run(
+    settings: Settings,
+    *,
+    options: ServerOptions | None = None,
+    on_listening: Callable[[Listening], None] = lambda _: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. `BoxmatchError`: why it cannot be started."""
+    from boxmatch.broker.access import Keys, check_exposure
+
+    options = options or ServerOptions()
+    configure_logs(options.logs)
+    context = tls_context(settings.certificate, settings.private_key)
+    with _private_files():
+        _make_folder(settings.data)
+        with closing(Keys.open(settings.data)) as keys:
+            check_exposure(settings.host, keys, settings.certificate)
+            with closing(bind(settings.host, settings.port)) as listener:
+                main = _run_broker(settings, options, keys, context, listener, on_listening)
+                with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                    runner.run(main)
+
+
+async def _run_broker(
+    settings: Settings,
+    options: ServerOptions,
+    keys: Keys,
+    context: ssl.SSLContext | None,
+    listener: socket.socket,
+    on_listening: Callable[[Listening], None],
+) -> None:
+    from boxmatch.broker.broker import Broker
+    from boxmatch.broker.http import make_app
+
+    log = structlog.get_logger("boxmatch.server")
+    metrics = Metrics()
+    broker = Broker.open(settings, metrics=metrics)
+    _forget_address(settings.data)  # of one that was killed; the data are ours now
+    await broker.start()
+    try:
+        app = make_app(broker, keys, settings, metrics)
+
+        def started() -> None:
+            listening = Listening.on(listener, settings.host, tls=context is not None)
+            write_address(settings.data, listening)
+            log.info("listening", url=listening.url, data=str(settings.data), version=__version__)
+            on_listening(listening)
+
+        await serve_app(app, metrics, settings, options, context, listener, started)
+    finally:
+        _forget_address(settings.data)
+        await broker.stop()
+        log.info("stopped")
+
+
+async def serve_app(
+    app: Application,
+    metrics: Metrics,
+    settings: Settings,
+    options: ServerOptions,
+    context: ssl.SSLContext | None,
+    listener: socket.socket,
+    on_started: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve an application until a signal comes. Returns when all that was begun is answered."""
+    guard = Guard(app, metrics, log_requests=options.logs.requests)
+    config = uvicorn.Config(
+        guard,
+        http=PatientProtocol,
+        ws="websockets-sansio",
+        ws_max_size=options.socket_message_bytes,
+        ws_ping_interval=options.ping_seconds,
+        ws_ping_timeout=options.ping_seconds,
+        # Notes are small and many: compressing each costs more than sending it.
+        ws_per_message_deflate=False,
+        lifespan="off",  # the broker is started and stopped around it, in an order we know
+        log_config=None,
+        access_log=False,  # it shows query strings; `Guard` writes its own
+        proxy_headers=False,  # anybody could claim to be anybody
+        server_header=False,
+        timeout_keep_alive=max(1, math.ceil(options.patience.idle_seconds)),
+        timeout_graceful_shutdown=max(1, math.ceil(settings.shutdown_seconds)),
+        ssl_context_factory=None if context is None else (lambda _config, _default: context),
+    )
+    server = _Server(config, guard, options, on_started)
+    with _signals(server, context, settings):
+        try:
+            await server.serve(sockets=[listener])
+        except OSError as error:
+            if server.started:
+                raise
+            raise listening_error(error, settings.host, settings.port) from error
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, with our signals, and with a look at the clock for slow clients."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        guard: Guard,
+        options: ServerOptions,
+        on_started: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self._guard = guard
+        self._ticks = options.patience.ticks
+        self._on_started = on_started
+        # Where the protocol finds them: uvicorn makes one of it for every connection.
+        self.server_state.patience = options.patience  # type: ignore[attr-defined]
+        self.server_state.most = raise_file_limit(options.connections)  # type: ignore[attr-defined]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % self._ticks == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, PatientProtocol):
+                    connection.check_patience()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._guard.end_reads()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Uvicorn would raise the signal again once the sockets are closed, before the broker
+        # has written what is queued.
+        yield
+
+
+@contextmanager
+def _signals(server: _Server, context: ssl.SSLContext | None, settings: Settings) -> Iterator[None]:
+    log = structlog.get_logger("boxmatch.server")
+    loop = asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        log.info("stopping", signal=name)
+        server.force_exit = server.should_exit  # the second time: do not wait for connections
+        server.should_exit = True
+
+    def renew() -> None:
+        if context is None or settings.certificate is None:
+            return
+        try:
+            load_certificate(context, settings.certificate, settings.private_key)
+            log.info("certificate read again")
+        except BrokerError as error:
+            log.error("certificate not read again", error=str(error))
+
+    handled: list[signal.Signals] = []
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, not Unix
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number.name)
+            handled.append(number)
+        loop.add_signal_handler(signal.SIGHUP, renew)
+        handled.append(signal.SIGHUP)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """What is written is for this user only, also where the directory is open to others."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _make_folder(data: Path) -> None:
+    if data.exists() and not data.is_dir():
+        raise BrokerError(f"{data} is not a directory")
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BrokerError(f"cannot make the directory {data}: {error.strerror}") from error
+
+
+def _forget_address(data: Path) -> None:
+    with suppress(OSError):
+        (data / ADDRESS).unlink(missing_ok=True)
+
+
+def _loop_factory() -> Callable[[], Any] | None:
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows
+        return None
+    return uvloop.new_event_loop

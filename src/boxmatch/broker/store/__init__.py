@@ -1,0 +1,25 @@
+"""What a broker keeps on disk: feeds, events, who gets them, and how far everybody has read."""
+
+from boxmatch.broker.store.rows import (
+    Appended,
+    LoggedEvent,
+    MemberRow,
+    OwnerRow,
+    Sizes,
+    SubscriptionRow,
+    Tidied,
+)
+from boxmatch.broker.store.store import Store
+from boxmatch.broker.store.transaction import Transaction
+
+__all__ = [
+    "Appended",
+    "LoggedEvent",
+    "MemberRow",
+    "OwnerRow",
+    "Sizes",
+    "Store",
+    "SubscriptionRow",
+    "Tidied",
+    "Transaction",
+]

@@ -1,0 +1,359 @@
+"""Reading from any thread while another writes. Damaged rows are told of and left out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from boxmatch.broker.messages import DeadLetter, FeedKind, FeedSpec, Note
+from boxmatch.broker.store.rows import (
+    BATCH_COLUMNS,
+    Batch,
+    LoggedEvent,
+    MemberRow,
+    OwnerRow,
+    Sizes,
+    SubscriptionRow,
+    text_checksum,
+    unpack_batch,
+    unpack_feed,
+    unpack_notes,
+)
+from boxmatch.engine.database import connect
+from boxmatch.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+_IDLE_CONNECTIONS = 8
+_CACHE_BYTES = 32 << 20
+_ROWS_PAGE = 1000
+_INBOX_PAGE = 256
+_BATCHES_PAGE = 64
+
+# One row with all of them: each row by itself would ask for the interpreter again.
+_INBOX = (
+    "SELECT json_group_array(json_array(last, first, notes, checksum)) FROM (SELECT last, first, "
+    f"notes, checksum FROM inbox WHERE owner = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE})"
+)
+_INBOX_BY_ROW = (
+    "SELECT last, first, CAST(notes AS BLOB), checksum FROM inbox "
+    f"WHERE owner = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE}"
+)
+_BACKLOGS = (
+    "SELECT o.number, coalesce(sum(i.amount), 0) FROM owner o "
+    "LEFT JOIN inbox i ON i.owner = o.number AND i.last > o.cursor "
+    "WHERE ?1 IS NULL OR o.number = ?1 GROUP BY o.number"
+)
+_PARTLY_READ = (
+    "SELECT o.number, o.cursor, i.first, CAST(i.notes AS BLOB), i.checksum FROM owner o "
+    "CROSS JOIN inbox i ON i.owner = o.number AND i.last = "
+    "(SELECT min(last) FROM inbox WHERE owner = o.number AND last > o.cursor) "
+    "WHERE i.first <= o.cursor AND (?1 IS NULL OR o.number = ?1)"
+)
+
+
+class Reader:
+    """All methods may be called from any thread."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        self._cache: OrderedDict[int, Batch] = OrderedDict()
+        self._cached_bytes = 0
+        self._known_damage: set[str] = set()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._cache.clear()
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the database while the block lasts."""
+        with self._lock:
+            if self._closed:
+                raise StorageError(f"{self.file.parent} is closed")
+            connection = self._idle.pop() if self._idle else None
+        try:
+            if connection is None:
+                connection = connect(self.file, "rw")
+                connection.execute("PRAGMA query_only = 1")
+            connection.execute("BEGIN")
+            yield connection
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise StorageError(f"cannot read {self.file}: {error}") from error
+        finally:
+            if connection is not None:
+                self._give_back(connection)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        with self._lock:
+            if not self._closed and len(self._idle) < _IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def report(self, what: str) -> None:
+        """Tell once of something that is damaged."""
+        with self._lock:
+            known = what in self._known_damage
+            self._known_damage.add(what)
+        if not known:
+            _log.error("%s is damaged: %s", self.file, what)
+
+    @property
+    def damage(self) -> list[str]:
+        with self._lock:
+            return sorted(self._known_damage)
+
+    # What there is.
+
+    def feeds(self) -> list[tuple[int, FeedSpec]]:
+        with self.connection() as connection:
+            rows = connection.execute("SELECT number, name, kind, spec FROM feed ORDER BY number")
+            return [(number, unpack_feed(*row)) for number, *row in rows]
+
+    def owners(self) -> list[OwnerRow]:
+        with self.connection() as connection:
+            columns = "number, name, cursor, dropped, dropped_through"
+            rows = connection.execute(f"SELECT {columns} FROM owner ORDER BY number")
+            return list(map(OwnerRow._make, rows))
+
+    def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
+        statement = (
+            "SELECT number, owner, id, feed, wanted, created, updated, checksum FROM subscription "
+            "WHERE feed = ? AND number > ? ORDER BY number LIMIT ?"
+        )
+        for *values, checksum in self._pages(statement, feed):
+            if text_checksum(*values[1:]) == checksum:
+                yield SubscriptionRow._make(values)
+            else:
+                self.report(f"subscription {values[0]}")
+
+    def members(self, feed: int) -> Iterator[MemberRow]:
+        statement = (
+            "SELECT place, feed, id, body, expires, checksum FROM member "
+            "WHERE feed = ? AND place > ? ORDER BY place LIMIT ?"
+        )
+        for place, _, *values, checksum in self._pages(statement, feed):
+            if text_checksum(feed, *values) == checksum:
+                yield MemberRow._make(values)
+            else:
+                self.report(f"publication {place}")
+
+    def webhooks(self) -> list[tuple[int, bytes]]:
+        with self.connection() as connection:
+            return connection.execute("SELECT owner, body FROM webhook ORDER BY owner").fetchall()
+
+    def dead_letters(self, owner: int, after: int, limit: int) -> list[DeadLetter]:
+        statement = (
+            "SELECT d.number, o.name, d.first, d.last, d.attempts, d.reason, d.at, d.body "
+            "FROM dead_letter d JOIN owner o ON o.number = d.owner "
+            "WHERE d.owner = ? AND d.number > ? ORDER BY d.number LIMIT ?"
+        )
+        with self.connection() as connection:
+            rows = connection.execute(statement, (owner, after, limit))
+            return list(map(DeadLetter._make, rows))
+
+    def _pages(self, statement: str, feed: int) -> Iterator[Any]:
+        # Whole pages: a connection that stays with a caller would keep the log ahead from being
+        # taken up.
+        last = -1
+        while True:
+            with self.connection() as connection:
+                rows = connection.execute(statement, (feed, last, _ROWS_PAGE)).fetchall()
+            yield from rows
+            if len(rows) < _ROWS_PAGE:
+                return
+            last = rows[-1][0]
+
+    # Notes.
+
+    def inbox(self, owner: int, after: int, limit: int) -> list[Note]:
+        found: list[Note] = []
+        with self.connection() as connection:
+            while len(found) < limit:
+                rows = self._inbox_page(connection, owner, after)
+                self._add_notes(connection, owner, after, rows, found, limit)
+                if len(rows) < _INBOX_PAGE:
+                    break
+                after = rows[-1][0]
+        return found
+
+    def _add_notes(
+        self,
+        connection: sqlite3.Connection,
+        owner: int,
+        after: int,
+        rows: list[Any],
+        found: list[Note],
+        limit: int,
+    ) -> None:
+        for _, first, text, checksum in rows:
+            if len(found) >= limit:
+                return
+            notes = unpack_notes(owner, first, text, checksum)
+            if notes is None:
+                self.report(f"notes of owner {owner} in batch {first}")
+                continue
+            batch = self._batch(connection, first)
+            if batch is None:
+                continue
+            name, kind, at, rate = batch.feed_name, batch.feed_kind, batch.at, batch.rate
+            found += [
+                Note(first + position, name, at, ids, batch.body(position), kind, rate)
+                for position, ids in notes
+                if first + position > after
+            ][: limit - len(found)]
+
+    def _inbox_page(self, connection: sqlite3.Connection, owner: int, after: int) -> list[Any]:
+        try:
+            [(text,)] = connection.execute(_INBOX, (owner, after))
+            rows: list[Any] = orjson.loads(text)
+        except (sqlite3.Error, ValueError):  # something in it is no text: row by row it will do
+            return connection.execute(_INBOX_BY_ROW, (owner, after)).fetchall()
+        return rows
+
+    def backlogs(self, owner: int | None = None) -> dict[int, int]:
+        with self.connection() as connection:
+            waiting: dict[int, int] = dict(connection.execute(_BACKLOGS, (owner,)))
+            for number, cursor, first, text, checksum in connection.execute(_PARTLY_READ, (owner,)):
+                notes = unpack_notes(number, first, text, checksum) or []
+                waiting[number] -= sum(first + position <= cursor for position, _ in notes)
+        return waiting
+
+    # The log.
+
+    def events(self, feed: int, after: int, limit: int, through: int | None) -> list[LoggedEvent]:
+        found: list[LoggedEvent] = []
+        last = 2**63 - 1 if through is None else through
+        with self.connection() as connection:
+            statement = "SELECT max(first) FROM batch WHERE feed = ? AND first <= ?"
+            [(begin,)] = connection.execute(statement, (feed, after + 1))
+            statement = (
+                "SELECT first FROM batch WHERE feed = ? AND first >= ? AND first <= ? "
+                f"ORDER BY first LIMIT {_BATCHES_PAGE}"
+            )
+            begin = after + 1 if begin is None else begin
+            while len(found) < limit:
+                firsts = connection.execute(statement, (feed, begin, last)).fetchall()
+                for (first,) in firsts:
+                    if len(found) < limit and (batch := self._batch(connection, first, keep=False)):
+                        found += batch.events(after, last)[: limit - len(found)]
+                if len(firsts) < _BATCHES_PAGE:
+                    break
+                begin = firsts[-1][0] + 1
+        return found
+
+    def last_events(self, feed: int, count: int) -> list[LoggedEvent]:
+        pieces: list[list[LoggedEvent]] = []
+        missing = count
+        statement = (
+            "SELECT first FROM batch WHERE feed = ? AND first < ? "
+            f"ORDER BY first DESC LIMIT {_BATCHES_PAGE}"
+        )
+        before = 2**63 - 1
+        with self.connection() as connection:
+            while missing > 0:
+                firsts = connection.execute(statement, (feed, before)).fetchall()
+                for (first,) in firsts:
+                    if missing > 0 and (batch := self._batch(connection, first, keep=False)):
+                        end = first + batch.size - 1
+                        pieces.append(batch.events(end - missing, end))
+                        missing -= len(pieces[-1])
+                if len(firsts) < _BATCHES_PAGE:
+                    break
+                before = firsts[-1][0]
+        return [event for piece in reversed(pieces) for event in piece]
+
+    def event(self, sequence: int) -> tuple[int, LoggedEvent] | None:
+        with self.connection() as connection:
+            statement = "SELECT max(first) FROM batch WHERE first <= ?"
+            [(first,)] = connection.execute(statement, (sequence,))
+            if first is None:
+                return None
+            batch = self._batch(connection, first)
+        if batch is None:
+            raise StorageError(f"{self.file} is damaged: batch {first}")
+        for event in batch.events(sequence - 1, sequence):
+            return batch.feed, event
+        return None
+
+    def first_sequence(self, feed: int | None) -> int | None:
+        where = "" if feed is None else "WHERE feed = ?"
+        values = () if feed is None else (feed,)
+        with self.connection() as connection:
+            [(first,)] = connection.execute(f"SELECT min(first) FROM batch {where}", values)
+        return first if first is None else int(first)
+
+    def sizes(self) -> Sizes:
+        with self.connection() as connection:
+            statement = "SELECT count(*), coalesce(sum(nbytes), 0) FROM batch"
+            [(batches, log_bytes)] = connection.execute(statement)
+            [(inbox_rows,)] = connection.execute("SELECT count(*) FROM inbox")
+            [(free_pages,)] = connection.execute("PRAGMA freelist_count")
+        nbytes = 0
+        for name in (self.file.name, f"{self.file.name}-wal"):
+            with suppress(FileNotFoundError):
+                nbytes += os.stat(self.file.with_name(name)).st_size
+        return Sizes(nbytes, log_bytes, batches, inbox_rows, free_pages)
+
+    def _batch(
+        self, connection: sqlite3.Connection, first: int, *, keep: bool = True
+    ) -> Batch | None:
+        """The batch that begins at a number; None if it is damaged. Many owners ask for the same
+        ones, so the last ones stay in memory.
+        """
+        with self._lock:
+            if (batch := self._cache.get(first)) is not None:
+                self._cache.move_to_end(first)
+                return batch
+        try:
+            batch = self._read_batch(connection, first)
+        except sqlite3.DatabaseError as error:
+            self.report(f"batch {first}, {error}")
+            return None
+        if batch is None:
+            self.report(f"batch {first}")
+        elif keep:
+            self._keep(batch)
+        return batch
+
+    def _read_batch(self, connection: sqlite3.Connection, first: int) -> Batch | None:
+        columns = ", ".join(f"b.{name}" for name in BATCH_COLUMNS.split(", "))
+        row = connection.execute(
+            f"SELECT {columns}, f.name, f.kind FROM batch b JOIN feed f ON f.number = b.feed "
+            "WHERE b.first = ?",
+            (first,),
+        ).fetchone()
+        if row is None:
+            return None
+        name: str = row[-2]
+        kind: FeedKind = row[-1]
+        return unpack_batch(row[:-2], name, kind)
+
+    def _keep(self, batch: Batch) -> None:
+        with self._lock:
+            if self._closed or batch.first in self._cache:
+                return
+            self._cache[batch.first] = batch
+            self._cached_bytes += len(batch.payload)
+            while self._cached_bytes > _CACHE_BYTES:
+                _, oldest = self._cache.popitem(last=False)
+                self._cached_bytes -= len(oldest.payload)

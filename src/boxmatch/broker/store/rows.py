@@ -1,0 +1,182 @@
+"""What is read from the store, and how it is packed into rows and checked."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import orjson
+import xxhash
+
+from boxmatch.broker.messages import FeedKind, FeedSpec
+from boxmatch.errors import BoxmatchError, StorageError
+from boxmatch.model.schema import Schema
+
+
+class OwnerRow(NamedTuple):
+    """A subscriber. All up to `cursor` is acknowledged; `dropped` notes never will be."""
+
+    number: int
+    name: str
+    cursor: int
+    dropped: int
+    dropped_through: int
+    """The last number that was dropped; 0 if none was."""
+
+
+class SubscriptionRow(NamedTuple):
+    """A subscription; `wanted` is JSON."""
+
+    number: int
+    owner: int
+    id: str
+    feed: int
+    wanted: bytes
+    created: float
+    updated: float
+
+
+class MemberRow(NamedTuple):
+    """A publication of a state feed."""
+
+    id: str
+    body: bytes
+    expires: float | None
+
+
+class LoggedEvent(NamedTuple):
+    """An event under its number."""
+
+    sequence: int
+    at: float
+    body: bytes
+
+
+class Appended(NamedTuple):
+    """Where events are. Without events, `last` is the number before `first`."""
+
+    first: int
+    last: int
+    repeated: bool = False
+
+
+class Sizes(NamedTuple):
+    """How much there is. `nbytes` is all on disk, `log_bytes` the events alone."""
+
+    nbytes: int
+    log_bytes: int
+    batches: int
+    inbox_rows: int
+    free_pages: int
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """What went: batches, notes that were acknowledged, and by owner those that were not."""
+
+    batches: int = 0
+    notes_acknowledged: int = 0
+    dropped: dict[int, int] = field(default_factory=dict)
+
+
+class Batch(NamedTuple):
+    """Events that are one row, as they are in the log."""
+
+    first: int
+    size: int
+    feed: int
+    at: float
+    rate: float
+    feed_name: str
+    feed_kind: FeedKind
+    ends: tuple[int, ...]
+    """Where each body ends in the payload; one more in front for where the first begins."""
+    payload: bytes
+
+    def body(self, position: int) -> bytes:
+        return self.payload[self.ends[position] : self.ends[position + 1]]
+
+    def events(self, after: int, through: int) -> list[LoggedEvent]:
+        """Those with numbers in `(after, through]`."""
+        begin = max(after + 1 - self.first, 0)
+        end = min(through + 1 - self.first, self.size)
+        if begin >= end:
+            return []
+        first, at, payload = self.first, self.at, self.payload
+        return [
+            LoggedEvent(first + position, at, payload[low:high])
+            for position, (low, high) in enumerate(pairwise(self.ends[begin : end + 1]), begin)
+        ]
+
+
+def pack_bodies(bodies: Sequence[bytes]) -> bytes:
+    return struct.pack(f"<{len(bodies)}I", *map(len, bodies)) + b"".join(bodies)
+
+
+def batch_checksum(first: int, size: int, feed: int, at: float, rate: float, payload: bytes) -> int:
+    state = xxhash.xxh3_64(b"%d %d %d %r %r " % (first, size, feed, at, rate))
+    state.update(payload)
+    return state.intdigest() - 2**63  # SQLite's integers have a sign
+
+
+BATCH_COLUMNS = "first, size, feed, at, rate, payload, checksum"
+
+
+def unpack_batch(row: Sequence[Any], feed_name: str, feed_kind: FeedKind) -> Batch | None:
+    """A row of `BATCH_COLUMNS` as a batch; None if it is damaged."""
+    first, size, feed, at, rate, payload, checksum = row
+    if not isinstance(payload, bytes) or not isinstance(size, int):
+        return None
+    if batch_checksum(first, size, feed, at, rate, payload) != checksum:
+        return None
+    lengths = struct.unpack_from(f"<{size}I", payload)
+    ends = tuple(accumulate(lengths, initial=4 * size))
+    return Batch(first, size, feed, at, rate, feed_name, feed_kind, ends, payload)
+
+
+Notes = list[tuple[int, Sequence[str]]]
+"""Positions in a batch, ascending, with the subscriptions of one owner that matched."""
+
+
+def pack_notes(notes: Sequence[tuple[int, Sequence[str]]]) -> bytes:
+    return orjson.dumps(notes, default=list, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def notes_checksum(owner: int, first: int, notes: bytes) -> int:
+    # 32 bits do for a row this small, and such rows are many.
+    return xxhash.xxh3_64_intdigest(notes, owner ^ first) & 0xFFFF_FFFF
+
+
+def unpack_notes(owner: int, first: int, text: str | bytes, checksum: int) -> Notes | None:
+    """None if the row is damaged."""
+    content = text.encode() if isinstance(text, str) else text
+    if notes_checksum(owner, first, content) != checksum:
+        return None
+    notes: Notes = orjson.loads(content)
+    return notes
+
+
+def text_checksum(*values: object) -> int:
+    return xxhash.xxh3_64_intdigest(repr(values).encode(errors="surrogatepass")) - 2**63
+
+
+def pack_feed(spec: FeedSpec) -> str:
+    spaces = {name: json.loads(schema.to_json()) for name, schema in spec.spaces.items()}
+    return json.dumps({"unknown": spec.unknown, "leave": spec.leave, "spaces": spaces})
+
+
+def unpack_feed(name: str, kind: FeedKind, text: str) -> FeedSpec:
+    try:
+        known = json.loads(text)
+        spaces = {
+            space: Schema.from_json(json.dumps(schema)) for space, schema in known["spaces"].items()
+        }
+        return FeedSpec(
+            name=name, kind=kind, spaces=spaces, unknown=known["unknown"], leave=known["leave"]
+        )
+    except (KeyError, TypeError, ValueError, BoxmatchError) as error:
+        raise StorageError(f"feed {name!r} is damaged: {error}") from error

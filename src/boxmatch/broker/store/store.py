@@ -1,0 +1,217 @@
+"""The store as the broker sees it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from boxmatch.broker.messages import DeadLetter, FeedSpec, Note
+from boxmatch.broker.settings import Retention
+from boxmatch.broker.store.copying import copy_database
+from boxmatch.broker.store.reader import Reader
+from boxmatch.broker.store.rows import (
+    LoggedEvent,
+    MemberRow,
+    OwnerRow,
+    Sizes,
+    SubscriptionRow,
+    Tidied,
+)
+from boxmatch.broker.store.tables import DATABASE, prepare
+from boxmatch.broker.store.tidying import tidy
+from boxmatch.broker.store.transaction import Transaction
+from boxmatch.broker.store.writer import Writer
+from boxmatch.engine.database import Sync, connect
+from boxmatch.engine.folders import take_lock
+from boxmatch.errors import StorageError
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_PACE = 0.003
+
+
+class Store:
+    """Feeds, the log, subscriptions and inboxes in one SQLite database.
+
+    All methods may be called from any thread; reading never waits for writing. One process at a
+    time has it open. What a future of `write` was resolved for survives the end of the process,
+    and with `sync="full"` a power cut. A failed commit loses only its own changes, who are told:
+    the next ones are tried afresh.
+    """
+
+    def __init__(
+        self, file: Path, lock: int, connection: sqlite3.Connection, sync: Sync, pace: float
+    ) -> None:
+        next_sequence = prepare(connection, file, sync)
+        self.path = file.parent
+        self._file = file
+        self._lock = lock
+        self._connection = connection
+        self._reader = Reader(file)
+        self._reader.feeds()  # what is damaged there should show now
+        self._writer = Writer(file, connection, next_sequence, pace)
+        self._closing = threading.Event()
+        self._closed = False
+        self._checkpoints = threading.Thread(
+            target=self._checkpoint, name="store checkpoints", daemon=True
+        )
+        self._checkpoints.start()
+
+    @classmethod
+    def open(cls, folder: Path, *, sync: Sync = "full", pace: float = _PACE) -> Self:
+        """Open the store in a folder, or make one there; `StorageError` says why it cannot be.
+
+        Groups of changes begin at least `pace` seconds after one another: changes that come one
+        by one but many a second then share their waits for the disk.
+        """
+        file = Path(folder) / DATABASE
+        connection: sqlite3.Connection | None = None
+        lock: int | None = None
+        try:
+            lock = take_lock(file.parent)
+            connection = connect(file)
+            return cls(file, lock, connection, sync, pace)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if lock is not None:
+                os.close(lock)
+            if isinstance(error, (sqlite3.Error, OSError)) and not isinstance(error, StorageError):
+                raise StorageError(f"cannot use {file}: {error}") from error
+            raise
+
+    def close(self) -> None:
+        """Write all that is queued, and let others open it. Again does nothing."""
+        self._writer.close()
+        if self._closed:
+            return
+        self._closed = True
+        self._closing.set()
+        self._writer.grown.set()
+        self._checkpoints.join()
+        try:
+            self._reader.close()
+            self._connection.close()
+        finally:
+            os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def next_sequence(self) -> int:
+        """The number after the last one that is committed."""
+        return self._writer.next_sequence
+
+    @property
+    def damage(self) -> list[str]:
+        """What was found damaged, and left out, since the store was opened."""
+        return self._reader.damage
+
+    def write(
+        self,
+        change: Callable[[Transaction], T],
+        done: Callable[[T | BaseException], None] | None = None,
+    ) -> Future[T]:
+        """Queue a change. It runs in the writer thread, in order; the future is resolved, and
+        `done` called there, after the commit. If it raises, it has done nothing.
+
+        A future that is cancelled before its change begins keeps it from running.
+        """
+        return self._writer.write(change, done)
+
+    def feeds(self) -> list[tuple[int, FeedSpec]]:
+        return self._reader.feeds()
+
+    def owners(self) -> list[OwnerRow]:
+        return self._reader.owners()
+
+    def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
+        """In the order in which they were first put."""
+        return self._reader.subscriptions(feed)
+
+    def members(self, feed: int) -> Iterator[MemberRow]:
+        """In the order in which they were first put."""
+        return self._reader.members(feed)
+
+    def webhooks(self) -> list[tuple[int, bytes]]:
+        return self._reader.webhooks()
+
+    def inbox(self, owner: int, after: int, limit: int) -> list[Note]:
+        """The first notes with numbers after `after`, whatever the cursor is."""
+        return self._reader.inbox(owner, after, limit)
+
+    def events(
+        self, feed: int, after: int, limit: int, through: int | None = None
+    ) -> list[LoggedEvent]:
+        """The first events with numbers after `after`, up to `through`."""
+        return self._reader.events(feed, after, limit, through)
+
+    def last_events(self, feed: int, count: int) -> list[LoggedEvent]:
+        """The newest, in their order."""
+        return self._reader.last_events(feed, count)
+
+    def event(self, sequence: int) -> tuple[int, LoggedEvent] | None:
+        """An event and its feed; `StorageError` if it is damaged."""
+        return self._reader.event(sequence)
+
+    def first_sequence(self, feed: int | None = None) -> int:
+        """The oldest number that is still kept; the next one if none is."""
+        upcoming = self.next_sequence
+        first = self._reader.first_sequence(feed)
+        return upcoming if first is None else first
+
+    def backlogs(self, owner: int | None = None) -> dict[int, int]:
+        """How many notes wait, by owner: of all, or of one."""
+        return self._reader.backlogs(owner)
+
+    def dead_letters(self, owner: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        return self._reader.dead_letters(owner, after, limit)
+
+    def sizes(self) -> Sizes:
+        return self._reader.sizes()
+
+    def backup(self, target: Path, progress: Callable[[float], None] | None = None) -> None:
+        """Copy what is stored now into a new file, while others read and write."""
+        copy_database(self._file, target, progress)
+
+    def tidy(self, now: float, retention: Retention) -> Tidied:
+        """Drop what is not needed: inbox rows that are acknowledged, the oldest batches past age
+        or size, what is too much in one inbox, and old keys of publishers. Waits for the disk.
+
+        What goes before its owner has acknowledged it is counted as dropped.
+        """
+        return tidy(self._reader, self.write, now, retention)
+
+    def _checkpoint(self) -> None:
+        """Take the log ahead into the database while the writer thread goes on. What is left of it
+        when it has its full length is little, and is taken in by the writer's own commit.
+        """
+        grown = self._writer.grown
+        while True:
+            grown.wait()
+            grown.clear()
+            if self._closing.is_set():
+                return
+            try:
+                with closing(connect(self._file, "rw")) as connection:
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error:
+                _log.exception("cannot take up the log ahead of %s", self._file)

@@ -1,0 +1,241 @@
+"""What a change may do to what is stored."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Sequence
+
+from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.store.gathered import Gathered, Inboxes, batch_rows, json_text
+from boxmatch.broker.store.rows import Appended, pack_feed, text_checksum
+from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
+
+REPEATABLE = 24 * 3600.0
+"""How long a feed knows the key of what was published."""
+_PAGE = 4096
+
+
+class Transaction:
+    """Given to a change, in the writer thread; not to be kept."""
+
+    def __init__(self, connection: sqlite3.Connection, next_sequence: int) -> None:
+        self._connection = connection
+        self.next_sequence = next_sequence
+        self._feeds = frozenset(n for (n,) in connection.execute("SELECT number FROM feed"))
+        [(self._owners,)] = connection.execute("SELECT coalesce(max(number), 0) FROM owner")
+        self._group_mark = self._change_mark = self._mark()
+        self._earlier = Gathered()
+        self._own = Gathered()
+        self._savepoint = False
+        self.written = 0
+        """About how many bytes came to the log ahead; the writer thread resets it."""
+
+    # For the writer thread.
+
+    def begin(self) -> None:
+        self._group_mark = self._mark()
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.written += self._earlier.flush(self._connection) + 4 * _PAGE
+        self._connection.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        self._earlier = Gathered()
+        self._return_to(self._group_mark)
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @property
+    def is_open(self) -> bool:
+        """SQLite ends a transaction by itself after some failures."""
+        return self._connection.in_transaction
+
+    def begin_change(self) -> None:
+        self._own = Gathered()
+        self._change_mark = self._mark()
+        self._savepoint = False
+
+    def end_change(self) -> None:
+        if self._savepoint:
+            self._connection.execute("RELEASE change")
+        self._earlier.add(self._own)
+
+    def undo_change(self) -> None:
+        self._return_to(self._change_mark)
+        if self._savepoint:
+            self._connection.execute("ROLLBACK TO change")
+            self._connection.execute("RELEASE change")
+
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        """Run a statement. It sees all that was gathered, and is undone with its change."""
+        if not self._savepoint:
+            self.written += self._earlier.flush(self._connection)
+            self._connection.execute("SAVEPOINT change")
+            self._savepoint = True
+        self.written += self._own.flush(self._connection) + _PAGE
+        return self._connection.execute(statement, values)
+
+    def _mark(self) -> tuple[int, int, frozenset[int]]:
+        return self.next_sequence, self._owners, self._feeds
+
+    def _return_to(self, mark: tuple[int, int, frozenset[int]]) -> None:
+        self.next_sequence, self._owners, self._feeds = mark
+
+    # What a change does.
+
+    def append(
+        self,
+        feed: int,
+        at: float,
+        bodies: Sequence[bytes],
+        inboxes: Inboxes,
+        *,
+        key: str | None = None,
+        rate: float = 0.0,
+    ) -> Appended:
+        """Events and who gets them: by owner, positions in `bodies` and ids of subscriptions.
+
+        With a key that the feed has seen in the last day nothing is stored, and the numbers of
+        then come back.
+        """
+        self._check_feed(feed)
+        at, rate = float(at) + 0.0, float(rate) + 0.0  # SQLite has no negative zero
+        if key is not None and (known := self._repeated(feed, key, at)) is not None:
+            return known
+        for owner in inboxes:
+            self._check_owner(owner)
+        first = self.next_sequence
+        batches, inbox = batch_rows(first, feed, at, rate, bodies, inboxes)
+        self._own.batches += batches
+        self._own.inbox += inbox
+        self.next_sequence = first + len(bodies)
+        appended = Appended(first, self.next_sequence - 1)
+        if key is not None:
+            self._own.repeats[feed, key] = (at, appended.first, appended.last)
+        return appended
+
+    def put_feed(self, spec: FeedSpec) -> int:
+        known = self.execute("SELECT 1 FROM feed WHERE name = ?", spec.name).fetchone()
+        if known is not None:
+            raise FeedExistsError(spec.name)
+        statement = "INSERT INTO feed (name, kind, spec) VALUES (?, ?, ?)"
+        number = self._insert(statement, spec.name, spec.kind, pack_feed(spec))
+        self._feeds |= {number}
+        return number
+
+    def replace_feed(self, number: int, spec: FeedSpec) -> None:
+        """A feed keeps its name and kind."""
+        self._check_feed(number)
+        statement = "UPDATE feed SET spec = ? WHERE number = ? AND name = ? AND kind = ?"
+        if not self.execute(statement, pack_feed(spec), number, spec.name, spec.kind).rowcount:
+            raise BrokerError(f"feed {spec.name!r} cannot change its name or kind")
+
+    def drop_feed(self, number: int) -> None:
+        """The feed and all that is in it; notes of it that wait are not counted as dropped."""
+        self._check_feed(number)
+        of_feed = "(SELECT first FROM batch WHERE feed = ?)"
+        self.execute(f"DELETE FROM inbox WHERE first IN {of_feed}", number)
+        for table in ("batch", "subscription", "member", "repeat"):
+            self.execute(f"DELETE FROM {table} WHERE feed = ?", number)
+        self.execute("DELETE FROM feed WHERE number = ?", number)
+        self.keep_next()
+        self._feeds -= {number}
+
+    def put_owner(self, name: str) -> int:
+        """The owner of this name, made if there is none."""
+        known = self.execute("SELECT number FROM owner WHERE name = ?", name).fetchone()
+        if known is not None:
+            return int(known[0])
+        number = self._insert("INSERT INTO owner VALUES (NULL, ?, 0, 0, 0)", name)
+        self._owners = number
+        return number
+
+    def move_cursor(self, owner: int, sequence: int) -> None:
+        """Never backwards, never past the last number."""
+        self._check_owner(owner)
+        self._own.move(int(owner), min(int(sequence), self.next_sequence - 1))
+
+    def put_subscription(self, owner: int, id: str, feed: int, wanted: bytes, now: float) -> int:
+        """The subscription's number, which it keeps when it is put again."""
+        self._check_feed(feed)
+        now = float(now) + 0.0
+        known = self.execute(
+            "SELECT number, created FROM subscription WHERE owner = ? AND id = ?", owner, id
+        ).fetchone()
+        number, created = (None, now) if known is None else known
+        checksum = text_checksum(owner, id, feed, wanted, created, now)
+        return self._insert(
+            "INSERT OR REPLACE INTO subscription VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(number, owner, id, feed, wanted, created, now, checksum),
+        )
+
+    def delete_subscription(self, owner: int, id: str) -> bool:
+        statement = "DELETE FROM subscription WHERE owner = ? AND id = ?"
+        return self.execute(statement, owner, id).rowcount > 0
+
+    def put_member(self, feed: int, id: str, body: bytes, expires: float | None) -> None:
+        self._check_feed(feed)
+        expires = None if expires is None else float(expires) + 0.0
+        if expires is not None and math.isnan(expires):  # SQLite would make it NULL: never
+            raise StorageError(f"publication {id!r} cannot expire at nan")
+        self.execute(
+            "INSERT INTO member (feed, id, body, expires, checksum) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (feed, id) DO UPDATE SET body = excluded.body, "
+            "expires = excluded.expires, checksum = excluded.checksum",
+            *(feed, id, body, expires, text_checksum(feed, id, body, expires)),
+        )
+
+    def delete_member(self, feed: int, id: str) -> None:
+        self.execute("DELETE FROM member WHERE feed = ? AND id = ?", feed, id)
+
+    def put_webhook(self, owner: int, webhook: bytes | None) -> None:
+        if webhook is None:
+            self.execute("DELETE FROM webhook WHERE owner = ?", owner)
+        else:
+            self.execute("INSERT OR REPLACE INTO webhook VALUES (?, ?)", owner, webhook)
+
+    def put_dead_letter(
+        self, owner: int, first: int, last: int, attempts: int, reason: str, at: float, body: bytes
+    ) -> int:
+        statement = "INSERT INTO dead_letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
+        return self._insert(statement, owner, first, last, attempts, reason, at, body)
+
+    def delete_dead_letters(self, owner: int, numbers: Sequence[int] | None) -> int:
+        """How many there were. None: all of the owner."""
+        statement = "DELETE FROM dead_letter WHERE owner = ?"
+        if numbers is None:
+            return self.execute(statement, owner).rowcount
+        among = " AND number IN (SELECT value FROM json_each(?))"
+        return self.execute(statement + among, owner, json_text(list(numbers))).rowcount
+
+    def keep_next(self) -> None:
+        """To be called where batches go: the last one may be among them."""
+        self.execute("UPDATE about SET value = ? WHERE name = 'next'", self.next_sequence)
+
+    # How it is done.
+
+    def _insert(self, statement: str, *values: object) -> int:
+        number = self.execute(statement, *values).lastrowid
+        if number is None:
+            raise StorageError("a row came to be without a number")
+        return number
+
+    def _check_feed(self, number: int) -> None:
+        if number not in self._feeds:
+            raise UnknownFeedError(str(number))
+
+    def _check_owner(self, number: int) -> None:
+        if not 0 < number <= self._owners:
+            raise StorageError(f"there is no owner {number}")
+
+    def _repeated(self, feed: int, key: str, at: float) -> Appended | None:
+        known = self._own.repeats.get((feed, key)) or self._earlier.repeats.get((feed, key))
+        if known is None:
+            # Not by `execute`: this sees what is on disk, and the rest is gathered.
+            statement = "SELECT at, first, last FROM repeat WHERE feed = ? AND key = ?"
+            known = self._connection.execute(statement, (feed, key)).fetchone()
+        if known is None or known[0] <= at - REPEATABLE:
+            return None
+        return Appended(known[1], known[2], repeated=True)

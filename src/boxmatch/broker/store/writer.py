@@ -1,0 +1,176 @@
+"""The thread that writes. What is queued together is committed together."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from boxmatch.broker.store.transaction import Transaction
+from boxmatch.errors import StorageError
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_LONGEST = 0.05
+"""After this many seconds a group takes no more changes: those in it wait for the disk too."""
+_CHECKPOINT_BYTES = 16 << 20
+
+
+class _Queued(NamedTuple):
+    change: Callable[[Transaction], Any]
+    future: Future[Any]
+    done: Callable[[Any], None] | None
+
+
+class _Raised(NamedTuple):
+    error: Exception
+
+
+class Writer:
+    """Changes in the order in which they were queued, in one transaction for all that are there.
+
+    `pace` is how many seconds must lie between the beginnings of two groups, so that many small
+    changes need not as many waits for the disk. A change that comes after a pause does not wait.
+    """
+
+    def __init__(
+        self, file: Path, connection: sqlite3.Connection, next_sequence: int, pace: float
+    ) -> None:
+        self.next_sequence = next_sequence
+        self._file = file
+        self._transaction = Transaction(connection, next_sequence)
+        self._pace = pace
+        self._queue: deque[_Queued] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle = True
+        self._closing = False
+        self.grown = threading.Event()
+        """Set when the log ahead has become long."""
+        # A process that ends without closing must not wait for this thread for ever.
+        self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
+        self._thread.start()
+
+    def write(
+        self, change: Callable[[Transaction], T], done: Callable[[T | BaseException], None] | None
+    ) -> Future[T]:
+        future: Future[T] = Future()
+        with self._changed:
+            if self._closing:
+                raise StorageError(f"{self._file.parent} is closed")
+            self._queue.append(_Queued(change, future, done))
+            if self._idle:
+                self._changed.notify()
+        return future
+
+    def close(self) -> None:
+        """Return when all that is queued is written."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        begun = 0.0
+        while True:
+            with self._changed:
+                while not self._queue and not self._closing:
+                    self._idle = True
+                    self._changed.wait()
+                self._idle = False
+                if not self._queue:
+                    return
+            pause = begun + self._pace - time.monotonic()
+            if pause > 0 and not self._closing:
+                time.sleep(pause)
+            begun = time.monotonic()
+            self._write_group(begun + _LONGEST)
+
+    def _write_group(self, deadline: float) -> None:
+        transaction = self._transaction
+        group: list[_Queued] = []
+        results: list[Any] = []
+        try:
+            transaction.begin()
+            while self._queue and (not group or time.monotonic() < deadline):
+                if (queued := self._take()) is not None:
+                    group.append(queued)
+                    results.append(self._run_change(queued.change))
+            transaction.commit()
+        except Exception as error:
+            _log.exception("cannot write to %s", self._file)
+            self._undo_group()
+            while self._queue and not group:  # it could not even begin
+                group += filter(None, [self._take()])
+            message = f"cannot write to {self._file}: {error}"
+            results = [_Raised(_failure(message, error)) for _ in group]
+        else:
+            self.next_sequence = transaction.next_sequence
+            if transaction.written > _CHECKPOINT_BYTES:
+                transaction.written = 0
+                self.grown.set()
+        for queued, result in zip(group, results, strict=True):
+            _resolve(queued, result)
+
+    def _take(self) -> _Queued | None:
+        """The next change; None if nobody wants it any more."""
+        queued = self._queue.popleft()
+        if queued.future.set_running_or_notify_cancel():
+            return queued
+        _tell(queued.done, CancelledError())
+        return None
+
+    def _run_change(self, change: Callable[[Transaction], Any]) -> Any:
+        """Its result, or what it has raised, and then it has done nothing."""
+        transaction = self._transaction
+        transaction.begin_change()
+        try:
+            result = change(transaction)
+            transaction.end_change()
+        except Exception as error:
+            if not transaction.is_open or _is_of_the_disk(error):
+                raise
+            transaction.undo_change()
+            return _Raised(error)
+        return result
+
+    def _undo_group(self) -> None:
+        try:
+            self._transaction.roll_back()
+        except sqlite3.Error:
+            _log.exception("cannot undo what was not written to %s", self._file)
+
+
+def _is_of_the_disk(error: Exception) -> bool:
+    mistakes = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, mistakes)
+
+
+def _failure(message: str, cause: Exception) -> StorageError:
+    # One for each who hears of it: threads must not share a traceback.
+    failure = StorageError(message)
+    failure.__cause__ = cause
+    return failure
+
+
+def _resolve(queued: _Queued, result: Any) -> None:
+    if isinstance(result, _Raised):
+        queued.future.set_exception(result.error)
+        _tell(queued.done, result.error)
+    else:
+        queued.future.set_result(result)
+        _tell(queued.done, result)
+
+
+def _tell(done: Callable[[Any], None] | None, result: Any) -> None:
+    if done is not None:
+        try:
+            done(result)
+        except Exception:
+            _log.exception("what was to follow a write has failed")

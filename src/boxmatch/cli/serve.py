@@ -1,0 +1,102 @@
+"""`boxmatch serve`: run a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from boxmatch.errors import BrokerError
+
+if TYPE_CHECKING:
+    from boxmatch.broker.listening import Listening
+
+
+def serve(
+    data: Annotated[
+        Path, typer.Option(file_okay=False, help="Directory of the broker; made if missing.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; all others than loopback need keys.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 finds a free one, see DATA/address.json.")
+    ] = 8080,
+    certificate: Annotated[
+        Path | None, typer.Option(help="TLS certificate with its chain, as PEM. SIGHUP reloads.")
+    ] = None,
+    private_key: Annotated[
+        Path | None, typer.Option(help="Its private key, if not in the same file.")
+    ] = None,
+    sync: Annotated[
+        Literal["full", "normal"],
+        typer.Option(help="'normal' may lose the last moments when the power fails."),
+    ] = "full",
+    retention_days: Annotated[float, typer.Option(min=0.0, help="How long events are kept.")] = 7.0,
+    retention_gb: Annotated[float, typer.Option(min=0.0, help="How much of them is kept.")] = 10.0,
+    backlog: Annotated[
+        int, typer.Option(min=1, help="Notes one subscriber may have waiting before it loses some.")
+    ] = 100_000,
+    body_mb: Annotated[float, typer.Option(min=0.001, help="Largest request body.")] = 16.0,
+    connections: Annotated[int, typer.Option(min=1, help="At most so many at a time.")] = 10_000,
+    allow_private_webhooks: Annotated[
+        bool,
+        typer.Option(
+            "--allow-private-webhooks",
+            help="Let webhooks go to loopback and private addresses too.",
+        ),
+    ] = False,
+    shutdown_seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long a shutdown waits for requests under way.")
+    ] = 10.0,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged.")
+    ] = "info",
+    log_format: Annotated[
+        Literal["auto", "json", "text"],
+        typer.Option(help="JSON lines, or text for people; by default text on a terminal."),
+    ] = "auto",
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log every request, not just those that fail.")
+    ] = False,
+) -> None:
+    """Run a broker until it is stopped with Ctrl-C or SIGTERM."""
+    try:
+        from boxmatch.broker.logs import LogSettings
+        from boxmatch.broker.server import ServerOptions, run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("boxmatch"):
+            raise
+        raise BrokerError(f"a broker needs {error.name}: pip install 'boxmatch[broker]'") from error
+    from boxmatch.broker.settings import Limits, Retention, Settings
+
+    settings = Settings(
+        data=data,
+        host=host,
+        port=port,
+        certificate=certificate,
+        private_key=private_key,
+        sync=sync,
+        allow_private_webhooks=allow_private_webhooks,
+        shutdown_seconds=shutdown_seconds,
+        limits=Limits(body_bytes=round(body_mb * (1 << 20))),
+        retention=Retention(
+            seconds=retention_days * 86400.0,
+            nbytes=round(retention_gb * (1 << 30)),
+            backlog=backlog,
+        ),
+    )
+    options = ServerOptions(
+        logs=LogSettings(level=log_level, format=log_format, requests=log_requests),
+        connections=connections,
+    )
+    try:
+        run(settings, options=options, on_listening=_announce)
+    except KeyboardInterrupt:  # while it was starting
+        raise typer.Exit(130) from None
+
+
+def _announce(listening: Listening) -> None:
+    typer.echo(f"Boxmatch listens on {listening.url}")
+    typer.echo(f"Documentation: {listening.url}/docs")

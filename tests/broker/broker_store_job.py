@@ -1,0 +1,58 @@
+"""Appends until it is killed: `broker_store_job.py FOLDER SYNC`. Prints what is acknowledged."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.settings import Retention
+from boxmatch.broker.store import Appended, Store
+from boxmatch.model.schema import Schema
+
+OWNERS = 5
+
+
+def body(sequence_in_call: int, call: int) -> bytes:
+    return b'{"call":%d,"place":%d}' % (call, sequence_in_call)
+
+
+def main(folder: Path, sync: str) -> None:
+    store = Store.open(folder, sync=sync, pace=0.0)  # type: ignore[arg-type]
+    spec = FeedSpec(name="f", spaces={"f": Schema({"call": "int"})})
+    feeds = store.feeds()
+    feed = feeds[0][0] if feeds else store.write(lambda t: t.put_feed(spec)).result()
+    owners = store.write(lambda t: [t.put_owner(f"o{n}") for n in range(OWNERS)]).result()
+    printing = threading.Lock()
+
+    def tell(done: Appended | BaseException, call: int, owner: int) -> None:
+        if isinstance(done, BaseException):
+            raise done
+        with printing:
+            sys.stdout.write(f"{done.first} {done.last} {call} {owner}\n")
+            sys.stdout.flush()
+
+    def publish(seed: int) -> None:
+        random_ = random.Random(seed)
+        while True:
+            call = random_.getrandbits(48)
+            bodies = [body(place, call) for place in range(random_.randint(1, 20))]
+            owner = random_.choice(owners)
+            inbox = {owner: [(place, [f"s{call}"]) for place in range(len(bodies))]}
+            store.write(
+                lambda t: t.append(feed, time.time(), bodies, inbox),  # noqa: B023
+                lambda done: tell(done, call, owner),  # noqa: B023
+            ).result()
+
+    for seed in random.sample(range(1_000_000), 3):
+        threading.Thread(target=publish, args=(seed,), daemon=True).start()
+    while True:
+        time.sleep(0.05)
+        store.tidy(time.time(), Retention())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,180 @@
+"""The broker's server around an application that does next to nothing, and certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trustme
+import uvloop
+
+from boxmatch.broker.listening import Listening, bind, tls_context
+from boxmatch.broker.metrics import Metrics
+from boxmatch.broker.patience import Patience
+from boxmatch.broker.server import ServerOptions, serve_app
+from boxmatch.broker.settings import Settings
+
+
+def lines(metrics: Metrics) -> dict[str, float]:
+    found = {}
+    for line in metrics.render().decode().splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    return found
+
+
+IMPATIENT = Patience(
+    header_seconds=0.3,
+    header_bytes=8 * 1024,
+    body_seconds=0.3,
+    body_rate=1e6,
+    stalled_seconds=0.3,
+    check_seconds=0.1,
+)
+
+
+class Application:
+    """/echo answers with the length of the body, /wait waits, /stream does not end."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self.disconnected = False
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await self.socket(receive, send)
+            return
+        if scope["path"] == "/wait":
+            self.waiting.set()
+            await self.release.wait()
+        elif scope["path"] in ("/stream", "/flood"):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            chunk = b"x" * (1 << 20 if scope["path"] == "/flood" else 10)
+            while not self.disconnected:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                self.waiting.set()
+                if scope["path"] == "/stream":
+                    await asyncio.sleep(10)
+                else:
+                    await asyncio.sleep(0)
+        elif scope["path"] == "/broken":
+            raise ValueError("a fault")
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.disconnected = True
+                return
+            size += len(message["body"])
+            if not message["more_body"]:
+                break
+        body = str(size).encode()
+        length = (b"content-length", str(len(body)).encode())
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        await send({"type": "http.response.body", "body": body})
+
+    async def socket(self, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while True:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                self.disconnected = True
+                return
+            await send({"type": "websocket.send", "text": message["text"]})
+
+
+@dataclass
+class Served:
+    app: Application
+    metrics: Metrics
+    listening: Listening
+    task: asyncio.Task[None]
+
+    async def send(self, *parts: bytes, gap: float = 0.0) -> bytes:
+        """Send raw bytes, with pauses between them, and read until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listening.port)
+        reading = asyncio.create_task(reader.read())
+        try:
+            for part in parts:
+                if reading.done():
+                    break
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(gap)
+            return await asyncio.wait_for(reading, 10)
+        except ConnectionError:
+            return b""
+        finally:
+            reading.cancel()
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        async with httpx.AsyncClient(base_url=self.listening.url) as client:
+            return await client.request(options.pop("method", "GET"), path, **options)
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, **changes: Any) -> AsyncIterator[Served]:
+    settings = Settings(
+        data=tmp_path,
+        port=0,
+        shutdown_seconds=changes.pop("shutdown_seconds", 2.0),
+        certificate=changes.pop("certificate", None),
+        private_key=changes.pop("private_key", None),
+    )
+    options = ServerOptions(**{"patience": IMPATIENT, **changes})
+    context = tls_context(settings.certificate, settings.private_key)
+    listener = bind(settings.host, 0)
+    app, metrics, started = Application(), Metrics(), asyncio.Event()
+    task = asyncio.create_task(
+        serve_app(app, metrics, settings, options, context, listener, started.set)
+    )
+    await asyncio.wait_for(started.wait(), 10)
+    try:
+        listening = Listening.on(listener, settings.host, tls=context is not None)
+        yield Served(app, metrics, listening, task)
+    finally:
+        if not task.done():
+            app.release.set()
+            signal.raise_signal(signal.SIGTERM)
+        await asyncio.wait_for(task, 10)
+
+
+def in_server(
+    tmp_path: Path, scenario: Callable[[Served], Awaitable[None]], **changes: Any
+) -> None:
+    async def main() -> None:
+        async with served(tmp_path, **changes) as server:
+            await scenario(server)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+@dataclass
+class Certificate:
+    authority: trustme.CA
+    certificate: Path
+    private_key: Path
+    both: Path
+
+
+def new_certificate(folder: Path) -> Certificate:
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    made = Certificate(authority, folder / "cert.pem", folder / "key.pem", folder / "both.pem")
+    issued.cert_chain_pems[0].write_to_path(made.certificate)
+    issued.private_key_pem.write_to_path(made.private_key)
+    issued.private_key_and_cert_chain_pem.write_to_path(made.both)
+    return made

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from small_server import (
+    lines,
+)
+
+from boxmatch.broker.logs import LogSettings, configure_logs
+from boxmatch.broker.messages import FeedInfo, FeedSpec
+from boxmatch.broker.metrics import MOST_LABELS, MOST_OWNERS, Metrics
+from boxmatch.broker.store import Sizes
+from boxmatch.model.schema import Schema
+
+KEY = "bm_abcd1234_" + "s3cret" * 7 + "x"
+
+
+class FakeBroker:
+    def __init__(self, owners: int = 3) -> None:
+        self.owners = owners
+        self.broken = False
+
+    def queue_depth(self) -> tuple[int, int]:
+        if self.broken:
+            raise RuntimeError("stopped")
+        return 7, 700
+
+    def session_count(self) -> int:
+        return 2
+
+    def feeds(self) -> list[FeedInfo]:
+        plain = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
+        state = FeedSpec(name="fleet", kind="state", spaces={"place": Schema({"x": "float"})})
+        return [FeedInfo(plain, 1, 11, 0, 5, 6, 42), FeedInfo(state, 2, 4, 9, 0, 0, 40)]
+
+    def backlogs(self) -> dict[str, int]:
+        return {f"owner{number}": number for number in range(self.owners)}
+
+    def sizes(self) -> Sizes:
+        return Sizes(nbytes=4096, log_bytes=1024, batches=3, inbox_rows=5, free_pages=0)
+
+
+def test_metrics_count() -> None:
+    metrics = Metrics()
+    metrics.events_received("trades", 100)
+    metrics.events_received("trades", 20)
+    metrics.matched("trades", 120, 30)
+    metrics.committed("trades", 120)
+    metrics.delivered("socket", 25)
+    metrics.dropped(4)
+    metrics.refused("overload")
+    metrics.webhook("delivered")
+    metrics.request("GET", "/feeds/{feed}", 200)
+    found = lines(metrics)
+    assert found['boxmatch_events_received_total{feed="trades"}'] == 120
+    assert found['boxmatch_events_matched_total{feed="trades"}'] == 120
+    assert found['boxmatch_matches_total{feed="trades"}'] == 30
+    assert found['boxmatch_events_committed_total{feed="trades"}'] == 120
+    assert found['boxmatch_notes_delivered_total{way="socket"}'] == 25
+    assert found["boxmatch_notes_dropped_total"] == 4
+    assert found['boxmatch_refused_total{reason="overload"}'] == 1
+    assert found['boxmatch_webhook_deliveries_total{outcome="delivered"}'] == 1
+    route = '{method="GET",route="/feeds/{feed}",status="200"}'
+    assert found["boxmatch_http_requests_total" + route] == 1
+    assert found["process_resident_memory_bytes"] > 0
+    metrics.forget_feed("trades")
+    assert 'boxmatch_matches_total{feed="trades"}' not in lines(metrics)
+
+
+def test_stages_are_histograms() -> None:
+    metrics = Metrics()
+    metrics.stage("match", 0.0001)
+    metrics.stage("match", 0.003, 100)
+    metrics.stage("match", 60.0)
+    found = lines(metrics)
+    name = "boxmatch_stage_seconds"
+    assert found[name + '_bucket{le="0.0001",stage="match"}'] == 1
+    assert found[name + '_bucket{le="0.0025",stage="match"}'] == 1
+    assert found[name + '_bucket{le="0.005",stage="match"}'] == 101
+    assert found[name + '_bucket{le="10.0",stage="match"}'] == 101
+    assert found[name + '_bucket{le="+Inf",stage="match"}'] == 102
+    assert found[name + '_count{stage="match"}'] == 102
+    assert found[name + '_sum{stage="match"}'] == pytest.approx(60.3001)
+    assert found[name + '_count{stage="commit"}'] == 0
+
+
+def test_gauges_are_read_when_asked_for() -> None:
+    metrics = Metrics()
+    broker = FakeBroker(owners=3 * MOST_OWNERS)
+    metrics.watch(broker)
+    found = lines(metrics)
+    assert found["boxmatch_queue_events"] == 7
+    assert found["boxmatch_queue_bytes"] == 700
+    assert found["boxmatch_sessions"] == 2
+    assert found['boxmatch_subscriptions{feed="trades"}'] == 11
+    assert found['boxmatch_publications{feed="fleet"}'] == 9
+    assert 'boxmatch_publications{feed="trades"}' not in found
+    assert found["boxmatch_last_sequence"] == 42
+    shown = [name for name in found if name.startswith("boxmatch_backlog_notes{")]
+    assert len(shown) == MOST_OWNERS
+    assert found['boxmatch_backlog_notes{owner="owner299"}'] == 299
+    assert found["boxmatch_backlog_notes_all"] == sum(range(300))
+    assert found["boxmatch_backlog_owners"] == 299
+    assert found["boxmatch_storage_bytes"] == 4096
+    assert found["boxmatch_scrape_failed"] == 0
+
+    broker.broken = True
+    metrics.dropped(1)
+    found = lines(metrics)
+    assert found["boxmatch_scrape_failed"] == 1
+    assert found["boxmatch_notes_dropped_total"] == 1
+    assert "boxmatch_sessions" not in found
+
+
+def test_labels_are_bounded() -> None:
+    metrics = Metrics()
+    for number in range(MOST_LABELS + 50):
+        metrics.refused(f"reason {number}")
+    found = [name for name in lines(metrics) if name.startswith("boxmatch_refused")]
+    assert len(found) == MOST_LABELS + 1
+    assert lines(metrics)['boxmatch_refused_total{reason="(others)"}'] == 50
+
+
+def test_counting_from_many_threads_loses_nothing() -> None:
+    metrics = Metrics()
+
+    def count() -> None:
+        for _ in range(2000):
+            metrics.committed("trades", 1)
+            metrics.stage("commit", 0.5)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = lines(metrics)
+    assert found['boxmatch_events_committed_total{feed="trades"}'] == 8000
+    assert found['boxmatch_stage_seconds_count{stage="commit"}'] == 8000
+
+
+@pytest.fixture
+def quiet_logs() -> Iterator[None]:
+    """Logging as it was, afterwards."""
+    root = logging.getLogger()
+    before, level = root.handlers, root.level
+    yield
+    root.handlers = before
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("quiet_logs")
+def test_logs_are_json_lines_without_secrets() -> None:
+    stream = io.StringIO()
+    configure_logs(LogSettings(), stream)
+    structlog.get_logger("boxmatch.test").info("hello", path=f"/x?key={KEY}", secret="s", n=1)
+    logging.getLogger("boxmatch.other").warning("with %s", KEY)
+    logging.getLogger("uvicorn.error").info("not shown")
+    structlog.get_logger("boxmatch.test").debug("not shown")
+    try:
+        raise ValueError(f"bad {KEY}")
+    except ValueError:
+        structlog.get_logger("boxmatch.test").exception("failed")
+    text = stream.getvalue()
+    assert "s3cret" not in text
+    first, second, third = map(json.loads, text.splitlines())
+    assert first["event"] == "hello"
+    assert first["logger"] == "boxmatch.test"
+    assert first["level"] == "info"
+    assert first["path"] == "/x?key=bm_abcd1234_…"
+    assert first["secret"] == "…"
+    assert first["n"] == 1
+    assert first["timestamp"].endswith("Z")
+    assert second["event"] == "with bm_abcd1234_…"
+    assert "ValueError: bad bm_abcd1234_…" in third["exception"]
+
+
+@pytest.mark.usefixtures("quiet_logs")
+@pytest.mark.parametrize("level", ["debug", "error"])
+def test_logs_as_text(level: Any) -> None:
+    stream = io.StringIO()
+    configure_logs(LogSettings(format="text", level=level), stream)
+    structlog.get_logger("boxmatch.test").warning("hello", key=KEY)
+    try:
+        raise ValueError(f"bad {KEY}")
+    except ValueError:
+        structlog.get_logger("boxmatch.test").exception("failed")
+    text = stream.getvalue()
+    assert ("hello" in text) == (level == "debug")
+    assert "failed" in text
+    assert "ValueError" in text
+    assert "s3cret" not in text
