@@ -67,6 +67,7 @@ EXPORTED = [
     "StorageError",
     "Stored",
     "SubscriptionIdError",
+    "TargetError",
     "UnknownAttributeError",
     "UnknownFeedError",
     "UnknownMemberError",
@@ -89,6 +90,7 @@ EXPORTED_BY_SPARK = [
     "match_function",
     "match_stream",
     "read_version",
+    "register_broker",
     "rejected",
     "transitions",
 ]

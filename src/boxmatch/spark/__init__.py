@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from boxmatch.spark.broker import register_broker
     from boxmatch.spark.build import build_index
     from boxmatch.spark.matching import MatchPlan, explain, match, match_function
     from boxmatch.spark.pipeline import Pipeline
@@ -38,6 +39,7 @@ __all__ = [
     "match_function",
     "match_stream",
     "read_version",
+    "register_broker",
     "rejected",
     "transitions",
 ]
@@ -56,6 +58,7 @@ _HOMES = {
     "match_function": "matching",
     "match_stream": "streaming",
     "read_version": "versions",
+    "register_broker": "broker",
     "rejected": "versions",
     "transitions": "transitions",
 }

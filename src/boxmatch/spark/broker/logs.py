@@ -1,0 +1,216 @@
+"""The two things of a broker that can be read from a place on: a feed's log, an owner's inbox.
+
+A place is a sequence number: everything up to it has been read. Numbers are the broker's, over all
+feeds, and nothing is added behind a number once it was given out, so (after, through] is the same
+rows whenever it is read, as long as retention has not removed some of them. That is looked at
+after a range was read, when it is certain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from boxmatch.errors import ClientError, SparkError
+from boxmatch.spark.broker.options import Connection, Place
+from boxmatch.spark.broker.rows import event_batch, note_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from boxmatch.client import Client
+
+log = logging.getLogger(__name__)
+
+_PAGE = 1_000
+_IDLE = 50_000
+"""A feed without events moves on all the same once others had so many, or its reader asks for it,
+lest the numbers that it waits behind are removed and nobody can tell whether any of its events
+went with them. Not more often, as every move costs Spark a batch."""
+
+
+@dataclass(frozen=True)
+class _Readable:
+    connection: Connection
+    name: str
+    fail_on_loss: bool
+
+    def client(self) -> Client:
+        return self.connection.client()
+
+    def _lost(self, what: str) -> None:
+        if self.fail_on_loss:
+            raise SparkError(
+                f"{what}; set failOnDataLoss to false to go on with what there is, or start a new "
+                "checkpoint"
+            )
+        log.warning("%s; going on with what there is", what)
+
+
+class FeedLog(_Readable):
+    """The events of a feed."""
+
+    def find(self, client: Client, place: Place) -> int:
+        """The number after which to read, if reading starts at a place."""
+        if isinstance(place, int):
+            return max(place - 1, 0)
+        page = client.events(self.name, after=0, limit=1)
+        return max(page.first - 1, 0) if place == "earliest" else page.last
+
+    def last(self, client: Client) -> int:
+        """The newest number there is."""
+        return client.events(self.name, after=0, limit=1).last
+
+    def reach(
+        self,
+        client: Client,
+        after: int,
+        most: int | None,
+        target: int | None,
+        *,
+        move_on: bool = False,
+    ) -> int:
+        """How far to read from `after`: `most` events at the most, and not past `target`.
+
+        Without anything new this is `after` itself, unless it is time to `move_on`. Numbers before
+        the next event are skipped: a quiet feed among busy ones does not give empty batches.
+        """
+        page = client.events(self.name, after=after, limit=1)
+        if page.last < after:
+            self._lost(self._shorter(page.last, after))
+            return page.last
+        last = page.last if target is None else min(page.last, max(target, after))
+        if not page.events or page.events[0].sequence > last:
+            end = last if move_on or last - after >= _IDLE else after
+        else:
+            end = last if most is None else min(last, page.events[0].sequence - 1 + most)
+        if end > after and self._is_removed(client, after, page.first):
+            self._lost(self._removed(after, page.first))
+        return end
+
+    def check(self, client: Client, after: int, through: int) -> None:
+        """Raise an error, or log it, unless all that was in the range is still there."""
+        page = client.events(self.name, after=through, limit=1)
+        if page.last < through:
+            self._lost(self._shorter(page.last, through))
+        elif self._is_removed(client, after, page.first):
+            self._lost(self._removed(after, page.first))
+
+    def _is_removed(self, client: Client, after: int, first: int) -> bool:
+        """May events after a number be gone, if the oldest of the feed is `first`?
+
+        That tells nothing if the feed was quiet before. But retention takes the oldest of all
+        feeds first: as long as any feed has something older, nothing newer is gone.
+        """
+        if first <= after + 1:
+            return False
+        with suppress(ClientError):
+            for feed in client.feeds():
+                with suppress(ClientError):  # one that this key may not read
+                    if client.events(feed.name, after=0, limit=1).first <= after + 1:
+                        return False
+        return True
+
+    def batches(
+        self, client: Client, schema: pa.Schema, after: int, through: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The events of a range, in order."""
+        while after < through:
+            page = client.events(self.name, after=after, limit=_PAGE, through=through)
+            if not page.events:
+                return
+            yield event_batch(schema, page.events)
+            after = page.events[-1].sequence
+
+    def acknowledge(self, client: Client, through: int) -> None:
+        """A feed does not mind who has read it."""
+
+    def _removed(self, after: int, first: int) -> str:
+        return (
+            f"feed {self.name!r}: events after {after} were to be read, but the log starts at "
+            f"{first}: retention has removed what was before it"
+        )
+
+    def _shorter(self, last: int, wanted: int) -> str:
+        return (
+            f"feed {self.name!r}: the log ends at {last}, before {wanted}, which was there once: "
+            "this is another broker, or one that was restored from a backup"
+        )
+
+
+@dataclass(frozen=True)
+class Inbox(_Readable):
+    """The notes of an owner. What is acknowledged may be removed at any time."""
+
+    acknowledging: bool
+
+    def find(self, client: Client, place: Place) -> int:
+        """The number after which to read, if reading starts at a place."""
+        if isinstance(place, int):
+            return max(place - 1, 0)
+        cursor = client.owner(self.name).cursor
+        return cursor if place == "earliest" else self.reach(client, cursor, None, None)
+
+    def last(self, client: Client) -> int:
+        """The number of the newest note."""
+        return self.find(client, "latest")
+
+    def reach(
+        self,
+        client: Client,
+        after: int,
+        most: int | None,
+        target: int | None,
+        *,
+        move_on: bool = False,
+    ) -> int:
+        """How far to read from `after`: `most` notes at the most, and not past `target`.
+
+        An inbox has no need to move on: what it lost is counted.
+        """
+        seen = 0
+        while most is None or seen < most:
+            limit = _PAGE if most is None else min(_PAGE, most - seen)
+            notes = client.notes(self.name, after=after, limit=limit).notes
+            kept = [note for note in notes if target is None or note.sequence <= target]
+            if kept:
+                seen += len(kept)
+                after = kept[-1].sequence
+            if not notes or len(kept) < len(notes):
+                break
+        return after
+
+    def check(self, client: Client, after: int, through: int) -> None:
+        """Raise an error, or log it, unless all that was in the range is still there."""
+        owner = client.owner(self.name)
+        if owner.dropped_through > after:
+            self._lost(
+                f"owner {self.name!r}: notes after {after} were to be read, but up to "
+                f"{owner.dropped_through} some were dropped: they had waited too long"
+            )
+        elif owner.cursor > after:
+            self._lost(
+                f"owner {self.name!r}: notes after {after} were to be read, but somebody has "
+                f"acknowledged up to {owner.cursor}, and what is acknowledged is removed"
+            )
+
+    def batches(
+        self, client: Client, schema: pa.Schema, after: int, through: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The notes of a range, in order."""
+        while after < through:
+            notes = client.notes(self.name, after=after, limit=_PAGE).notes
+            wanted = [note for note in notes if note.sequence <= through]
+            if wanted:
+                yield note_batch(schema, wanted)
+                after = wanted[-1].sequence
+            if not notes or len(wanted) < len(notes):
+                return
+
+    def acknowledge(self, client: Client, through: int) -> None:
+        """Tell the broker that all up to a number was dealt with, if that is wanted."""
+        if self.acknowledging:
+            client.acknowledge(self.name, through)

@@ -1,0 +1,96 @@
+"""What the options of a reader or a writer say, checked where they are first seen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from boxmatch.errors import ClientError, SparkError
+
+if TYPE_CHECKING:
+    from boxmatch.client import Client, Feed
+
+Place = int | Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where the broker is. Travels to the workers, each of which makes a client of its own."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)  # Spark shows plans to anybody
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Connection:
+        """The key may also be in the environment of the driver, where no plan shows it."""
+        key = options.get("key") or os.environ.get("BOXMATCH_KEY") or None
+        return cls(required(options, "url"), key)
+
+    def client(self) -> Client:
+        """A client to be closed."""
+        try:
+            from boxmatch.client import Client
+        except ImportError as error:
+            raise SparkError(
+                f"format('boxmatch') needs the client, pip install 'boxmatch[client]': {error}"
+            ) from None
+        return Client(self.url, self.key)
+
+    def feed(self, name: str) -> Feed:
+        """The feed as it is now."""
+        with self.client() as client:
+            try:
+                return client.feed(name)
+            except ClientError as error:
+                raise SparkError(f"feed {name!r} at {self.url}: {error}") from error
+
+
+def required(options: Mapping[str, str], name: str) -> str:
+    """An option that must be there."""
+    value = options.get(name)
+    if not value:
+        raise SparkError(f"format('boxmatch') needs option {name!r}")
+    return value
+
+
+def number(options: Mapping[str, str], name: str, default: int | None = None) -> int | None:
+    """An option that is a positive number."""
+    value = options.get(name)
+    if value is None:
+        return default
+    try:
+        found = int(value)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise SparkError(f"option {name!r} is a number of at least 1, not {value!r}")
+    return found
+
+
+def switch(options: Mapping[str, str], name: str, default: bool) -> bool:
+    """An option that is true or false."""
+    value = options.get(name)
+    if value is None:
+        return default
+    if value.lower() not in ("true", "false"):
+        raise SparkError(f"option {name!r} is true or false, not {value!r}")
+    return value.lower() == "true"
+
+
+def place(options: Mapping[str, str], name: str, default: Place) -> Place:
+    """An option that names a place in the log: a sequence number, or one of its ends."""
+    value = options.get(name)
+    if value is None:
+        return default
+    match value.lower():
+        case "earliest":
+            return "earliest"
+        case "latest":
+            return "latest"
+    if not value.isascii() or not value.isdigit():
+        raise SparkError(
+            f"option {name!r} is a sequence number, 'earliest' or 'latest', not {value!r}"
+        )
+    return int(value)

@@ -1,0 +1,181 @@
+"""Events and notes as Arrow record batches of the columns that Spark was promised.
+
+Columns are filled by name: an event from before its feed gained an attribute has a null there, and
+what an event has beyond the columns is left out (`_body` has all of it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from boxmatch.errors import AttributeValueError, SparkError
+from boxmatch.model.axis import ABSENT
+from boxmatch.model.keys import key_of
+from boxmatch.model.schema import Attribute
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+    from boxmatch.client import Feed, LoggedEvent, Note
+
+SEQUENCE, AT, BODY = "_sequence", "_at", "_body"
+NOTE_COLUMNS = ("sequence", "feed", "at", "subscriptions", "body")
+
+
+def feed_columns(feed: Feed, *, body: bool) -> StructType:
+    """The columns of a feed: its attributes, then the number and the time of each event.
+
+    A state feed has no attributes: what changed is in the body.
+    """
+    from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+
+    columns = StructType()
+    if feed.kind == "events":
+        for attribute in feed.schema:
+            columns.add(attribute.name, _spark_type(attribute))
+    taken = {SEQUENCE, AT, BODY} & set(columns.fieldNames())
+    if taken:
+        raise SparkError(
+            f"feed {feed.name!r} has an attribute {min(taken)!r}, which is the name of a column "
+            "that every feed has: give a schema without it"
+        )
+    columns.add(SEQUENCE, LongType()).add(AT, TimestampType())
+    if body or feed.kind != "events":
+        columns.add(BODY, StringType())
+    return columns
+
+
+def note_columns() -> StructType:
+    """The columns of an owner's notes."""
+    from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
+
+    kinds = (LongType(), StringType(), TimestampType(), ArrayType(StringType()), StringType())
+    columns = StructType()
+    for name, kind in zip(NOTE_COLUMNS, kinds, strict=True):
+        columns.add(name, kind)
+    return columns
+
+
+def arrow_columns(columns: StructType) -> pa.Schema:
+    """The Arrow schema that Spark asks for, to the letter."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(columns, timezone="UTC")
+
+
+def event_batch(schema: pa.Schema, events: Sequence[LoggedEvent]) -> pa.RecordBatch:
+    """Events of a feed as a record batch."""
+
+    def column(name: str) -> list[Any]:
+        match name:
+            case "_sequence":
+                return [event.sequence for event in events]
+            case "_at":
+                return [_microseconds(event.at) for event in events]
+            case "_body":
+                return [_json(event.event) for event in events]
+            case _:
+                return [event.event.get(name) for event in events]
+
+    return _batch(schema, [event.sequence for event in events], column)
+
+
+def note_batch(schema: pa.Schema, notes: Sequence[Note]) -> pa.RecordBatch:
+    """Notes of an owner as a record batch."""
+
+    def column(name: str) -> list[Any]:
+        match name:
+            case "at":
+                return [_microseconds(note.at) for note in notes]
+            case "subscriptions":
+                return [list(note.subscriptions) for note in notes]
+            case "body":
+                return [_json(note.body) for note in notes]
+            case "sequence" | "feed":
+                return [getattr(note, name) for note in notes]
+        raise SparkError(f"notes have no column {name!r} (they have: {', '.join(NOTE_COLUMNS)})")
+
+    return _batch(schema, [note.sequence for note in notes], column)
+
+
+def _batch(
+    schema: pa.Schema, sequences: Sequence[int], column: Callable[[str], list[Any]]
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays = [_array(field, column(field.name), sequences) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(field: pa.Field[Any], values: list[Any], sequences: Sequence[int]) -> pa.Array[Any]:
+    """Values of JSON as an array of the field's type."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind: Any = field.type
+    try:
+        if t.is_timestamp(kind):
+            numbers: Any = [_instant(field.name, value) for value in values]
+            instants: pa.Array[Any] = pa.array(numbers, pa.timestamp("us", "UTC")).cast(kind)
+            return instants
+        if t.is_string(kind) or t.is_large_string(kind):
+            values = [v if v is None or isinstance(v, str) else _json(v) for v in values]
+        made: pa.Array[Any] = pa.array(values, kind)
+        return made
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        found = _offender(kind, values)
+        where = "" if found is None else f" (event {sequences[found]}: {values[found]!r:.60})"
+        raise SparkError(
+            f"column {field.name!r} cannot be read as {kind}{where}: {error}"
+        ) from error
+
+
+def _offender(kind: Any, values: list[Any]) -> int | None:
+    """The first value that does not fit, if one alone does not."""
+    import pyarrow as pa
+
+    for place, value in enumerate(values):
+        try:
+            pa.array([value], kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return place
+    return None
+
+
+def _instant(name: str, value: Any) -> int | None:
+    """Microseconds since 1970 in UTC, by the rules that the broker itself reads times by."""
+    if type(value) is int:  # `_at`, which was not JSON
+        return value
+    try:
+        key = key_of(Attribute(name, "timestamp"), value)
+    except AttributeValueError as error:
+        raise ValueError(str(error)) from None
+    return None if key == ABSENT else key
+
+
+def _microseconds(at: float) -> int:
+    return round(at * 1e6)
+
+
+def _json(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value).decode()
+
+
+def _spark_type(attribute: Attribute) -> DataType:
+    from pyspark.sql import types
+
+    match attribute.type:
+        case "int":
+            return types.LongType()
+        case "float":
+            return types.DoubleType()
+        case "bool":
+            return types.BooleanType()
+        case "timestamp":
+            return types.TimestampType()
+        case _:
+            return types.StringType()
