@@ -24,6 +24,7 @@ from boxmatch.broker.messages import (
     Note,
     OwnerInfo,
     Receipt,
+    Standing,
     SubscriptionInfo,
     Wanted,
     Webhook,
@@ -44,6 +45,9 @@ from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 _PATIENCE = 5.0
 """How long a publisher waits for room in the queue before it is sent away."""
 
+_MOST_LETTERS = 1_000
+"""Dead letters are counted up to this."""
+
 
 class Broker:
     """All methods are for the event loop in which it was started.
@@ -61,6 +65,8 @@ class Broker:
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.ready = False
+        self.failure: str | None = None
+        """Why it can do nothing more, if so."""
         self._clock = clock
         self._store = store
         self._directory = Directory(store, clock)
@@ -252,6 +258,11 @@ class Broker:
         """A subscriber; one that nobody has heard of has nothing."""
         return self._info(self._directory.owner(name) or Owner(0, name))
 
+    def standing(self, name: str) -> Standing:
+        """What can be said of a subscriber at no cost."""
+        owner = self._directory.owner(name) or Owner(0, name)
+        return Standing(owner.cursor, owner.dropped, len(owner.subscriptions))
+
     def owners(self, *, after: str = "", limit: int = 100) -> list[OwnerInfo]:
         return [self._info(owner) for owner in self._directory.owners(after, limit)]
 
@@ -267,6 +278,7 @@ class Broker:
             sessions=len(owner.streams),
             delivered=owner.delivered,
             webhook=self._posting.webhook(owner.name),
+            dead_letters=len(self._store.dead_letters(owner.number, limit=_MOST_LETTERS)),
             last_error=self._posting.last_error(owner.name),
             feeds=sorted(feeds),
         )

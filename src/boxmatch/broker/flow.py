@@ -161,7 +161,11 @@ class Flow:
     def _land(self) -> None:
         self._landing = False
         while self._landed:
-            self._landed.popleft()()
+            call = self._landed.popleft()
+            try:
+                call()
+            except Exception:  # the others are not to blame
+                log.exception("in what follows a write")
         self._freed.set()
 
     def _finish(self, publication: Publication, result: Appended | BaseException) -> None:
@@ -173,7 +177,6 @@ class Flow:
             return
         now = time.perf_counter()
         self._observer.stage("commit", now - publication.matched)
-        self._observer.stage("end_to_end", now - publication.received)
         receipt = Receipt(result.first, result.last, events, True, result.repeated)
         settle(publication.answer, receipt)
         if not result.repeated:

@@ -148,6 +148,14 @@ class DeadLetter(NamedTuple):
     body: bytes
 
 
+class Standing(NamedTuple):
+    """Where a subscriber stands."""
+
+    cursor: int
+    dropped: int
+    subscriptions: int
+
+
 @dataclass(kw_only=True)
 class OwnerInfo:
     """A subscriber, as seen from outside."""

@@ -73,7 +73,7 @@ def run(
     context = tls_context(settings.certificate, settings.private_key)
     with _private_files():
         _make_folder(settings.data)
-        with closing(Keys.open(settings.data)) as keys:
+        with closing(Keys.open(settings.data, limits=settings.limits)) as keys:
             check_exposure(settings.host, keys, settings.certificate)
             with closing(bind(settings.host, settings.port)) as listener:
                 main = _run_broker(settings, options, keys, context, listener, on_listening)

@@ -1,1 +1,78 @@
-"""A client of the broker, for programs that publish to it or listen to it."""
+"""A client of the broker, for programs that publish to it or listen to it.
+
+```python
+from boxmatch.client import Client
+
+with Client("http://127.0.0.1:8080") as client:
+    client.publish("ticks", [{"symbol": "IBM", "price": 24.5}])
+    with client.listen("alice") as notes:
+        for note in notes:
+            print(note.sequence, note.subscriptions, note.event)
+```
+
+`AsyncClient` has the same methods to `await`. Names are loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from boxmatch.client.asynchronous import AsyncClient, AsyncListener
+    from boxmatch.client.blocking import Client, Listener
+    from boxmatch.client.results import (
+        DeadLetter,
+        DryRun,
+        EventPage,
+        Feed,
+        LoggedEvent,
+        Note,
+        NotePage,
+        Owner,
+        Publication,
+        Receipt,
+        Subscription,
+        Webhook,
+    )
+    from boxmatch.errors import ClientError
+
+__all__ = [
+    "AsyncClient",
+    "AsyncListener",
+    "Client",
+    "ClientError",
+    "DeadLetter",
+    "DryRun",
+    "EventPage",
+    "Feed",
+    "Listener",
+    "LoggedEvent",
+    "Note",
+    "NotePage",
+    "Owner",
+    "Publication",
+    "Receipt",
+    "Subscription",
+    "Webhook",
+]
+
+_HOMES = {
+    "AsyncClient": "boxmatch.client.asynchronous",
+    "AsyncListener": "boxmatch.client.asynchronous",
+    "Client": "boxmatch.client.blocking",
+    "ClientError": "boxmatch.errors",
+    "Listener": "boxmatch.client.blocking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "boxmatch.client.results")), name)
+    globals()[name] = value  # the next use is an ordinary lookup
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

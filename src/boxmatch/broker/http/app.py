@@ -1,0 +1,53 @@
+"""The HTTP application of a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+
+from boxmatch.broker.access import Keys, Meter
+from boxmatch.broker.http import (
+    events,
+    feeds,
+    notes,
+    openapi,
+    operations,
+    socket,
+    state,
+    subscriptions,
+    webhooks,
+)
+from boxmatch.broker.http.answers import answer
+from boxmatch.broker.http.callers import Context
+from boxmatch.broker.http.problems import add_handlers
+from boxmatch.broker.settings import Settings
+
+if TYPE_CHECKING:
+    from boxmatch.broker.broker import Broker
+    from boxmatch.broker.metrics import Metrics
+
+
+def make_app(
+    broker: Broker, keys: Keys, settings: Settings, metrics: Metrics | None = None
+) -> FastAPI:
+    """The ASGI application. The broker is started and stopped by the caller."""
+    # The framework's own pages load scripts from elsewhere, so they are off.
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.context = Context(broker, keys, settings, metrics, Meter())
+    add_handlers(app)
+    # Routes are tried in order, so those with the load come first; and side by side, which is
+    # quicker than routers in routers.
+    parts = (events, notes, socket, subscriptions, state, feeds, webhooks, operations, openapi)
+    for module in parts:
+        app.router.routes.extend(module.router.routes)
+    described: list[dict[str, Any]] = []
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_json() -> Response:
+        if not described:
+            described.append(openapi.describe(app))
+        return answer(described[0])
+
+    return app

@@ -1,0 +1,171 @@
+"""The bodies of requests: read up to a limit, and JSON without its loopholes.
+
+JSON is refused where readers disagree about what it says: two values under one name, NaN and
+infinities, numbers too large for a double, text that is not UTF-8, nesting without end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import orjson
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from boxmatch.broker.http.problems import Problem
+
+MOST_DEPTH: Final = 200
+"""How deep JSON may be nested; the encoder ends at 254."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
+_SPACED_COLONS: Final = (b" :", b"\t:", b"\n:", b"\r:")
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The whole body, never more than `most` bytes of it in memory."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise Problem(
+            415, "encoding", f"content-encoding {encoding!r} is not accepted; send it plain"
+        )
+    length = request.headers.get("content-length")
+    if length is not None and length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    received = 0
+    parts: list[bytes] = []
+    try:
+        async for part in request.stream():
+            received += len(part)
+            if received > most:
+                raise _too_large(most)
+            parts.append(part)
+    except ClientDisconnect:  # nobody is there to read this
+        raise Problem(400, "body", "the body ended early") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(most: int) -> Problem:
+    # The rest of the body is not read, so the connection cannot be used again.
+    headers = {"Connection": "close"}
+    return Problem(413, "body-size", f"a body has at most {most:,} bytes here", headers=headers)
+
+
+def media_type(request: Request) -> str:
+    """What the body is said to be, in lower case, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def load_json(body: bytes, *, what: str = "the body", **more: Any) -> Any:
+    """The value that JSON stands for. Raises a `Problem` that says where it is not JSON.
+
+    >>> load_json(b'{"price": 3}')
+    {'price': 3}
+    """
+    if not body.strip():
+        raise Problem(400, "json", f"{what} is empty; JSON is expected", **more)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, "json", f"{what} is not JSON: {error}", **more) from None
+    _check_names(body, value, what, more)
+    return value
+
+
+def dump_json(value: Any, *, what: str = "the body", **more: Any) -> bytes:
+    """Compact JSON of something that came as JSON."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        raise Problem(
+            400, "json", f"{what} is nested too deeply; {MOST_DEPTH} levels will do", **more
+        ) from None
+
+
+def _check_names(body: bytes, value: Any, what: str, more: dict[str, Any]) -> None:
+    """Refuse two values under one name, of which the parser would keep the last."""
+    # Counting is enough: the text has as many names as the value, unless one came twice. The
+    # quick count is exact if no string has an escape and no colon has a space before it.
+    quick = b"\\" not in body and not any(spaced in body for spaced in _SPACED_COLONS)
+    if quick and body.count(b'":') == _shallow_names(value):
+        return
+    written = sum(1 for one in _STRING_OR_NAME.finditer(body) if one[1] is not None)
+    if written != _count_names(value, what, more):
+        name = _repeated_name(body)
+        raise Problem(400, "json", f"{what} has the name {name!r} twice in one object", **more)
+
+
+def _shallow_names(value: Any) -> int:
+    if type(value) is dict:
+        return len(value)
+    if type(value) is list:
+        return sum(len(one) for one in value if type(one) is dict)
+    return 0
+
+
+def _count_names(value: Any, what: str, more: dict[str, Any]) -> int:
+    count = 0
+    level: list[Any] = [value]
+    for _ in range(MOST_DEPTH):
+        deeper: list[Any] = []
+        for one in level:
+            if type(one) is dict:
+                count += len(one)
+                deeper.extend(one.values())
+            elif type(one) is list:
+                deeper.extend(one)
+        if not deeper:
+            return count
+        level = [one for one in deeper if type(one) is dict or type(one) is list]
+    raise Problem(400, "json", f"{what} is nested more than {MOST_DEPTH} levels deep", **more)
+
+
+def _repeated_name(body: bytes) -> str:
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                found.append(name)
+            names.add(name)
+
+    json.loads(body, object_pairs_hook=look)
+    return found[0] if found else "?"
+
+
+async def read_json(request: Request, most: int) -> Any:
+    """A JSON body. Any content type but one that says it is something else will do."""
+    kind = media_type(request)
+    if kind and kind != "application/json" and not kind.endswith("+json"):
+        raise Problem(415, "media-type", f"content-type {kind!r}: send application/json")
+    value = load_json(await read_body(request, most))
+    dump_json(value)  # for its depth: error messages may show parts of it
+    return value
+
+
+async def read_model(request: Request, model: type[Model], most: int) -> Model:
+    """A JSON body of a known shape."""
+    return as_model(await read_json(request, most), model)
+
+
+def as_model(value: Any, model: type[Model]) -> Model:
+    """The value in a known shape; every place where it has another one is named."""
+    return _located(lambda: model.model_validate(value))
+
+
+def _located(validate: Callable[[], Model]) -> Model:
+    try:
+        return validate()
+    except ValidationError as error:
+        errors = [
+            {"in": "/".join(["body", *map(str, one["loc"])]), "message": str(one["msg"])}
+            for one in error.errors(include_url=False, include_context=False)[:20]
+        ]
+        detail = "; ".join(f"{one['in']}: {one['message']}" for one in errors)
+        raise Problem(422, "body", detail, errors=errors) from None

@@ -1,0 +1,185 @@
+"""Routes for feeds: made, shown, extended and dropped; and questions about filters on them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from boxmatch.broker.http import shapes
+from boxmatch.broker.http.answers import answer, problems, takes
+from boxmatch.broker.http.bodies import read_model
+from boxmatch.broker.http.callers import Admin, AnyCaller, Asker, Caller, Name, Viewer
+from boxmatch.broker.http.filters import checked_filter
+from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.messages import FeedInfo, FeedSpec
+from boxmatch.engine.explain import Explanation
+from boxmatch.model.schema import Schema
+
+router = APIRouter(tags=["feeds"])
+
+
+@router.post(
+    "/feeds",
+    status_code=201,
+    response_model=shapes.Feed,
+    responses=problems(409, body=True),
+    openapi_extra=takes(shapes.NewFeed),
+)
+async def create_feed(request: Request, caller: Admin) -> Response:
+    """Make a feed: of events, with a schema, or a state feed, with named spaces."""
+    wanted = await read_model(request, shapes.NewFeed, caller.limits.body_bytes)
+    spaces = _spaces(wanted)
+    spec = FeedSpec(
+        name=wanted.name,
+        kind=wanted.kind,
+        spaces={name: _schema(attributes) for name, attributes in spaces.items()},
+        unknown=wanted.unknown,
+        leave=wanted.leave,
+    )
+    return answer(feed_json(await caller.broker.create_feed(spec)), 201)
+
+
+@router.get("/feeds", response_model=shapes.Feeds, responses=problems())
+async def list_feeds(caller: AnyCaller) -> Response:
+    """The feeds that the key may publish to or read."""
+    feeds = caller.broker.feeds()
+    return answer({"feeds": [feed_json(one) for one in feeds if caller.may_see(one.spec.name)]})
+
+
+@router.get("/feeds/{feed}", response_model=shapes.Feed, responses=problems(404))
+async def show_feed(feed: Name, caller: Viewer) -> Response:
+    """A feed and its schema."""
+    return answer(feed_json(caller.broker.feed(feed)))
+
+
+@router.patch(
+    "/feeds/{feed}",
+    response_model=shapes.Feed,
+    responses=problems(404, 409, body=True),
+    openapi_extra=takes(shapes.MoreAttributes),
+)
+async def extend_feed(feed: Name, request: Request, caller: Admin) -> Response:
+    """Add attributes to the schema. Those that are there cannot be changed."""
+    wanted = await read_model(request, shapes.MoreAttributes, caller.limits.body_bytes)
+    attributes = {name: _attribute(spec) for name, spec in wanted.attributes.items()}
+    return answer(feed_json(await caller.broker.extend_feed(feed, attributes)))
+
+
+@router.delete("/feeds/{feed}", status_code=204, responses=problems(404))
+async def drop_feed(feed: Name, caller: Admin) -> Response:
+    """Drop a feed with its log, its subscriptions and the notes that nobody has read yet."""
+    await caller.broker.drop_feed(feed)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/feeds/{feed}/dry-run",
+    response_model=shapes.DryRun,
+    responses=problems(404, 409, body=True),
+    openapi_extra=takes(shapes.DryRunQuestion),
+)
+async def dry_run(feed: Name, request: Request, caller: Asker) -> Response:
+    """How many of the latest events a filter would have matched."""
+    asked = await read_model(request, shapes.DryRunQuestion, caller.limits.body_bytes)
+    result = await caller.broker.dry_run(feed, checked_filter(asked.filter, caller.limits))
+    # Examples are events of the past, which the key may not read unless it may read the log.
+    examples = result.examples if caller.grant.may_read(feed) else []
+    shown = [
+        {"sequence": one.sequence, "at": one.at, "event": orjson.Fragment(one.body)}
+        for one in examples
+    ]
+    return answer({"events": result.events, "matches": result.matches, "examples": shown})
+
+
+@router.post(
+    "/feeds/{feed}/explain",
+    response_model=shapes.Explanation,
+    responses=problems(404, 409, body=True),
+    openapi_extra=takes(shapes.Question),
+)
+async def explain(feed: Name, request: Request, caller: Asker) -> Response:
+    """Why an event does or does not match: `event` or `sequence`, and `filter` or `owner` with
+    `subscription`.
+    """
+    asked = await read_model(request, shapes.Question, caller.limits.body_bytes)
+    _check_question(feed, asked, caller)
+    explanation = await caller.broker.explain(
+        feed,
+        event=asked.event,
+        sequence=asked.sequence,
+        filter=None if asked.filter is None else checked_filter(asked.filter, caller.limits),
+        owner=asked.owner,
+        subscription=asked.subscription,
+    )
+    return answer(_explanation_json(explanation))
+
+
+def _check_question(feed: str, asked: shapes.Question, caller: Caller) -> None:
+    if (asked.event is None) == (asked.sequence is None):
+        raise Problem(422, "body", "give an event, or the sequence number of one")
+    stored = asked.owner is not None and asked.subscription is not None
+    half = (asked.owner is None) != (asked.subscription is None)
+    if half or stored == (asked.filter is not None):
+        raise Problem(422, "body", "give a filter, or an owner and one of its subscriptions")
+    if asked.owner is not None:
+        caller.must_subscribe(asked.owner)
+    if asked.sequence is not None:
+        caller.must_read(feed)
+
+
+def _spaces(wanted: shapes.NewFeed) -> dict[str, Any]:
+    if (wanted.schema_ is None) == (wanted.spaces is None):
+        raise Problem(422, "body", "give a schema, or for a state feed spaces")
+    if wanted.schema_ is not None:
+        return {wanted.name: wanted.schema_}
+    if wanted.kind == "events":
+        raise Problem(422, "body", "a feed of events has a schema; spaces are for state feeds")
+    return dict(wanted.spaces or {})
+
+
+def _schema(attributes: Any) -> Schema:
+    return Schema({name: _attribute(spec) for name, spec in attributes.items()})
+
+
+def _attribute(spec: Any) -> Any:
+    if not isinstance(spec, shapes.AttributeSpec):
+        return spec
+    return spec.model_dump(exclude_none=True)
+
+
+def feed_json(feed: FeedInfo) -> dict[str, Any]:
+    spec = feed.spec
+    if spec.kind == "events":
+        made_of: dict[str, Any] = {"schema": _schema_json(spec.schema)}
+    else:
+        spaces = {name: _schema_json(one) for name, one in spec.spaces.items()}
+        made_of = {"spaces": spaces}
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        **made_of,
+        "unknown": spec.unknown,
+        "leave": spec.leave,
+        "subscriptions": feed.subscriptions,
+        "publications": feed.publications,
+        "events": feed.events,
+        "matches": feed.matches,
+        "last_sequence": feed.last_sequence,
+    }
+
+
+def _schema_json(schema: Schema) -> Any:
+    return orjson.loads(schema.to_json())
+
+
+def _explanation_json(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "matched": explanation.matched,
+        "never": explanation.never,
+        "alternatives": [[asdict(one) for one in all_of] for all_of in explanation.alternatives],
+        "text": str(explanation),
+    }

@@ -1,0 +1,155 @@
+"""The description of the API, and a page to read it on that needs nothing from the Internet.
+
+The bundled Swagger UI knows OpenAPI 3.0 and not 3.1, which the framework writes, so the schemas
+are put in the older form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from boxmatch import __version__
+from boxmatch.broker.http import shapes
+from boxmatch.broker.http.problems import Problem
+
+_DESCRIPTION: Final = """\
+Feeds take events; owners subscribe to what they want of them, and get notes.
+A key is sent as `Authorization: Bearer KEY`. Errors are `application/problem+json`.
+Notes also come over a WebSocket at `/owners/{owner}/notes/socket`."""
+
+_OPEN: Final = frozenset({"/healthz", "/readyz"})
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Boxmatch</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" href="docs/favicon-32x32.png"></head>
+<body><div id="page"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script></body>
+</html>
+"""
+_START: Final = """SwaggerUIBundle({url: "openapi.json", dom_id: "#page", deepLinking: true,
+  validatorUrl: null, presets: [SwaggerUIBundle.presets.apis]});
+"""
+_POLICY: Final = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "frame-ancestors 'none'"
+)
+_FILES: Final = {
+    "swagger-ui.css": "text/css",
+    "swagger-ui-bundle.js": "text/javascript",
+    "favicon-32x32.png": "image/png",
+}
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+async def page() -> Response:
+    return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
+
+
+@router.get("/docs/{name}")
+def page_file(name: str) -> Response:  # reads a file, so in a thread
+    if name == "start.js":
+        return Response(_START, media_type="text/javascript")
+    if name not in _FILES:
+        raise Problem(404, "no-such-path", f"there is nothing at /docs/{name[:100]}")
+    from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
+
+    content = (Path(str(swagger_ui_path)) / name).read_bytes()
+    headers = {"Cache-Control": "max-age=86400", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=_FILES[name], headers=headers)
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI 3.0 description of all routes."""
+    described = get_openapi(
+        title="Boxmatch", version=__version__, description=_DESCRIPTION, routes=app.routes
+    )
+    described["openapi"] = "3.0.3"
+    components = described.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name, schema in _request_schemas().items():
+        schemas.setdefault(name, schema)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    components["schemas"] = {name: _older(schema) for name, schema in schemas.items()}
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for path, operations in described["paths"].items():
+        for operation in operations.values():
+            _finish(operation, has_key=path not in _OPEN)
+    return described
+
+
+def _finish(operation: dict[str, Any], *, has_key: bool) -> None:
+    if has_key:
+        operation["security"] = [{"key": []}]
+    for parameter in operation.get("parameters", ()):
+        parameter["schema"] = _older(parameter["schema"])
+    bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+    for content in (body.get("content", {}) for body in bodies):
+        for media in content.values():
+            media["schema"] = _older(media.get("schema", {}))
+
+
+def _request_schemas() -> dict[str, Any]:
+    models: list[type[BaseModel]] = [
+        one
+        for one in vars(shapes).values()
+        if isinstance(one, type) and issubclass(one, shapes.Request) and one is not shapes.Request
+    ]
+    template = "#/components/schemas/{model}"
+    _, found = models_json_schema(
+        [(model, "validation") for model in models], ref_template=template
+    )
+    problem = shapes.ProblemShape.model_json_schema(ref_template=template)
+    return {**found["$defs"], "Problem": problem}
+
+
+def _older(schema: Any) -> Any:
+    """A JSON schema in the dialect of OpenAPI 3.0."""
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: value for key, value in schema.items() if key != "propertyNames"}
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if "patternProperties" in result:
+        values = list(result.pop("patternProperties").values())
+        result["additionalProperties"] = values[0]
+    if isinstance(result.get("exclusiveMinimum"), (int, float)):
+        result["minimum"] = result["exclusiveMinimum"]
+        result["exclusiveMinimum"] = True
+    if isinstance(result.get("examples"), list):
+        result["example"] = result.pop("examples")[0]
+    if result.get("default", 0) is None:  # it stands for "not given"
+        del result["default"]
+    if "properties" in result:
+        result["properties"] = {name: _older(one) for name, one in result["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if key in result:
+            result[key] = _older(result[key])
+    for key in ("allOf", "oneOf", "anyOf"):
+        if key in result:
+            result[key] = [_older(one) for one in result[key]]
+    return _nullable(result)
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    choices = schema.get("anyOf", [])
+    rest = [one for one in choices if one != {"type": "null"}]
+    if len(rest) == len(choices):
+        return schema
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    if len(rest) > 1:
+        return {**others, "anyOf": rest, "nullable": True}
+    if "$ref" in rest[0]:
+        return {**others, "allOf": rest, "nullable": True}
+    return {**rest[0], **others, "nullable": True}

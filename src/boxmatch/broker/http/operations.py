@@ -1,0 +1,64 @@
+"""Routes for those who run the broker: is it alive, is it ready, what is it doing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from boxmatch.broker.http import shapes
+from boxmatch.broker.http.answers import answer, problems
+from boxmatch.broker.http.callers import Admin, context_of
+from boxmatch.broker.http.problems import Problem
+
+if TYPE_CHECKING:
+    from boxmatch.broker.broker import Broker
+
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+router = APIRouter(tags=["operations"])
+_UNWELL: Final[dict[int | str, dict[str, Any]]] = {503: problems()[503]}
+
+
+@router.get("/healthz", response_model=shapes.Health, responses=_UNWELL)
+async def health(request: Request) -> Response:
+    """Whether the process works. If not, it should be started again."""
+    _check_failure(context_of(request).broker)
+    return answer({"status": "ok"})
+
+
+@router.get("/readyz", response_model=shapes.Health, responses=_UNWELL)
+async def readiness(request: Request) -> Response:
+    """Whether requests are served: not while the broker starts or stops."""
+    broker = context_of(request).broker
+    _check_failure(broker)
+    if not broker.ready:
+        raise Problem(503, "not-ready", "the broker is starting or stopping")
+    return answer({"status": "ready"})
+
+
+@router.get(
+    "/metrics",
+    responses={
+        **problems(404),
+        200: {
+            "description": "Prometheus' text format.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+    },
+    response_class=Response,
+)
+async def metrics(caller: Admin) -> Response:
+    """Counters, queue depths and latencies. Owners are named in it, so it takes an admin's key."""
+    measured = caller.context.metrics
+    if measured is None:
+        raise Problem(404, "no-metrics", "this broker keeps no metrics")
+    # It reads the database.
+    return Response(await asyncio.to_thread(measured.render), media_type=METRICS_TYPE)
+
+
+def _check_failure(broker: Broker) -> None:
+    if broker.failure is not None:
+        raise Problem(503, "failed", broker.failure)

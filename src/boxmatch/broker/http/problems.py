@@ -1,0 +1,203 @@
+"""What is said when a request fails: application/problem+json (RFC 9457), with the place."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from boxmatch.errors import (
+    AccessError,
+    AttributeValueError,
+    BoxmatchError,
+    BrokerError,
+    DuplicateMemberError,
+    EventError,
+    FeedExistsError,
+    FilterError,
+    LimitError,
+    OverloadError,
+    StorageError,
+    TargetError,
+    UnknownFeedError,
+    UnknownMemberError,
+    UnknownSubscriptionError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+MOST_DETAIL: Final = 2_000
+"""Characters of a message that go out: it may quote what was sent, which can be long."""
+
+_log = logging.getLogger("boxmatch.broker.http")
+
+_IN_ROW: Final = re.compile(r"in row (\d+) ")
+_ROW: Final = re.compile(r"(?:^row |in row )(\d+)(?:: | is not in the schema)")
+
+_STATUS: Final[tuple[tuple[type[BoxmatchError], int, str], ...]] = (
+    # The first that fits counts, so the narrow ones come first.
+    (UnknownFeedError, 404, "unknown-feed"),
+    (UnknownSubscriptionError, 404, "unknown-subscription"),
+    (UnknownMemberError, 404, "unknown-publication"),
+    (FeedExistsError, 409, "feed-exists"),
+    (DuplicateMemberError, 409, "publication-exists"),
+    (OverloadError, 503, "overload"),
+    (StorageError, 503, "storage"),
+    (FilterError, 422, "filter"),
+    (AttributeValueError, 422, "value"),
+    (TargetError, 422, "webhook"),
+    (BrokerError, 409, "conflict"),
+    (BoxmatchError, 422, "invalid"),
+)
+
+
+class Problem(Exception):
+    """A request that cannot be served, and why. `more` goes into the answer as it is."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.more = more
+        super().__init__(detail)
+
+    def as_dict(self) -> dict[str, Any]:
+        detail = self.detail
+        if len(detail) > MOST_DETAIL:
+            detail = detail[: MOST_DETAIL - 1] + "…"
+        return {
+            "type": f"urn:boxmatch:problem:{self.kind}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            # A message may quote a lone surrogate, which UTF-8 has no bytes for.
+            "detail": detail.encode(errors="backslashreplace").decode(),
+            **self.more,
+        }
+
+    def response(self) -> Response:
+        body = orjson.dumps(self.as_dict(), default=str)
+        return Response(body, self.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def problem_of(error: BoxmatchError) -> Problem:
+    """How an error of the library is answered."""
+    if isinstance(error, AccessError):
+        if error.unknown:
+            headers = {"WWW-Authenticate": 'Bearer realm="boxmatch"'}
+            return Problem(401, "unauthorized", str(error), headers=headers)
+        return Problem(403, "forbidden", str(error))
+    if isinstance(error, LimitError):
+        return _limit_problem(error)
+    status, kind = next((s, k) for one, s, k in _STATUS if isinstance(error, one))
+    more: dict[str, Any] = {}
+    if isinstance(error, FilterError) and error.position is not None:
+        more["position"] = error.position
+    if isinstance(error, AttributeValueError):
+        more["attribute"] = error.attribute
+    index = _index_of(error)
+    if index is not None:
+        more["index"] = index
+    headers = {"Retry-After": "1"} if status == 503 else {}
+    return Problem(status, kind, str(error), headers=headers, **more)
+
+
+def _index_of(error: BoxmatchError) -> int | None:
+    """Which event it is about. The engine says so in words only."""
+    if isinstance(error, AttributeValueError):
+        found = _IN_ROW.match(error.reason)
+    elif isinstance(error, EventError):
+        found = _ROW.search(str(error))
+    else:
+        return None
+    return None if found is None else int(found[1])
+
+
+def _limit_problem(error: LimitError) -> Problem:
+    wait = error.retry_after
+    headers = {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}
+    if isinstance(error, OverloadError):
+        return Problem(503, "overload", str(error), headers=headers or {"Retry-After": "1"})
+    if wait is None:  # waiting does not help
+        return Problem(403, "limit", str(error))
+    return Problem(429, "rate-limit", str(error), headers=headers, retry_after=wait)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Every failure of a request is a problem, also those of the framework."""
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(BoxmatchError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_parameters)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    if not isinstance(error, Problem):
+        raise error
+    return error.response()
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, BoxmatchError):
+        raise error
+    problem = problem_of(error)
+    if problem.kind == "storage":
+        _log.error("storage: %s", error)
+    return problem.response()
+
+
+async def _on_parameters(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    errors = [
+        {"in": ".".join(map(str, one["loc"])), "message": str(one["msg"])}
+        for one in error.errors()[:20]
+    ]
+    detail = "; ".join(f"{one['in']}: {one['message']}" for one in errors)
+    return Problem(422, "parameters", detail, errors=errors).response()
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    kind = {404: "no-such-path", 405: "method"}.get(error.status_code, "http")
+    detail = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.method} is not possible at {request.url.path}",
+    }.get(error.status_code, str(error.detail))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods_at(request))
+    return Problem(error.status_code, kind, detail, headers=headers).response()
+
+
+def _methods_at(request: Request) -> list[str]:
+    """What is possible at a path, over all of its routes; the framework only looks at the first."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found)
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    # The framework logs the traceback; what went wrong inside is nobody's business outside.
+    return Problem(500, "bug", "an error inside the broker; its log says more").response()

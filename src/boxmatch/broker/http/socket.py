@@ -1,0 +1,246 @@
+"""An owner's notes over a WebSocket, with acknowledgements, which also control the flow.
+
+The broker sends `ready`, then `notes`; the client sends `acknowledge`. At most `window` notes are
+under way: sent, and not acknowledged. A browser cannot send a header with its key, so the key may
+also come in a first message, `hello`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from boxmatch.broker.access import Grant
+from boxmatch.broker.delivery.stream import NoteStream
+from boxmatch.broker.http.callers import MOST_SEQUENCE, Caller, Context, check_name, context_of
+from boxmatch.broker.http.problems import Problem, problem_of
+from boxmatch.broker.messages import Note
+from boxmatch.errors import AccessError, BoxmatchError
+
+HELLO_SECONDS: Final = 5.0
+FRAME_BYTES: Final = 512 * 1024
+"""Notes for a larger frame are sent in several: many clients refuse messages over a megabyte."""
+
+POLICY: Final = 1008
+INTERNAL: Final = 1011
+RESTART: Final = 1012
+
+router = APIRouter()
+
+
+@router.websocket("/owners/{owner}/notes/socket")
+async def note_socket(websocket: WebSocket) -> None:
+    context = context_of(websocket)
+    try:
+        owner = check_name("owner", websocket.path_params["owner"])
+        after = _number(websocket, "after", None, least=0, most=MOST_SEQUENCE)
+        most = context.settings.window
+        window = min(most, _number(websocket, "window", most, least=1, most=MOST_SEQUENCE) or most)
+        grant = _admit(websocket, context, owner)
+    except Problem as problem:
+        await _deny(websocket, problem)
+        return
+    except BoxmatchError as error:
+        await _deny(websocket, problem_of(error))
+        return
+    await websocket.accept()
+    try:
+        if grant is None:
+            grant = await _wait_for_hello(websocket, context, owner)
+        caller = Caller(grant, context)
+        await _NoteSocket(websocket, caller, owner, window=window, after=after).run()
+    except WebSocketDisconnect:
+        pass
+    except Problem as problem:
+        await _refuse(websocket, problem)
+    except BoxmatchError as error:
+        await _refuse(websocket, problem_of(error))
+
+
+def _admit(websocket: WebSocket, context: Context, owner: str) -> Grant | None:
+    """Who it is; None if that is still to be said."""
+    if "authorization" not in websocket.headers and context.keys.any():
+        return None
+    grant = context.admit(websocket)
+    Caller(grant, context).must_subscribe(owner)
+    return grant
+
+
+async def _wait_for_hello(websocket: WebSocket, context: Context, owner: str) -> Grant:
+    try:
+        async with asyncio.timeout(HELLO_SECONDS):
+            message = _read(await websocket.receive())
+    except TimeoutError:
+        raise AccessError("no hello with a key came in time", unknown=True) from None
+    key = message.get("key")
+    if message["type"] != "hello" or type(key) is not str:
+        raise AccessError('the first message must be {"type":"hello","key":…}', unknown=True)
+    grant = context.admit_key(key, websocket.headers.get("host"), websocket.headers.get("origin"))
+    Caller(grant, context).must_subscribe(owner)
+    return grant
+
+
+class _NoteSocket:
+    """One connection, from `ready` on."""
+
+    def __init__(
+        self, websocket: WebSocket, caller: Caller, owner: str, *, window: int, after: int | None
+    ) -> None:
+        self._websocket = websocket
+        self._caller = caller
+        self._owner = owner
+        self._window = window
+        self._after = after
+        self._sent: deque[int] = deque()
+        """Sequence numbers of notes under way."""
+        self._known = after or 0
+        """The highest sequence number that the client can have seen."""
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Returns when the client has gone, or the broker stops."""
+        async with self._caller.broker.stream(self._owner, after=self._after) as stream:
+            self._known = max(self._known, stream.cursor)
+            ready = {
+                "type": "ready",
+                "cursor": stream.cursor,
+                "window": self._window,
+                "dropped": stream.owner.dropped,
+            }
+            await self._send(orjson.dumps(ready))
+            sending = asyncio.create_task(self._send_notes(stream))
+            receiving = asyncio.create_task(self._receive())
+            try:
+                done, _ = await asyncio.wait(
+                    (sending, receiving), return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                sending.cancel()
+                receiving.cancel()
+                ended = await asyncio.gather(sending, receiving, return_exceptions=True)
+        if sending in done and ended[0] is None:
+            await self._websocket.close(RESTART, "the broker stops, come again")
+            return
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _send_notes(self, stream: NoteStream) -> None:
+        context, grant = self._caller.context, self._caller.grant
+        while True:
+            while len(self._sent) >= self._window:
+                self._room.clear()
+                await self._room.wait()
+            notes = await stream.take(self._window - len(self._sent))
+            if not notes:
+                return
+            context.keys.recheck(grant)
+            # Before they are sent: the acknowledgement may be there before `send` returns.
+            self._sent.extend([note.sequence for note in notes])
+            self._known = max(self._known, notes[-1].sequence)
+            for frame in _frames(notes):
+                await self._send(frame)
+            context.delivered("socket", notes)
+
+    async def _send(self, frame: bytes) -> None:
+        await self._websocket.send({"type": "websocket.send", "text": frame.decode()})
+
+    async def _receive(self) -> None:
+        while True:
+            message = _read(await self._websocket.receive())
+            match message["type"]:
+                case "acknowledge":
+                    await self._acknowledge(message)
+                case "hello":  # nobody is hurt by a key that was not needed
+                    pass
+                case other:
+                    raise Problem(422, "message", f"there are no messages of type {other!r:.80}")
+
+    async def _acknowledge(self, message: dict[str, Any]) -> None:
+        sequence = message.get("sequence")
+        if type(sequence) is not int or sequence < 0:
+            raise Problem(422, "message", "acknowledge needs a sequence number")
+        if sequence > self._known:
+            raise Problem(
+                422, "message", f"note {sequence} was not sent, so it cannot be acknowledged"
+            )
+        sent = self._sent
+        while sent and sent[0] <= sequence:
+            sent.popleft()
+        self._room.set()
+        await self._caller.broker.acknowledge(self._owner, sequence)
+
+
+def _frames(notes: list[Note]) -> list[bytes]:
+    frames: list[bytes] = []
+    parts: list[bytes] = []
+    size = 0
+    for note in notes:
+        part = note.to_json()
+        if parts and size + len(part) > FRAME_BYTES:
+            frames.append(_frame(parts))
+            parts, size = [], 0
+        parts.append(part)
+        size += len(part)
+    frames.append(_frame(parts))
+    return frames
+
+
+def _frame(parts: list[bytes]) -> bytes:
+    return b'{"type":"notes","notes":[' + b",".join(parts) + b"]}"
+
+
+def _read(event: Any) -> dict[str, Any]:
+    """A message of the client: an object with a `type`."""
+    if event["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(event.get("code") or 1005, event.get("reason"))
+    text = event.get("text")
+    if text is None:
+        raise Problem(415, "message", "messages are JSON in text frames")
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, "message", f"a message is not JSON: {error}") from None
+    if type(message) is not dict or type(message.get("type")) is not str:
+        raise Problem(422, "message", "a message is an object with a type")
+    return message
+
+
+def _number(
+    websocket: WebSocket, name: str, default: int | None, *, least: int, most: int
+) -> int | None:
+    text = websocket.query_params.get(name)
+    if text is None:
+        return default
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
+    if not least <= number <= most:
+        said = f"must be a whole number from {least} to {most}"
+        raise Problem(
+            422, "parameters", f"query.{name}: {said}",
+            errors=[{"in": f"query.{name}", "message": said}],
+        )  # fmt: skip
+    return number
+
+
+async def _deny(websocket: WebSocket, problem: Problem) -> None:
+    """Answer the handshake as any other request."""
+    if "websocket.http.response" in websocket.scope.get("extensions", {}):
+        await websocket.send_denial_response(problem.response())
+    else:
+        await websocket.close(POLICY, problem.kind)
+
+
+async def _refuse(websocket: WebSocket, problem: Problem) -> None:
+    """Say what is wrong, and close."""
+    told = problem.as_dict()
+    error = {"type": "error", "code": problem.kind, "message": told["detail"]}
+    try:
+        await websocket.send_text(orjson.dumps(error).decode())
+        await websocket.close(POLICY if problem.status < 500 else INTERNAL, problem.kind)
+    except (WebSocketDisconnect, RuntimeError):  # it has gone already
+        pass

@@ -1,0 +1,179 @@
+"""Routes for subscriptions and their owners."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from boxmatch.broker.http import shapes
+from boxmatch.broker.http.answers import answer, problems, takes
+from boxmatch.broker.http.bodies import read_model
+from boxmatch.broker.http.callers import (
+    NAME_PATTERN,
+    Admin,
+    AsOwner,
+    Caller,
+    Name,
+    check_name,
+)
+from boxmatch.broker.http.filters import checked_filter, named_regions
+from boxmatch.broker.http.webhooks import webhook_json
+from boxmatch.broker.messages import OwnerInfo, SubscriptionInfo, Wanted
+from boxmatch.errors import LimitError, UnknownSubscriptionError
+
+AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+
+router = APIRouter(tags=["subscriptions"])
+
+
+@router.put(
+    "/owners/{owner}/subscriptions/{id}",
+    response_model=shapes.Subscription,
+    responses=problems(404, 409, body=True),
+    openapi_extra=takes(shapes.Wanted),
+)
+async def put_subscription(owner: Name, id: Name, request: Request, caller: AsOwner) -> Response:
+    """Make a subscription, or put another in its place. It counts for all events that are
+    published after the answer.
+    """
+    asked = await read_model(request, shapes.Wanted, caller.limits.body_bytes)
+    wanted = Wanted(
+        feed=asked.feed,
+        filter=None if asked.filter is None else checked_filter(asked.filter, caller.limits),
+        regions=named_regions(asked.region, asked.regions),
+        region_filter=asked.region_filter,
+        ttl=asked.ttl,
+        exact=asked.exact,
+    )
+    _check_room(owner, id, caller)
+    return answer(_subscription_json(await caller.broker.put_subscription(owner, id, wanted)))
+
+
+@router.post(
+    "/owners/{owner}/subscriptions",
+    response_model=shapes.Counted,
+    responses=problems(404, 409, body=True),
+    openapi_extra=takes(shapes.ManyWanted),
+)
+async def put_subscriptions(owner: Name, request: Request, caller: AsOwner) -> Response:
+    """Make or replace many subscriptions to one feed of events, by filters under their ids: all of
+    them, or with an error none.
+    """
+    asked = await read_model(request, shapes.ManyWanted, caller.limits.body_bytes)
+    wanted = {
+        id: Wanted(feed=asked.feed, filter=checked_filter(filter, caller.limits))
+        for id, filter in asked.filters.items()
+    }
+    for id in wanted:
+        check_name("subscription", id)
+    most = caller.limits.subscriptions
+    if caller.broker.standing(owner).subscriptions + len(wanted) > most:
+        raise LimitError(f"an owner has at most {most:,} subscriptions")
+    return answer({"count": len(await caller.broker.put_subscriptions(owner, wanted))})
+
+
+def _check_room(owner: str, id: str, caller: Caller) -> None:
+    """The broker sees to its own limit; that of the key may be lower."""
+    most = caller.limits.subscriptions
+    if most >= caller.context.settings.limits.subscriptions:
+        return
+    if caller.broker.standing(owner).subscriptions < most:
+        return
+    try:
+        caller.broker.subscription(owner, id)  # to put another in its place is fine
+    except UnknownSubscriptionError:
+        raise LimitError(f"an owner has at most {most:,} subscriptions") from None
+
+
+@router.get(
+    "/owners/{owner}/subscriptions/{id}",
+    response_model=shapes.Subscription,
+    responses=problems(404),
+)
+async def show_subscription(owner: Name, id: Name, caller: AsOwner) -> Response:
+    """A subscription as it is stored."""
+    return answer(_subscription_json(caller.broker.subscription(owner, id)))
+
+
+@router.delete("/owners/{owner}/subscriptions/{id}", status_code=204, responses=problems(404))
+async def delete_subscription(owner: Name, id: Name, caller: AsOwner) -> Response:
+    """Drop a subscription. Notes that it was the reason for are still delivered."""
+    await caller.broker.delete_subscription(owner, id)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/owners/{owner}/subscriptions",
+    response_model=shapes.Subscriptions,
+    responses=problems(404),
+)
+async def list_subscriptions(
+    owner: Name,
+    caller: AsOwner,
+    after: AfterName = "",
+    limit: Limit = 100,
+    feed: AfterName = "",
+) -> Response:
+    """The subscriptions of an owner by id, a page at a time; `next` is null at the end."""
+    found = caller.broker.subscriptions(owner, after=after, limit=limit, feed=feed or None)
+    return answer(
+        {
+            "subscriptions": [_subscription_json(one) for one in found],
+            "next": found[-1].id if len(found) == limit else None,
+        }
+    )
+
+
+@router.get("/owners/{owner}", response_model=shapes.Owner, responses=problems(404))
+async def show_owner(owner: Name, caller: AsOwner) -> Response:
+    """Where an owner stands: its cursor, what waits for it and what was dropped."""
+    return answer(_owner_json(caller.broker.owner(owner)))
+
+
+@router.get("/owners", response_model=shapes.Owners, responses=problems())
+async def list_owners(caller: Admin, after: AfterName = "", limit: Limit = 100) -> Response:
+    """All owners by name, a page at a time."""
+    found = caller.broker.owners(after=after, limit=limit)
+    return answer(
+        {
+            "owners": [_owner_json(one) for one in found],
+            "next": found[-1].owner if len(found) == limit else None,
+        }
+    )
+
+
+def _subscription_json(one: SubscriptionInfo) -> dict[str, Any]:
+    return {
+        "owner": one.owner,
+        "id": one.id,
+        "feed": one.wanted.feed,
+        "filter": one.wanted.filter,
+        "regions": one.wanted.regions,
+        "region_filter": one.wanted.region_filter,
+        "ttl": one.wanted.ttl,
+        "exact": one.wanted.exact,
+        "created": one.created,
+        "updated": one.updated,
+        "matches": one.matches,
+    }
+
+
+def _owner_json(one: OwnerInfo) -> dict[str, Any]:
+    webhook = None if one.webhook is None else webhook_json(one.webhook, one.last_error)
+    return {
+        "owner": one.owner,
+        "cursor": one.cursor,
+        "backlog": one.backlog,
+        "dropped": one.dropped,
+        "dropped_through": one.dropped_through,
+        "subscriptions": one.subscriptions,
+        "sessions": one.sessions,
+        "delivered": one.delivered,
+        "dead_letters": one.dead_letters,
+        "last_error": one.last_error,
+        "feeds": one.feeds,
+        "webhook": webhook,
+    }

@@ -1,0 +1,216 @@
+"""Events cut into the bodies of requests: NDJSON of dicts, Arrow IPC streams of tables.
+
+The same events are always cut in the same way, so that publishing them again under the same key
+finds each part again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from boxmatch.errors import EventError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH: Final = 5_000
+"""Events in one request, unless the caller wants another number."""
+NBYTES: Final = 4 << 20
+"""Bytes in one request, about."""
+
+
+class Part(Protocol):
+    """The events of one request."""
+
+    content_type: str
+
+    @property
+    def count(self) -> int: ...
+    def body(self) -> bytes: ...
+    def halves(self) -> tuple[Part, Part]: ...
+
+
+class Lines:
+    """Events as lines of JSON."""
+
+    content_type = "application/x-ndjson"
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
+
+    def body(self) -> bytes:
+        return b"\n".join(self._lines)
+
+    def halves(self) -> tuple[Part, Part]:
+        middle = len(self._lines) // 2
+        return Lines(self._lines[:middle]), Lines(self._lines[middle:])
+
+
+class Rows:
+    """Events as rows of a table."""
+
+    content_type = "application/vnd.apache.arrow.stream"
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    @property
+    def count(self) -> int:
+        return self._table.num_rows
+
+    def body(self) -> bytes:
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._table.schema) as writer:
+            writer.write_table(self._table)
+        return sink.getvalue().to_pybytes()
+
+    def halves(self) -> tuple[Part, Part]:
+        middle = self._table.num_rows // 2
+        return Rows(self._table.slice(0, middle)), Rows(self._table.slice(middle))
+
+
+def parts(events: Any, *, batch: int = BATCH, nbytes: int = NBYTES) -> Iterator[Part]:
+    """Cut one event, an iterable of events, or a table. An iterable is read as it is needed."""
+    if batch < 1:
+        raise EventError(f"a batch has at least one event, not {batch}")
+    if isinstance(events, Mapping):
+        return iter([Lines([encode(events, 0)])])
+    tables = _tables(events)
+    if tables is not None:
+        return _rows(tables, batch, nbytes)
+    if isinstance(events, (str, bytes)) or not isinstance(events, Iterable):
+        raise EventError(
+            f"events are a dict, an iterable of dicts or a table, not {type(events).__name__}"
+        )
+    return _lines(events, batch, nbytes)
+
+
+def _lines(events: Iterable[Any], batch: int, nbytes: int) -> Iterator[Part]:
+    lines: list[bytes] = []
+    size = 0
+    for index, event in enumerate(events):
+        line = encode(event, index)
+        if lines and (len(lines) == batch or size + len(line) > nbytes):
+            yield Lines(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line) + 1
+    if lines:
+        yield Lines(lines)
+
+
+def encode(event: Any, index: int) -> bytes:
+    """One event as JSON. NaN is left as null, which is absent too; infinities are refused."""
+    import orjson
+
+    if not isinstance(event, Mapping):
+        raise EventError(f"event {index} is a {type(event).__name__}, not a dict")
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
+    try:
+        line = orjson.dumps(event, default=_plain, option=options)
+    except TypeError as error:
+        raise EventError(f"event {index}: {error}") from None
+    if b"null" in line:  # what the encoder writes for an infinity too
+        name = _infinite(event)
+        if name is not None:
+            raise EventError(f"event {index}: {name!r} is infinite, which JSON cannot say")
+    return line
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    missing = value != value  # pandas' NaT, and its NA, which is neither true nor false
+    if missing is value or missing is True:
+        return None
+    if hasattr(value, "to_pydatetime"):  # nanoseconds count for nothing in a schema
+        return value.to_pydatetime(warn=False)
+    if hasattr(value, "item"):  # a NumPy scalar that the encoder does not know
+        return value.item()
+    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
+
+
+def _infinite(value: Any, name: object = None) -> object:
+    """The name under which there is an infinity, if there is one."""
+    if isinstance(value, Mapping):
+        found = (_infinite(inner, key) for key, inner in value.items())
+    elif isinstance(value, (list, tuple)):
+        found = (_infinite(inner, name) for inner in value)
+    else:
+        try:
+            return name if value in (float("inf"), float("-inf")) else None
+        except (TypeError, ValueError):  # arrays, and pandas' NA
+            return None
+    return next((one for one in found if one is not None), None)
+
+
+def _tables(source: Any) -> Iterator[pa.Table] | None:
+    """The source as tables of Arrow; None if it is no table."""
+    package = type(source).__module__.partition(".")[0]
+    frame = package in ("pandas", "polars")
+    if not frame and not any(
+        hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")
+    ):
+        return None
+    import pyarrow as pa
+
+    try:
+        if frame:
+            from boxmatch.model.tables import as_table
+
+            if as_table(source) is None:  # which says what would do, where it can
+                raise EventError(f"a {package} {type(source).__name__} is not a table")
+            if package == "pandas":
+                return iter([pa.Table.from_pandas(source, preserve_index=False)])
+            return iter([source.to_arrow()])
+        if isinstance(source, pa.Table):
+            return iter([source])
+        if hasattr(source, "__arrow_c_stream__"):
+            return _streamed(pa.RecordBatchReader.from_stream(source))
+        return iter([pa.Table.from_batches([pa.record_batch(source)])])
+    except (pa.ArrowException, TypeError) as error:
+        raise EventError(f"a {type(source).__name__} is not a table: {error}") from None
+
+
+def _streamed(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    with reader:
+        for one in reader:
+            yield pa.Table.from_batches([one])
+
+
+def _rows(tables: Iterator[pa.Table], batch: int, nbytes: int) -> Iterator[Part]:
+    for whole in tables:
+        if not whole.num_rows:
+            continue
+        table = _without_nan(whole)
+        fitting = table.num_rows * nbytes // max(table.nbytes, 1)
+        step = max(1, min(batch, fitting))
+        for start in range(0, table.num_rows, step):
+            yield Rows(table.slice(start, step))
+
+
+def _without_nan(table: pa.Table) -> pa.Table:
+    """NaN as null: both are absent, but only one of them can be sent on as JSON."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            column = table.column(place)
+            nan = pc.is_nan(column)
+            if pc.any(nan).as_py():
+                cleared = pc.if_else(nan, pa.scalar(None, field.type), column)
+                table = table.set_column(place, field.with_nullable(True), cleared)
+    return table

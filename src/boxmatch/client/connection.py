@@ -1,0 +1,139 @@
+"""What the two clients have in common about their connections: addresses, TLS, what goes wrong."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import httpx
+import websockets.exceptions
+
+from boxmatch import __version__
+from boxmatch.client.exchange import Answer, Request, Unanswered, base_url, retry_after
+from boxmatch.client.following import Connect, Lost
+from boxmatch.errors import ClientError
+
+Verify = bool | str | Path | ssl.SSLContext
+_MOST_MESSAGE = 1 << 28
+
+
+class Address:
+    """Where the broker is and how it is talked to."""
+
+    def __init__(self, url: str, key: str | None, timeout: float, verify: Verify) -> None:
+        self.url = base_url(url)
+        self.timeout = timeout
+        self.headers = {"User-Agent": f"boxmatch/{__version__}"}
+        if key:
+            if not key.isascii() or not key.isprintable():
+                raise ClientError("the key has characters that no key has")
+            self.headers["Authorization"] = f"Bearer {key}"
+        self.tls = _tls(verify) if urlsplit(self.url).scheme == "https" else None
+
+    def http_options(self) -> dict[str, Any]:
+        """For the constructor of an httpx client."""
+        return {
+            "base_url": self.url,
+            "headers": self.headers,
+            "timeout": self.timeout,
+            "verify": self.tls or False,
+        }
+
+    def request_options(self, request: Request) -> dict[str, Any]:
+        """For an httpx client's `request`."""
+        return {
+            "method": request.method,
+            "url": request.path,
+            "params": dict(request.query) or None,
+            "content": request.body,
+            "headers": request.headers,
+            "timeout": httpx.Timeout(self.timeout, read=self.timeout + request.wait),
+        }
+
+    def socket_options(self, step: Connect) -> dict[str, Any]:
+        """For `connect` of websockets."""
+        query = f"?{urlencode(step.query)}" if step.query else ""
+        headers = dict(self.headers)
+        return {
+            "uri": "ws" + self.url.removeprefix("http") + step.path + query,
+            "user_agent_header": headers.pop("User-Agent"),
+            "additional_headers": headers,
+            "ssl": self.tls,
+            "open_timeout": self.timeout,
+            "close_timeout": min(self.timeout, 2.0),
+            "max_size": _MOST_MESSAGE,
+            "compression": None,
+        }
+
+
+def _tls(verify: Verify) -> ssl.SSLContext:
+    if isinstance(verify, ssl.SSLContext):
+        return verify
+    if isinstance(verify, (str, Path)):
+        try:
+            return ssl.create_default_context(cafile=str(verify))
+        except (OSError, ssl.SSLError) as error:
+            raise ClientError(f"no certificates in {verify}: {error}") from None
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def answer_of(response: httpx.Response) -> Answer:
+    return Answer(response.status_code, response.headers, response.content)
+
+
+def unanswered(error: httpx.TransportError) -> Unanswered:
+    """What an error of the connection means for the request."""
+    before = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    reason = str(error) or type(error).__name__
+    return Unanswered(reason, sent=not before, hopeless=_is_certificate(error))
+
+
+def lost(error: Exception) -> Lost:
+    """What an error of a WebSocket means for listening."""
+    if isinstance(error, websockets.exceptions.InvalidStatus):
+        response = error.response
+        headers = {name.lower(): value for name, value in response.headers.raw_items()}
+        return Lost(
+            str(error),
+            status=response.status_code,
+            body=bytes(response.body or b""),
+            retry_after=retry_after(headers),
+        )
+    if isinstance(error, websockets.exceptions.ConnectionClosed):
+        code = error.rcvd.code if error.rcvd is not None else 1006
+        return Lost(str(error), code=code)
+    return Lost(str(error) or type(error).__name__, hopeless=_is_certificate(error))
+
+
+LOSSES = (OSError, EOFError, TimeoutError, websockets.exceptions.WebSocketException)
+"""What can go wrong with a WebSocket."""
+
+
+def _is_certificate(error: BaseException | None) -> bool:
+    """Whether the other side is not whom it should be: trying again is of no use."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def as_method(made: Callable[..., Any], operation: Callable[..., Any]) -> None:
+    """Give a method the name, the text and the signature of the operation that it carries out."""
+    functools.update_wrapper(made, operation)
+    signature = inspect.signature(operation)
+    returned = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    made.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[own, *signature.parameters.values()], return_annotation=returned
+    )
+    made.__annotations__ = operation.__annotations__ | {"return": returned}

@@ -1,0 +1,213 @@
+"""Requests and answers without sockets: what is asked, when it is asked again, what went wrong.
+
+An operation is a generator that yields requests and gets answers. Whoever has a connection, one
+that blocks or one that is awaited, drives it; nothing here does either.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+from boxmatch.errors import ClientError
+
+T = TypeVar("T")
+
+JSON = "application/json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
+_REFUSED_FOR_NOW = frozenset({429, 503})
+_LOST_ON_THE_WAY = frozenset({502, 504})  # a proxy's word: the broker may have got the request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What is asked of the broker."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = JSON
+    key: str | None = None
+    """The idempotency key."""
+    again: bool = True
+    """Whether it does no harm if it arrives twice."""
+    wait: float = 0.0
+    """Seconds that the broker may take on purpose, on top of the client's timeout."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        found = {} if self.body is None else {"Content-Type": self.content_type}
+        if self.key is not None:
+            found["Idempotency-Key"] = self.key
+        return found
+
+
+class Answer(NamedTuple):
+    """What the broker said. Names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        import orjson
+
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            raise ClientError(
+                f"the answer is not JSON, so this is hardly a Boxmatch broker: {self.body!r:.80}",
+                status=self.status,
+            ) from None
+
+
+class Unanswered(NamedTuple):
+    """There was no answer. `sent`: the request may have arrived all the same."""
+
+    reason: str
+    sent: bool
+    hopeless: bool = False
+
+
+class Sleep(NamedTuple):
+    """Nothing is to be done for a while."""
+
+    seconds: float
+
+
+Operation = Generator[Request, Answer, T]
+Exchange = Generator[Request | Sleep, Answer | Unanswered | None, T]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long and how often something is tried again."""
+
+    seconds: float = 60.0
+    first: float = 0.1
+    longest: float = 5.0
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+
+    def pause(self, failures: int, wanted: float | None = None) -> float:
+        """Seconds until the next attempt: doubled each time, and spread, so that many clients
+        that lost one broker do not come back all at once. Never less than `wanted`.
+        """
+        longest = min(self.longest, self.first * 2.0 ** min(failures, 30))
+        return max(longest * (0.5 + 0.5 * self.chance()), wanted or 0.0)
+
+
+def patiently(operation: Operation[T], patience: Patience) -> Exchange[T]:
+    """The operation, each of its requests tried again as long as that may help.
+
+    What fails for good is thrown into the operation as `ClientError`.
+    """
+    try:
+        request = next(operation)
+        while True:
+            try:
+                answer = yield from _attempts(request, patience)
+            except ClientError as error:
+                request = operation.throw(error)
+            else:
+                request = operation.send(answer)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        operation.close()
+
+
+def _attempts(request: Request, patience: Patience) -> Exchange[Answer]:
+    began = patience.clock()
+    failures = 0
+    arrived = False  # an attempt that was not answered may have been carried out
+    while True:
+        answer = yield request
+        wanted = None
+        if isinstance(answer, Answer):
+            if 200 <= answer.status < 300:
+                return answer
+            if answer.status == 404 and request.method == "DELETE" and arrived:
+                return Answer(204, {}, b"")
+            error = refusal(answer.status, answer.body)
+            unsure = answer.status in _LOST_ON_THE_WAY
+            if not unsure and answer.status not in _REFUSED_FOR_NOW:
+                raise error
+            wanted = retry_after(answer.headers)
+        elif isinstance(answer, Unanswered):
+            error = ClientError(f"no answer from the broker: {answer.reason}")
+            if answer.hopeless:
+                raise error
+            unsure = answer.sent
+        else:
+            raise TypeError(f"a request is not answered by {answer!r}")
+        if unsure and not request.again:
+            raise error
+        arrived |= unsure
+        pause = patience.pause(failures, wanted)
+        if patience.clock() - began + pause > patience.seconds:
+            raise error
+        failures += 1
+        yield Sleep(pause)
+
+
+def refusal(status: int, body: bytes) -> ClientError:
+    """The error that an answer stands for, with the problem detail if it has one."""
+    import orjson
+
+    try:
+        problem = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        problem = None
+    if not isinstance(problem, dict):
+        text = body.decode("utf-8", "replace").strip()
+        problem = {"detail": text[:500]} if text else {}
+    said = problem.get("detail") or problem.get("title") or "the broker refused the request"
+    return ClientError(f"{said} (HTTP {status})", status=status, problem=problem)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of a Retry-After header, which has a number or a date."""
+    text = headers.get("retry-after")
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(seconds, 0.0) if seconds < float("inf") else None
+
+
+def path(*parts: str) -> str:
+    """The path of a resource: every second part is a name that somebody chose."""
+    for name in parts[1::2]:
+        if not _NAME.fullmatch(str(name)):
+            raise ClientError(
+                f"{name!r} cannot be a name: use up to 128 of A-Z, a-z, 0-9 and _.:@-, "
+                "with a letter or digit first"
+            )
+    return "/" + "/".join(quote(part, safe=":@") for part in parts)
+
+
+def base_url(text: str) -> str:
+    """The broker's address without a slash at the end, if it is one."""
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port  # raises for what is not a number
+    except ValueError:
+        sound = False
+    if not sound or parts.query or parts.fragment:
+        raise ClientError(f"{text!r} is not the address of a broker, like http://127.0.0.1:8080")
+    return text.rstrip("/")

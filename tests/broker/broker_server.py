@@ -1,0 +1,135 @@
+"""A broker as its users run it: a process of its own, real sockets, any free port."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+LOG = "server.log"
+
+
+class RunningBroker:
+    """`boxmatch serve` on a folder. It can be stopped or killed, and started again on the same one.
+
+    As a context manager it is started, and at the end stopped if it is still there. What it wrote
+    to stderr and stdout is in `log()`; `options` go to the command line as they are.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        options: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        wait_ready: bool = True,
+    ) -> None:
+        self.data = data
+        self.options = list(options)
+        self.environment = dict(environment or {})
+        self.wait_ready = wait_ready
+        self.url = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = data.parent / f"{data.name}.{LOG}"
+
+    def start(self, timeout: float = 60.0) -> Self:
+        """Returns once the broker is ready. `RuntimeError` with its log: it ended before."""
+        address = self.data / "address.json"
+        address.unlink(missing_ok=True)  # after a SIGKILL the old one is still there
+        self.data.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "boxmatch", "serve", "--data", str(self.data)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--port", "0", *self.options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+            )
+        deadline = time.monotonic() + timeout
+        try:
+            while not self._is_up(address):
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"ended with {self._process.returncode}:\n{self.log()}")
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"not ready after {timeout} s:\n{self.log()}")
+                time.sleep(0.02)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """Asks it to end (SIGTERM), waits, and returns its exit code."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"still there {timeout} s after SIGTERM:\n{self.log()}") from None
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nobody is told."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def log(self) -> str:
+        """All that it has written, over all starts."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    @property
+    def socket_url(self) -> str:
+        """`url` for WebSockets."""
+        return "ws" + self.url.removeprefix("http")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        return self._process
+
+    def _is_up(self, address: Path) -> bool:
+        with contextlib.suppress(FileNotFoundError, ValueError):  # not there, or not whole yet
+            said = json.loads(address.read_text())
+            self.url = said["url"]
+            # With TLS, whoever calls has to trust the certificate first.
+            return not self.wait_ready or self.url.startswith("https") or self._answers()
+        return False
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            error.close()
+        except OSError:
+            pass
+        return False

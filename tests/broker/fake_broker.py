@@ -1,0 +1,61 @@
+"""A broker without threads and disk, for what a real one does not do on request."""
+
+from __future__ import annotations
+
+from boxmatch.broker.delivery.stream import NoteStream
+from boxmatch.broker.messages import Events, FeedInfo, FeedSpec, Note, OwnerInfo, Receipt
+from boxmatch.broker.owners import Owner
+from boxmatch.errors import UnknownFeedError
+from boxmatch.model.schema import Schema
+
+
+class FakeBroker:
+    """One feed, `trades`; all owners share one stream of notes, and `error` is raised if set."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.failure: str | None = None
+        self.error: Exception | None = None
+        self.published: list[Events] = []
+        self.acknowledged: list[int] = []
+        self.known = Owner(1, "ann")
+        spec = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
+        self._feed = FeedInfo(spec, 1, 0, 0, 0, 0, 0)
+
+    def feed(self, name: str) -> FeedInfo:
+        if name != "trades":
+            raise UnknownFeedError(name)
+        return self._feed
+
+    async def publish(
+        self, feed: str, events: Events, *, wait: bool = True, key: str | None = None
+    ) -> Receipt:
+        if self.error is not None:
+            raise self.error
+        self.published.append(events)
+        return Receipt(1, len(events.rows), len(events.rows), wait)
+
+    def owner(self, name: str) -> OwnerInfo:
+        return OwnerInfo(
+            owner=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
+            subscriptions=0, sessions=0, delivered=0,
+        )  # fmt: skip
+
+    async def acknowledge(self, owner: str, sequence: int) -> int:
+        self.acknowledged.append(sequence)
+        self.known.cursor = max(self.known.cursor, sequence)
+        return self.known.cursor
+
+    def stream(self, owner: str, *, after: int | None = None) -> NoteStream:
+        return NoteStream(self.known, self._read, self.known.cursor if after is None else after)
+
+    async def _read(self, owner: int, after: int, limit: int) -> list[Note]:
+        if self.error is not None:
+            raise self.error
+        return []
+
+    def offer(self, *sequences: int, body: bytes = b'{"price":3.0}') -> None:
+        """Notes that have just become durable."""
+        notes = [Note(number, "trades", 1.5, ["s"], body) for number in sequences]
+        for stream in tuple(self.known.streams):
+            stream.offer(notes)
