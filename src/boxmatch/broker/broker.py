@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from boxmatch.broker.core import Core, hand_out
 from boxmatch.broker.delivery.stream import NoteStream
@@ -42,6 +42,8 @@ from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 
+T = TypeVar("T")
+
 _PATIENCE = 5.0
 """How long a publisher waits for room in the queue before it is sent away."""
 
@@ -67,6 +69,7 @@ class Broker:
         self.ready = False
         self.failure: str | None = None
         """Why it can do nothing more, if so."""
+        self._changes: set[asyncio.Task[Any]] = set()
         self._clock = clock
         self._store = store
         self._directory = Directory(store, clock)
@@ -113,6 +116,7 @@ class Broker:
     async def stop(self) -> None:
         """Finish what was accepted, and close what is on disk."""
         self.ready = False
+        await asyncio.gather(*self._changes, return_exceptions=True)
         await self._posting.close()
         for owner in list(self._directory.by_number.values()):
             for stream in tuple(owner.streams):
@@ -121,6 +125,13 @@ class Broker:
         await self._housekeeping.stop()
         await asyncio.to_thread(self._store.close)
         await asyncio.sleep(0)  # what became durable last is answered
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out all steps of a change, also if whoever asked for it has gone meanwhile."""
+        task = asyncio.create_task(work)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
 
     # Feeds
 
@@ -132,6 +143,9 @@ class Broker:
 
     async def create_feed(self, spec: FeedSpec) -> FeedInfo:
         """A new feed; it is there as soon as this returns, and stays."""
+        return await self._finish(self._create_feed(spec))
+
+    async def _create_feed(self, spec: FeedSpec) -> FeedInfo:
         if self._directory.has_feed(spec.name):
             raise FeedExistsError(spec.name)
         feed: Feed
@@ -143,6 +157,9 @@ class Broker:
 
     async def extend_feed(self, name: str, attributes: Mapping[str, Any]) -> FeedInfo:
         """Give a feed of events more attributes. Those that it has stay as they are."""
+        return await self._finish(self._extend_feed(name, attributes))
+
+    async def _extend_feed(self, name: str, attributes: Mapping[str, Any]) -> FeedInfo:
         entry = self._directory.feed(name)
         feed = entry.feed
         if not isinstance(feed, EventFeed):
@@ -160,6 +177,9 @@ class Broker:
 
     async def drop_feed(self, name: str) -> None:
         """Forget a feed, its log and all subscriptions to it."""
+        await self._finish(self._drop_feed(name))
+
+    async def _drop_feed(self, name: str) -> None:
         entry = self._directory.feed(name)
         self._directory.drop_feed(name)
         self.metrics.forget_feed(name)
@@ -215,16 +235,16 @@ class Broker:
     async def put_subscription(
         self, owner: str, subscription: str, wanted: Wanted
     ) -> SubscriptionInfo:
-        return await self._subscribing.put(owner, subscription, wanted)
+        return await self._finish(self._subscribing.put(owner, subscription, wanted))
 
     async def put_subscriptions(
         self, owner: str, wanted: Mapping[str, Wanted]
     ) -> list[SubscriptionInfo]:
         """Many at once, to one feed of events: all of them, or with an error none."""
-        return await self._subscribing.put_many(owner, wanted)
+        return await self._finish(self._subscribing.put_many(owner, wanted))
 
     async def delete_subscription(self, owner: str, subscription: str) -> None:
-        await self._subscribing.delete(owner, subscription)
+        await self._finish(self._subscribing.delete(owner, subscription))
 
     def subscription(self, owner: str, subscription: str) -> SubscriptionInfo:
         return self._directory.subscription(owner, subscription).info()
