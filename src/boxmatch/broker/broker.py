@@ -105,6 +105,7 @@ class Broker:
         )
         self._core = Core(settings, self._store, self._directory, flow, self.metrics, self._clock)
         self._flow = flow
+        self._extending = asyncio.Lock()
         self._state = StateOperations(self._core)
         self._subscribing = Subscribing(self._core, self._state)
         self._looking = Looking(self._core)
@@ -165,14 +166,15 @@ class Broker:
         if not isinstance(feed, EventFeed):
             raise BrokerError(f"feed {name!r} is a state feed: its spaces stay as they are")
         more = Schema(attributes)
-        known = feed.spec.schema
-        for attribute in more:
-            if attribute.name in known.names:
-                raise SchemaError(f"feed {name!r} has an attribute {attribute.name!r} already")
-        whole: list[Attribute] = [*known, *more]
-        spec = replace(feed.spec, spaces={name: Schema(whole)})
-        await self._core.write(lambda transaction: transaction.replace_feed(feed.number, spec))
-        await self._flow.call(lambda: feed.extend(spec))
+        async with self._extending:  # else of two at once one would be forgotten
+            known = feed.spec.schema
+            for attribute in more:
+                if attribute.name in known.names:
+                    raise SchemaError(f"feed {name!r} has an attribute {attribute.name!r} already")
+            whole: list[Attribute] = [*known, *more]
+            spec = replace(feed.spec, spaces={name: Schema(whole)})
+            await self._core.write(lambda transaction: transaction.replace_feed(feed.number, spec))
+            await self._flow.call(lambda: feed.extend(spec))
         return entry.info()
 
     async def drop_feed(self, name: str) -> None:
@@ -181,10 +183,10 @@ class Broker:
 
     async def _drop_feed(self, name: str) -> None:
         entry = self._directory.feed(name)
-        self._directory.drop_feed(name)
-        self.metrics.forget_feed(name)
         await self._flow.call(lambda: None)  # what is on its way is stored before
         await self._core.write(lambda transaction: transaction.drop_feed(entry.feed.number))
+        self._directory.drop_feed(name)
+        self.metrics.forget_feed(name)
 
     # Events
 

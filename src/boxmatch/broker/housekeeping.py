@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from boxmatch.broker.collector import keep_for_long
 from boxmatch.broker.core import Core
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.owners import Owner
@@ -50,7 +51,10 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.flush_cursors()
+        try:
+            await self.flush_cursors()
+        except BoxmatchError as error:  # they hear of some notes again
+            log.warning("cursors are not on disk", reason=str(error))
 
     async def _repeat(self, seconds: float, duty: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -59,6 +63,8 @@ class Housekeeping:
                 await duty()
             except BoxmatchError as error:  # a full disk may have room again
                 log.warning("housekeeping failed", duty=duty.__name__, reason=str(error))
+            except Exception:  # once is no reason not to try again
+                log.exception("housekeeping failed", duty=duty.__name__)
 
     async def flush_cursors(self) -> None:
         moved, self._moved = self._moved, set()
@@ -72,7 +78,7 @@ class Housekeeping:
 
         try:
             await self._core.write(write)
-        except BoxmatchError:
+        except BaseException:  # at the end of the broker, that this was cancelled
             self._moved |= moved
             raise
 
@@ -95,3 +101,4 @@ class Housekeeping:
             feed = entry.feed
             if isinstance(feed, EventFeed) and feed.is_untidy(_QUIET):
                 await asyncio.to_thread(feed.tidy)
+                keep_for_long()

@@ -66,7 +66,7 @@ class Receipt:
     repeated: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
     """What a subscription asks for: a filter (feeds of events), or regions (state feeds)."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from boxmatch.broker.feeds.slots import Slots
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Subscription:
     """One subscription of an owner; `slot` is its number in its feed."""
 
@@ -31,7 +31,7 @@ class Subscription:
         )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Owner:
     """A subscriber as the broker has it in memory. Used in the event loop only."""
 

@@ -38,9 +38,10 @@ class Posting:
             on_result=self._tell,
         )
         for number, text in core.store.webhooks():
-            owner = core.directory.by_number[number].name
-            self._webhooks[owner] = Webhook(**orjson.loads(text))
-            self._start(owner)
+            known = core.directory.by_number.get(number)
+            if known is not None:
+                self._webhooks[known.name] = Webhook(**orjson.loads(text))
+                self._start(known.name)
 
     def webhook(self, owner: str) -> Webhook | None:
         return self._webhooks.get(owner)
@@ -62,10 +63,11 @@ class Posting:
     async def delete(self, owner: str) -> None:
         """Post no more."""
         known = self._core.directory.owner(owner)
-        if self._webhooks.pop(owner, None) is None or known is None:
+        if owner not in self._webhooks or known is None:
             raise BrokerError(f"owner {owner!r} has no webhook")
-        await self._sender.stop(owner)
         await self._core.write(lambda transaction: transaction.put_webhook(known.number, None))
+        self._webhooks.pop(owner, None)
+        await self._sender.stop(owner)
 
     async def dead_letters(self, owner: str, after: int, limit: int) -> list[DeadLetter]:
         known = self._core.directory.owner(owner)
@@ -103,7 +105,7 @@ class Posting:
 
     async def close(self) -> None:
         await self._sender.close(grace=self._core.settings.shutdown_seconds / 2)
-        await asyncio.gather(*self._pausing)
+        await asyncio.gather(*self._pausing, return_exceptions=True)
 
     def _start(self, owner: str) -> None:
         webhook = self._webhooks[owner]

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
+import structlog
 
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.state_feed import StateFeed, regions_from_json, regions_to_json
@@ -16,6 +17,8 @@ from boxmatch.broker.store import Store
 from boxmatch.spaces.dimensions import Stored
 
 Feed = EventFeed | StateFeed
+
+log = structlog.get_logger(__name__)
 
 
 def recover_owners(store: Store) -> dict[int, Owner]:
@@ -40,7 +43,10 @@ def recover_feed(
     """A feed with its subscriptions, which their owners get too."""
     subscriptions = []
     for row in store.subscriptions(number):
-        owner = owners[row.owner]
+        owner = owners.get(row.owner)
+        if owner is None:
+            log.error("a subscription has no owner: damaged", number=row.number, id=row.id)
+            continue
         wanted = wanted_from_json(row.wanted)
         one = Subscription(owner, row.id, wanted, row.created, row.updated)
         owner.subscriptions[row.id] = one

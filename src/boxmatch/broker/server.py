@@ -24,6 +24,7 @@ import structlog
 import uvicorn
 
 from boxmatch import __version__
+from boxmatch.broker.collector import spare_collector
 from boxmatch.broker.guard import Application, Guard
 from boxmatch.broker.listening import (
     ADDRESS,
@@ -95,6 +96,7 @@ async def _run_broker(
     log = structlog.get_logger("boxmatch.server")
     metrics = Metrics()
     broker = Broker.open(settings, metrics=metrics)
+    spare_collector()
     _forget_address(settings.data)  # of one that was killed; the data are ours now
     await broker.start()
     try:

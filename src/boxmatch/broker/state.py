@@ -151,15 +151,20 @@ class StateOperations:
         answer: asyncio.Future[Receipt],
         error: BaseException,
     ) -> None:
-        """Memory is ahead of the disk: back to what is stored."""
-        if feed.epoch == epoch:
-            core = self._core
-            stored = recover_feed(
-                core.store, feed.spec, feed.number, core.directory.by_number, core.clock
-            )
-            if isinstance(stored, StateFeed):
-                feed.adopt(stored)
-        self._core.flow.land(partial(settle, answer, error))
+        """Memory is ahead of the disk: back to what is stored.
+
+        If even that cannot be read, the next operation fails too, and leads here again.
+        """
+        core = self._core
+        try:
+            if feed.epoch == epoch:
+                stored = recover_feed(
+                    core.store, feed.spec, feed.number, core.directory.by_number, core.clock
+                )
+                if isinstance(stored, StateFeed):
+                    feed.adopt(stored)
+        finally:
+            core.flow.land(partial(settle, answer, error))
 
 
 def _storing(feed: StateFeed, publication: str) -> Callable[[], Write]:

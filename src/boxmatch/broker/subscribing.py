@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from boxmatch.broker.core import Core
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.messages import SubscriptionInfo, Wanted
 from boxmatch.broker.owners import Owner, Subscription
 from boxmatch.broker.recovery import wanted_to_json
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import Transaction
-from boxmatch.errors import BrokerError, FilterError, LimitError
+from boxmatch.errors import BrokerError, FilterError, LimitError, UnknownSubscriptionError
 
 
 class Subscribing:
@@ -39,9 +40,10 @@ class Subscribing:
             new = self._made(known, subscription, wanted, before)
             await self._state.operate(
                 feed,
-                lambda: feed.put(new, before),
+                lambda: feed.put(new, _current(feed, new)),
                 lambda: lambda transaction: _store(transaction, [new], feed.number),
             )
+            self._core.directory.feed(wanted.feed)  # it may have been dropped meanwhile
             known.subscriptions[subscription] = new
             return new.info()
 
@@ -69,6 +71,7 @@ class Subscribing:
             await self._core.write(lambda transaction: _store(transaction, new, feed.number))
             changes = list(zip(new, befores.values(), strict=True))
             await self._core.flow.call(lambda: feed.put(changes))
+            self._core.directory.feed(feed.spec.name)  # it may have been dropped meanwhile
             known.subscriptions.update((one.id, one) for one in new)
             return [one.info() for one in new]
 
@@ -92,7 +95,9 @@ class Subscribing:
                 await self._core.write(forget)
                 await self._core.flow.call(lambda: feed.remove(known))
             else:
-                await self._state.operate(feed, lambda: feed.remove(known), lambda: forget)
+                await self._state.operate(
+                    feed, lambda: feed.remove(_there(feed, known)), lambda: forget
+                )
             known.owner.subscriptions.pop(subscription, None)
 
     def _before(self, owner: str, subscription: str, wanted: Wanted) -> Subscription | None:
@@ -126,3 +131,20 @@ def _store(transaction: Transaction, new: Sequence[Subscription], feed: int) -> 
         transaction.put_subscription(
             one.owner.number, one.id, feed, wanted_to_json(one.wanted), one.updated
         )
+
+
+def _current(feed: StateFeed, one: Subscription) -> Subscription | None:
+    """The subscription of this owner and id as the feed has it now, in the matching thread. Since
+    it was asked for, it may have expired, or all may have been read from the disk again.
+    """
+    known = one.owner.subscriptions.get(one.id)
+    if known is None or known not in feed.slots.subscriptions[known.slot : known.slot + 1]:
+        return None
+    return known
+
+
+def _there(feed: StateFeed, one: Subscription) -> Subscription:
+    known = _current(feed, one)
+    if known is None:
+        raise UnknownSubscriptionError(one.id)
+    return known

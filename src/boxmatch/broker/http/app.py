@@ -21,6 +21,7 @@ from boxmatch.broker.http import (
 )
 from boxmatch.broker.http.answers import answer
 from boxmatch.broker.http.callers import Context
+from boxmatch.broker.http.express import Express
 from boxmatch.broker.http.problems import add_handlers
 from boxmatch.broker.settings import Settings
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def make_app(
     broker: Broker, keys: Keys, settings: Settings, metrics: Metrics | None = None
-) -> FastAPI:
+) -> Express:
     """The ASGI application. The broker is started and stopped by the caller."""
     # The framework's own pages load scripts from elsewhere, so they are off.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -50,4 +51,4 @@ def make_app(
             described.append(openapi.describe(app))
         return answer(described[0])
 
-    return app
+    return Express(app)

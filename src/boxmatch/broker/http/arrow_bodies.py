@@ -25,6 +25,7 @@ _UNREADABLE: Final = (
     ValueError,
     OverflowError,
     NotImplementedError,
+    KeyError,  # a time zone that nobody knows
     struct.error,
 )
 

@@ -23,6 +23,13 @@ def checked_filter(given: str | Mapping[str, Any], limits: Limits) -> str | Mapp
     return given
 
 
+def checked_text(given: str | None, limits: Limits) -> str | None:
+    """A filter on regions, which is a text or nothing, if it is not longer than the key allows."""
+    if given is not None:
+        checked_filter(given, limits)
+    return given
+
+
 def named_regions(
     region: Mapping[str, Any] | None, regions: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:

@@ -149,6 +149,16 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_bug)
 
 
+async def response_to(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed, as the framework would give it with these handlers."""
+    if isinstance(error, Problem):
+        return error.response()
+    if isinstance(error, BoxmatchError):
+        return await _on_error(request, error)
+    _log.error("in %s %s", request.method, request.url.path, exc_info=error)
+    return await _on_bug(request, error)
+
+
 async def _on_problem(request: Request, error: Exception) -> Response:
     if not isinstance(error, Problem):
         raise error
@@ -200,4 +210,7 @@ def _methods_at(request: Request) -> list[str]:
 
 async def _on_bug(request: Request, error: Exception) -> Response:
     # The framework logs the traceback; what went wrong inside is nobody's business outside.
-    return Problem(500, "bug", "an error inside the broker; its log says more").response()
+    # The server closes the connection after this, so the next request must not be sent on it.
+    headers = {"Connection": "close"}
+    detail = "an error inside the broker; its log says more"
+    return Problem(500, "bug", detail, headers=headers).response()

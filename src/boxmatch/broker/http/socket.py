@@ -169,6 +169,7 @@ class _NoteSocket:
             raise Problem(
                 422, "message", f"note {sequence} was not sent, so it cannot be acknowledged"
             )
+        self._caller.context.keys.recheck(self._caller.grant)
         sent = self._sent
         while sent and sent[0] <= sequence:
             sent.popleft()

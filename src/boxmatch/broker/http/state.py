@@ -13,7 +13,7 @@ from boxmatch.broker.http.answers import answer, answer_bytes, problems, takes
 from boxmatch.broker.http.bodies import read_model
 from boxmatch.broker.http.callers import Name, Publisher, Viewer
 from boxmatch.broker.http.events import receipt_json
-from boxmatch.broker.http.filters import named_regions
+from boxmatch.broker.http.filters import checked_text, named_regions
 from boxmatch.broker.http.problems import Problem
 
 router = APIRouter(tags=["state"])
@@ -31,6 +31,7 @@ async def put_publication(feed: Name, id: Name, request: Request, caller: Publis
     regions = named_regions(asked.region, asked.regions)
     if regions is None:
         raise Problem(422, "body", "give a region, or regions by name")
+    checked_text(asked.filter, caller.limits)
     caller.context.meter.take_events(caller.grant, 1)
     receipt = await caller.broker.put_publication(
         feed, id, regions=regions_from_json(regions), filter=asked.filter, ttl=asked.ttl
@@ -52,6 +53,7 @@ async def patch_publication(feed: Name, id: Name, request: Request, caller: Publ
     changes: dict[str, Any] = {
         name: getattr(asked, name) for name in ("filter", "ttl") if name in asked.model_fields_set
     }
+    checked_text(asked.filter, caller.limits)
     regions = named_regions(asked.region, asked.regions)
     caller.context.meter.take_events(caller.grant, 1)
     receipt = await caller.broker.patch_publication(

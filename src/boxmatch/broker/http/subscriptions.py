@@ -18,7 +18,7 @@ from boxmatch.broker.http.callers import (
     Name,
     check_name,
 )
-from boxmatch.broker.http.filters import checked_filter, named_regions
+from boxmatch.broker.http.filters import checked_filter, checked_text, named_regions
 from boxmatch.broker.http.webhooks import webhook_json
 from boxmatch.broker.messages import OwnerInfo, SubscriptionInfo, Wanted
 from boxmatch.errors import LimitError, UnknownSubscriptionError
@@ -44,7 +44,7 @@ async def put_subscription(owner: Name, id: Name, request: Request, caller: AsOw
         feed=asked.feed,
         filter=None if asked.filter is None else checked_filter(asked.filter, caller.limits),
         regions=named_regions(asked.region, asked.regions),
-        region_filter=asked.region_filter,
+        region_filter=checked_text(asked.region_filter, caller.limits),
         ttl=asked.ttl,
         exact=asked.exact,
     )

@@ -205,11 +205,12 @@ class Reader:
         found: list[Note],
         limit: int,
     ) -> None:
-        for _, first, text, checksum in rows:
+        for last, first, text, checksum in rows:
             if len(found) >= limit:
                 return
             notes = unpack_notes(owner, first, text, checksum)
-            if notes is None:
+            # The last number is what rows are ordered by, and not part of the checksum.
+            if notes is None or not notes or first + notes[-1][0] != last:
                 self.report(f"notes of owner {owner} in batch {first}")
                 continue
             batch = self._batch(connection, first)

@@ -151,9 +151,13 @@ def notes_checksum(owner: int, first: int, notes: bytes) -> int:
     return xxhash.xxh3_64_intdigest(notes, owner ^ first) & 0xFFFF_FFFF
 
 
-def unpack_notes(owner: int, first: int, text: str | bytes, checksum: int) -> Notes | None:
+def unpack_notes(
+    owner: int, first: int | None, text: str | bytes | None, checksum: int
+) -> Notes | None:
     """None if the row is damaged."""
     content = text.encode() if isinstance(text, str) else text
+    if first is None or content is None:
+        return None
     if notes_checksum(owner, first, content) != checksum:
         return None
     notes: Notes = orjson.loads(content)

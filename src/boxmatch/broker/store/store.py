@@ -85,7 +85,9 @@ class Store:
                 connection.close()
             if lock is not None:
                 os.close(lock)
-            if isinstance(error, (sqlite3.Error, OSError)) and not isinstance(error, StorageError):
+            # What is damaged may be anything: no number, or no text.
+            damage = (sqlite3.Error, OSError, UnicodeDecodeError, TypeError, ValueError)
+            if isinstance(error, damage) and not isinstance(error, StorageError):
                 raise StorageError(f"cannot use {file}: {error}") from error
             raise
 

@@ -90,6 +90,9 @@ def _old_batches(reader: Reader, now: float, retention: Retention) -> Iterator[l
             ).fetchall()
         firsts = []
         for first, size, at in rows:
+            if size is None or at is None:  # damaged: it goes with the others
+                firsts.append(first)
+                continue
             if at >= now - retention.seconds and nbytes <= retention.nbytes:
                 break
             firsts.append(first)
