@@ -6,41 +6,72 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 
-_BLOCK = re.compile(r"(^<!-- slow -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
 _MARK = "=== block ==="
 
 
+class Block(NamedTuple):
+    kind: str
+    text: str
+    mark: str
+    """What the comment right above it says: `slow`, or `not run: ` and why."""
+
+    @property
+    def file(self) -> str | None:
+        """The name in a comment in its first line: then it is a file."""
+        named = _FILE.match(self.text)
+        return None if named is None else named[1]
+
+    @property
+    def not_run(self) -> str | None:
+        """Why it is left out; None if it is not."""
+        found = self.mark.partition("not run: ")
+        return found[2] or None
+
+
 class Guide:
-    def __init__(self, name: str) -> None:
-        found = _BLOCK.findall((ROOT / "docs" / name).read_text(encoding="utf-8"))
-        self._blocks = [(kind, text) for _, kind, text in found]
-        self.slow = {text for slow, _, text in found if slow}
+    """A page below `docs`, or of a page below the root the part under one heading."""
+
+    def __init__(self, name: str, *, section: str | None = None) -> None:
+        path = ROOT / "docs" / name if section is None else ROOT / name
+        page = path.read_text(encoding="utf-8")
+        if section is not None:
+            page = page.split(f"\n## {section}\n")[1].partition("\n## ")[0]
+        self.all = [Block(kind, text, mark) for mark, kind, text in _BLOCK.findall(page)]
+        self.slow = {block.text for block in self.all if block.mark == "slow"}
 
     def blocks(self, language: str) -> Iterator[tuple[str, str]]:
         """Blocks of a language, each with the text that it prints."""
-        following = [*self._blocks[1:], ("", "")]
-        for (kind, text), (next_kind, says) in zip(self._blocks, following, strict=True):
-            if kind == language:
-                yield text, says if next_kind == "text" else ""
+        for block, says in self.with_output():
+            if block.kind == language:
+                yield block.text, says
 
-    def write_files(self, folder: Path) -> None:
+    def with_output(self) -> Iterator[tuple[Block, str]]:
+        """Blocks, each with the text that it prints."""
+        following = [*self.all[1:], Block("", "", "")]
+        for block, after in zip(self.all, following, strict=True):
+            if block.kind != "text":
+                yield block, after.text if after.kind == "text" else ""
+
+    def write_files(self, folder: Path, change: Callable[[str], str] = str) -> None:
         """Blocks that start with a comment that names a file."""
-        for _, text in self._blocks:
-            if named := _FILE.match(text):
-                path = folder / named[1]
+        for block in self.all:
+            if block.file is not None and block.not_run is None:
+                path = folder / block.file
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+                path.write_text(change(block.text), encoding="utf-8")
 
     @property
     def said(self) -> list[tuple[str, list[str]]]:
         """Blocks of Python that are said to print something, each with the lines of it."""
-        return [(text, _lines(says)) for text, says in self._steps if says]
+        return [(text, lines(says)) for text, says in self._steps if says]
 
     def printed(self, folder: Path) -> list[tuple[str, list[str]]]:
         """What they do print, all of them run in the folder one after the other.
@@ -52,33 +83,37 @@ class Guide:
         (folder / "guide.py").write_text(script, encoding="utf-8")
         parts = run(["python", "guide.py"], folder).split(_MARK + "\n")
         steps = zip(self._steps, parts, strict=True)
-        return [(text, _lines(part)) for (text, says), part in steps if says]
+        return [(text, lines(part)) for (text, says), part in steps if says]
 
     @property
     def _steps(self) -> list[tuple[str, str]]:
-        return [(text, says) for text, says in self.blocks("python") if not _FILE.match(text)]
+        return [
+            (block.text, says)
+            for block, says in self.with_output()
+            if block.kind == "python" and block.file is None
+        ]
 
 
 def run(command: list[str], folder: Path) -> str:
     """What a command prints, with the Python and the package that are being tested."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env={
-            **inherited,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "MASTER": "local-cluster[2,1,1024]",
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "BOXMATCH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     return done.stdout
 
 
-def _lines(text: str) -> list[str]:
+def environment() -> dict[str, str]:
+    """The variables of this process, with the Python and the package that are being tested."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "MASTER": "local-cluster[2,1,1024]",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "BOXMATCH": str(ROOT),
+    }
+
+
+def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]

@@ -190,3 +190,46 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
             assert [one[1] for one in told(await all_notes(broker, "ann"))] == ["enter", "leave"]
 
     run(main)
+
+
+def test_time_passes_by_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            async with broker.stream("ann") as stream:
+                await put(broker, "car", 3, 3, ttl=0.2)
+                got: list[Note] = []
+                while len(got) < 2:
+                    got += await stream.take(10)
+            assert [one[1] for one in told(got)] == ["enter", "deleted"]
+            assert orjson.loads(got[1].body)["regions"] == {"region": {"x": 3, "y": 3}}
+            assert broker.feed("zones").publications == 0
+
+    run(main)
+
+
+def test_what_expires_in_an_operation_that_fails_is_told_by_the_next(tmp_path: Path) -> None:
+    now = [1_000.0]
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            broker._state.feed("zones")._time = lambda: now[0]
+            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await put(broker, "car", 3, 3, ttl=10.0)
+            now[0] += 20
+            with pytest.raises(bm.UnknownMemberError):
+                await broker.retract("zones", "nothing")
+            await put(broker, "van", 50, 50)
+            changes = [orjson.loads(one.body) for one in await all_notes(broker, "ann")]
+            assert [one["kind"] for one in changes] == ["enter", "deleted"]
+            assert changes[1]["regions"] == {"region": {"x": 3, "y": 3}}
+
+    run(main)
+
+    async def again() -> None:
+        async with running(tmp_path) as broker:
+            assert broker.feed("zones").publications == 1
+
+    run(again)

@@ -9,8 +9,8 @@ from webhook_receiver import NOW, SECRET, Desk, Receiver, answers, hook, never, 
 from boxmatch.broker.delivery import letters as letters_module
 from boxmatch.broker.delivery import webhooks as webhooks_module
 from boxmatch.broker.delivery.letters import letters
-from boxmatch.broker.delivery.signatures import sign, verify_signature
 from boxmatch.broker.messages import DeadLetter
+from boxmatch.client.signatures import sign, verify_signature
 from boxmatch.errors import BrokerError, StorageError
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from boxmatch.broker.core import Core, hand_out
 from boxmatch.broker.delivery.stream import NoteStream
 from boxmatch.broker.directory import Directory
+from boxmatch.broker.feeds import state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.flow import Flow, Publication
@@ -88,10 +89,10 @@ class Broker:
 
     def warm_up(self) -> None:
         """Have everything compiled before the first event comes."""
-        probe = EventFeed(
-            FeedSpec(name="warm-up", spaces={"warm-up": Schema({"x": "int", "s": "string"})}), 0
-        )
-        probe.matcher.warmup()
+        probe = Schema({"x": "int", "s": "string"})
+        EventFeed(FeedSpec(name="probe", spaces={"probe": probe}), 0).matcher.warmup()
+        if any(isinstance(entry.feed, StateFeed) for entry in self._directory.feeds()):
+            state_feed.warm_up()
 
     async def start(self) -> None:
         """Begin to work in the running event loop."""
@@ -150,7 +151,11 @@ class Broker:
         if self._directory.has_feed(spec.name):
             raise FeedExistsError(spec.name)
         feed: Feed
-        feed = EventFeed(spec, 0) if spec.kind == "events" else StateFeed(spec, 0, self._clock)
+        if spec.kind == "events":
+            feed = EventFeed(spec, 0)
+        else:
+            feed = StateFeed(spec, 0, self._clock)
+            await asyncio.to_thread(state_feed.warm_up)
         feed.number = await self._core.write(lambda transaction: transaction.put_feed(spec))
         if self._directory.has_feed(spec.name):  # somebody was faster
             raise FeedExistsError(spec.name)

@@ -177,7 +177,8 @@ class Flow:
             return
         now = time.perf_counter()
         self._observer.stage("commit", now - publication.matched)
-        receipt = Receipt(result.first, result.last, events, True, result.repeated)
+        number = result.last - result.first + 1  # of the first time, if this was a repetition
+        receipt = Receipt(result.first, result.last, number, True, result.repeated)
         settle(publication.answer, receipt)
         if not result.repeated:
             self._observer.committed(publication.feed.spec.name, events)

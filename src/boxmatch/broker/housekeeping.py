@@ -95,6 +95,11 @@ class Housekeeping:
             if owner is not None:
                 owner.dropped += notes
             self._dropped(notes)
+        if tidied.dropped:
+            for row in await asyncio.to_thread(self._core.store.owners):
+                owner = self._core.directory.by_number.get(row.number)
+                if owner is not None:
+                    owner.dropped_through = row.dropped_through
 
     async def _tidy_indexes(self) -> None:
         for entry in self._core.directory.feeds():

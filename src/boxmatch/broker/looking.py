@@ -39,9 +39,9 @@ class Looking:
     async def dry_run(self, name: str, filter: Filter) -> DryRun:
         """What a subscription would have got of the last events."""
         feed = self._event_feed(name)
-        matcher = _matcher(feed.spec, filter)
 
         def run() -> DryRun:
+            matcher = _matcher(feed.spec, filter)
             store, most = self._core.store, self._core.settings.recent_events
             logged = store.last_events(feed.number, most)
             rows = [orjson.loads(event.body) for event in logged]
@@ -72,7 +72,7 @@ class Looking:
             if known.wanted.feed != name:
                 raise BrokerError(f"subscription {subscription!r} is not one to feed {name!r}")
             filter = known.wanted.filter or ""
-        matcher = _matcher(feed.spec, filter)
+        matcher = await asyncio.to_thread(_matcher, feed.spec, filter)
         if event is None:
             event = await asyncio.to_thread(self._logged, feed, sequence or 0)
         return replace(matcher.explain(event, "filter"), subscription=subscription or "filter")

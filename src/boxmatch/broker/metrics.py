@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from boxmatch.broker.store import Sizes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STAGES = ("receive", "wait", "match", "commit", "deliver", "end_to_end")
+STAGES = ("wait", "match", "commit", "end_to_end")
+"""In the queue; in the index; to the disk; from a publisher to a subscriber."""
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),

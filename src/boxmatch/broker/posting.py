@@ -114,7 +114,8 @@ class Posting:
 
     def _tell(self, owner: str, outcome: str) -> None:
         self._metrics.webhook(outcome)
-        if outcome == "paused":  # for good: whoever receives it does not want any more
+        # For good if whoever receives it does not want any more; not if it may not go there now.
+        if outcome == "paused" and "410" in (self._sender.last_error(owner) or ""):
             task = asyncio.create_task(self._pause(owner))
             self._pausing.add(task)
             task.add_done_callback(self._pausing.discard)

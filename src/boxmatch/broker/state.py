@@ -12,7 +12,7 @@ from boxmatch.broker.flow import settle
 from boxmatch.broker.messages import Receipt
 from boxmatch.broker.recovery import publication_to_json, recover_feed
 from boxmatch.broker.store import Transaction
-from boxmatch.errors import BrokerError, StorageError
+from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 
 Write = Callable[[Transaction], None]
@@ -75,7 +75,7 @@ class StateOperations:
         """Let go of what is past its time, in all state feeds."""
         for entry in self._core.directory.feeds():
             feed = entry.feed
-            if isinstance(feed, StateFeed) and feed.spaces.due():
+            if isinstance(feed, StateFeed) and feed.has_expired():
                 await self.operate(feed, feed.expire, lambda: lambda transaction: None)
 
     async def operate(
@@ -94,8 +94,12 @@ class StateOperations:
             try:
                 told = operation()
                 write = prepare()
-            except BaseException as error:
+            except BoxmatchError as error:  # nothing has changed
                 core.flow.land(partial(settle, answer, error))
+                return
+            except BaseException as error:  # something may have
+                feed.failed = epoch
+                self._step_back(feed, epoch, answer, error)
                 return
 
             def change(transaction: Transaction) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from boxmatch.broker.core import Core
 from boxmatch.broker.feeds import event_feed, state_feed
@@ -24,7 +24,7 @@ class Subscribing:
     def __init__(self, core: Core, state: StateOperations) -> None:
         self._core = core
         self._state = state
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def put(self, owner: str, subscription: str, wanted: Wanted) -> SubscriptionInfo:
         """Add a subscription, or put it in the place of the one that has this id."""
@@ -33,7 +33,7 @@ class Subscribing:
             [info] = await self.put_many(owner, {subscription: wanted})
             return info
         state_feed.check_wanted(feed.spec, wanted)
-        async with self._turns[owner]:
+        async with self._turn(owner):
             before = self._before(owner, subscription, wanted)
             self._check_number(owner, int(before is None))
             known = await self._settled(owner)
@@ -55,15 +55,8 @@ class Subscribing:
         feed = self._core.directory.feed(names.pop()).feed
         if not isinstance(feed, EventFeed):
             raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
-        for name, one in wanted.items():
-            try:
-                event_feed.check_wanted(feed.spec, one)
-            except FilterError as error:
-                if len(wanted) == 1:
-                    raise
-                reason = f"subscription {name!r}: {error.reason}"
-                raise FilterError(reason, error.text, error.position) from None
-        async with self._turns[owner]:
+        await _check(feed, wanted)
+        async with self._turn(owner):
             befores = {name: self._before(owner, name, one) for name, one in wanted.items()}
             self._check_number(owner, sum(before is None for before in befores.values()))
             known = await self._settled(owner)
@@ -84,7 +77,7 @@ class Subscribing:
 
     async def delete(self, owner: str, subscription: str) -> None:
         """Forget a subscription."""
-        async with self._turns[owner]:
+        async with self._turn(owner):
             known = self._core.directory.subscription(owner, subscription)
             feed = self._core.directory.feed(known.wanted.feed).feed
 
@@ -99,6 +92,10 @@ class Subscribing:
                     feed, lambda: feed.remove(_there(feed, known)), lambda: forget
                 )
             known.owner.subscriptions.pop(subscription, None)
+
+    def _turn(self, owner: str) -> asyncio.Lock:
+        """Is there for as long as somebody holds it or waits for it."""
+        return self._turns.setdefault(owner, asyncio.Lock())
 
     def _before(self, owner: str, subscription: str, wanted: Wanted) -> Subscription | None:
         known = self._core.directory.owner(owner)
@@ -124,6 +121,29 @@ class Subscribing:
             return known
         number = await self._core.write(lambda transaction: transaction.put_owner(name))
         return self._core.directory.settle(name, number, self._core.store.next_sequence - 1)
+
+
+_SMALL = 1_000
+"""Characters of filters that are compiled in no time."""
+
+
+async def _check(feed: EventFeed, wanted: Mapping[str, Wanted]) -> None:
+    """Compile all filters: where that may take long, without holding up others."""
+
+    def check() -> None:
+        for name, one in wanted.items():
+            try:
+                event_feed.check_wanted(feed.spec, one)
+            except FilterError as error:
+                if len(wanted) == 1:
+                    raise
+                reason = f"subscription {name!r}: {error.reason}"
+                raise FilterError(reason, error.text, error.position) from None
+
+    if len(wanted) == 1 and all(len(str(one.filter)) < _SMALL for one in wanted.values()):
+        check()
+    else:
+        await asyncio.to_thread(check)
 
 
 def _store(transaction: Transaction, new: Sequence[Subscription], feed: int) -> None:

@@ -8,12 +8,19 @@ from typing import Annotated
 import typer
 
 from boxmatch import __version__
+from boxmatch.cli.admin import admin
+from boxmatch.cli.backup import backup
 from boxmatch.cli.bench import bench
+from boxmatch.cli.bench_broker import bench_broker
 from boxmatch.cli.bench_spark import bench_spark
 from boxmatch.cli.demo import demo
 from boxmatch.cli.inspect import check, info
+from boxmatch.cli.listen import listen
 from boxmatch.cli.pipeline import pipeline
+from boxmatch.cli.publish import publish
 from boxmatch.cli.reproduce import BenchGroup, reproduce
+from boxmatch.cli.serve import serve
+from boxmatch.cli.subscribe import subscribe
 from boxmatch.errors import BoxmatchError
 
 app = typer.Typer(
@@ -25,20 +32,27 @@ app = typer.Typer(
 )
 benches = typer.Typer(
     cls=BenchGroup,
-    help="Measure an index on presets, or matching on Spark, or run the papers' experiments "
-    "again.\n\n"
+    help="Measure an index on presets, matching on Spark, or a broker under load, or run the "
+    "papers' experiments again.\n\n"
     "`boxmatch bench PRESET…` is short for `boxmatch bench run PRESET…`; without a preset it "
     "measures HEM's default setting.",
 )
 benches.command("run")(bench)
 benches.command()(reproduce)
 benches.command("spark")(bench_spark)
+benches.command("broker")(bench_broker)
 
 app.command()(demo)
 app.add_typer(pipeline, name="pipeline")
 app.add_typer(benches, name="bench")
+app.add_typer(admin, name="admin")
 app.command()(check)
 app.command()(info)
+app.command()(serve)
+app.command()(publish)
+app.command()(subscribe)
+app.command()(listen)
+app.command()(backup)
 
 
 def _version(wanted: bool) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Subscription,
         Webhook,
     )
+    from boxmatch.client.signatures import verify_signature
     from boxmatch.errors import ClientError
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Receipt",
     "Subscription",
     "Webhook",
+    "verify_signature",
 ]
 
 _HOMES = {
@@ -63,6 +65,7 @@ _HOMES = {
     "Client": "boxmatch.client.blocking",
     "ClientError": "boxmatch.errors",
     "Listener": "boxmatch.client.blocking",
+    "verify_signature": "boxmatch.client.signatures",
 }
 
 

@@ -241,10 +241,10 @@ class Spaces:
             pass
         return told.joined()
 
-    def due(self) -> list[tuple[Which, SubscriptionId]]:
-        """What is past its time, and goes with the next operation."""
+    def due(self, now: float | None = None) -> list[tuple[Which, SubscriptionId]]:
+        """What is past its time now, or at another time, and goes with the next operation."""
         with self._writing:
-            return self._expiry.past(self._clock())
+            return self._expiry.past(self._clock() if now is None else now)
 
     def changes_between(
         self, old: RegionSpec | None, new: RegionSpec | None

@@ -22,7 +22,6 @@ import httpx
 
 from boxmatch import __version__
 from boxmatch.broker.delivery.letters import Failure, Letter, letters, retry_after
-from boxmatch.broker.delivery.signatures import HEADER, sign
 from boxmatch.broker.delivery.targets import (
     KEEP_ALIVE,
     Line,
@@ -31,6 +30,7 @@ from boxmatch.broker.delivery.targets import (
     Target,
 )
 from boxmatch.broker.messages import DeadLetter, Note, Webhook
+from boxmatch.client.signatures import HEADER, sign
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
 
 _log = logging.getLogger("boxmatch.broker.webhooks")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from boxmatch.broker.feeds.slots import Inboxes, Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.owners import Subscription
 from boxmatch.errors import BrokerError, RegionError, UnknownMemberError
+from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 from boxmatch.spaces.interval import Interval
 from boxmatch.spaces.notifications import KINDS, Notifications
@@ -48,6 +50,8 @@ class StateFeed:
         """How often it was read from the disk again, since an operation could not be stored."""
         self.failed = -1
         """The epoch in which that happened: what was done in it since is not stored either."""
+        self._gone: dict[str, Mapping[str, RegionSpec]] = {}
+        self._lost: list[int] = []
         self._time = clock
         self._moment = moment = Moment(clock())
         # What was told is in the broker's log.
@@ -139,21 +143,29 @@ class StateFeed:
         """Forget what is past its time."""
         return self._operate(self.spaces.expire)
 
+    def has_expired(self) -> bool:
+        """Whether something is past its time. From any thread."""
+        return bool(self.spaces.due(self._time()))
+
     def _operate(self, operation: Callable[[], Notifications], leaving: str | None = None) -> Told:
         self._moment.now = self._time()
-        due = self.spaces.due()
-        expired = [str(member) for which, member in due if which == "publication"]
-        # A publication that goes is told with what it was.
-        going = expired if leaving is None else [*expired, leaving]
-        gone = {one: self.spaces.get_publication(one).regions for one in going}
+        # What is past its time goes with the operation, even if that fails: it is then told by
+        # the next one. A publication that goes is told with what it was.
+        for which, member in self.spaces.due():
+            if which == "publication":
+                self._gone[str(member)] = self.spaces.get_publication(member).regions
+            else:
+                self._lost.append(int(member))
+        gone = dict(self._gone)
+        if leaving is not None:
+            gone[leaving] = self.spaces.get_publication(leaving).regions
         told = self._told(operation(), gone)
-        lost = []
-        for slot in [int(member) for which, member in due if which == "subscription"]:
-            subscription = self.slots.subscriptions[slot]
-            if subscription is not None:
-                lost.append(subscription)
-                self.slots.remove(slot)
-        return told._replace(expired=expired, expired_subscriptions=lost)
+        expired, self._gone = list(self._gone), {}
+        lost, self._lost = self._lost, []
+        subscriptions = [one for slot in lost if (one := self.slots.subscriptions[slot])]
+        for one in subscriptions:
+            self.slots.remove(one.slot)
+        return told._replace(expired=expired, expired_subscriptions=subscriptions)
 
     def _told(self, notifications: Notifications, gone: Mapping[Any, Any]) -> Told:
         """One change for each publication and kind, and whom it concerns."""
@@ -185,6 +197,19 @@ class StateFeed:
         except UnknownMemberError:
             regions = gone.get(publication, {})
         return regions_to_json(regions)
+
+
+@cache
+def warm_up() -> None:
+    """Have everything compiled, or read, that operations need: some seconds the first time."""
+    spaces = Spaces({"probe": Schema({"x": "int", "s": "string"})}, remember=0)
+    spaces.load(subscriptions={0: {"x": (1, 3)}})
+    spaces.subscribe(1, {"x": (1, 3), "s": "a"})
+    spaces.publish("p", {"x": 2})
+    spaces.update_publication("p", {"x": 9})
+    spaces.update_publication("p", {"s": "b"})
+    spaces.retract("p")
+    spaces.unsubscribe(1)
 
 
 def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
@@ -256,6 +281,8 @@ def _interval_to_json(interval: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.datetime64):  # beyond the years that `datetime` has
+        return f"{value}Z"
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
