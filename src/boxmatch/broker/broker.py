@@ -8,16 +8,18 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from boxmatch.broker.core import Core, hand_out
+from boxmatch.broker.core import Core, hand_out, said_rightly
 from boxmatch.broker.delivery.stream import NoteStream
 from boxmatch.broker.directory import Directory
 from boxmatch.broker.feeds import state_feed
+from boxmatch.broker.feeds.adapting import Adapting
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.flow import Flow, Publication
 from boxmatch.broker.housekeeping import Housekeeping
 from boxmatch.broker.looking import DryRun, Filter, Looking
 from boxmatch.broker.messages import (
+    Adaptive,
     DeadLetter,
     Events,
     FeedInfo,
@@ -182,6 +184,22 @@ class Broker:
             await self._flow.call(lambda: feed.extend(spec))
         return entry.info()
 
+    async def adapt_feed(self, name: str, adaptive: Adaptive | None) -> FeedInfo:
+        """Let a feed of events give up precision under load, or be exact always (None)."""
+        return await self._finish(self._adapt_feed(name, adaptive))
+
+    async def _adapt_feed(self, name: str, adaptive: Adaptive | None) -> FeedInfo:
+        entry = self._directory.feed(name)
+        feed = entry.feed
+        if not isinstance(feed, EventFeed):
+            raise BrokerError(f"feed {name!r} is a state feed, which is always exact")
+        Adapting(adaptive)  # or say why not
+        async with self._extending:
+            spec = replace(feed.spec, adaptive=adaptive)
+            await self._core.write(lambda transaction: transaction.replace_feed(feed.number, spec))
+            await self._flow.call(lambda: feed.adapt(spec))
+        return entry.info()
+
     async def drop_feed(self, name: str) -> None:
         """Forget a feed, its log and all subscriptions to it."""
         await self._finish(self._drop_feed(name))
@@ -220,7 +238,7 @@ class Broker:
         entry.matches += publication.matches
         hand_out(
             self._directory, entry, publication.at, first, publication.events.bodies,
-            publication.inboxes,
+            publication.inboxes, publication.rate,
         )  # fmt: skip
 
     async def read_events(
@@ -341,7 +359,11 @@ class Broker:
         return NoteStream(known, self._read, position, let_go=self._directory.let_go)
 
     async def _read(self, owner: int, after: int, limit: int) -> list[Note]:
-        return await asyncio.to_thread(self._store.inbox, owner, after, limit)
+        notes = await asyncio.to_thread(self._store.inbox, owner, after, limit)
+        known = self._directory.by_number.get(owner)
+        if known is None or not any(note.rate for note in notes):
+            return notes
+        return [said_rightly(note, known) for note in notes]
 
     # Webhooks
 

@@ -11,6 +11,7 @@ from boxmatch.broker.directory import Directory, FeedEntry
 from boxmatch.broker.feeds.slots import Inboxes
 from boxmatch.broker.flow import Flow, Observer
 from boxmatch.broker.messages import Note
+from boxmatch.broker.owners import Owner
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store, Transaction
 
@@ -40,6 +41,7 @@ def hand_out(
     first: int,
     bodies: Sequence[bytes],
     inboxes: Inboxes,
+    rate: float = 0.0,
 ) -> None:
     """What has become durable under numbers from `first` on goes to those who listen."""
     spec = entry.feed.spec
@@ -51,8 +53,17 @@ def hand_out(
         owner.last = first + box[-1][0]
         if owner.streams:
             notes = [
-                Note(first + place, spec.name, at, ids, bodies[place], spec.kind)
+                Note(first + place, spec.name, at, ids, bodies[place], spec.kind, rate)
                 for place, ids in box
             ]
+            if rate > 0:
+                notes = [said_rightly(note, owner) for note in notes]
             for stream in tuple(owner.streams):
                 stream.offer(notes)
+
+
+def said_rightly(note: Note, owner: Owner) -> Note:
+    """Of an event that was matched at a rate above 0, subscriptions that want it are exact."""
+    wanted = [one.wanted for id in note.subscriptions if (one := owner.subscriptions.get(id))]
+    is_exact = bool(wanted) and all(one.exact for one in wanted)
+    return note._replace(rate=0.0) if is_exact else note

@@ -28,7 +28,7 @@ class FeedEntry:
         publications = feed.spaces.publication_count if isinstance(feed, StateFeed) else 0
         return FeedInfo(
             feed.spec, feed.number, len(feed.slots), publications, self.events, self.matches,
-            self.last_sequence,
+            self.last_sequence, *_adapted(feed),
         )  # fmt: skip
 
 
@@ -117,3 +117,10 @@ class Directory:
             if one.id > after and feed in (None, one.wanted.feed)
         ]
         return [known.subscriptions[name].info() for name in sorted(wanted)[:limit]]
+
+
+def _adapted(feed: Feed) -> tuple[float, int, int]:
+    """The rate, matches looked at again, and how many of them were false."""
+    if isinstance(feed, StateFeed):
+        return 0.0, 0, 0
+    return feed.adapting.rate, feed.adapting.matches, feed.adapting.false

@@ -17,7 +17,6 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-import numpy as np
 import structlog
 
 from boxmatch.broker.feeds.event_feed import EventFeed
@@ -48,6 +47,7 @@ class Publication:
     matched: float = 0.0
     inboxes: Inboxes = field(default_factory=dict)
     matches: int = 0
+    rate: float = 0.0
 
 
 class Observer(Protocol):
@@ -234,7 +234,7 @@ class Flow:
             rows = [row for one in publications for row in one.events.rows]
         try:
             feed.check(rows)
-            result = feed.match(rows)
+            found = feed.match(rows, began - publications[0].received)
         except Exception as error:
             if len(publications) == 1:
                 self.land(partial(self._refuse, publications[0], error))
@@ -242,7 +242,7 @@ class Flow:
             for publication in publications:  # the others are not to blame
                 self._match(feed, [publication])
             return
-        slots = result.subscription.astype(np.int64, copy=False)
+        slots = found.slots
         feed.slots.count(slots)
         now = time.perf_counter()
         self._observer.stage("match", now - began)
@@ -250,9 +250,10 @@ class Flow:
         first_row = first_match = 0
         for publication in publications:
             last_row = first_row + len(publication.events.rows)
-            last_match = first_match + int(result.counts[first_row:last_row].sum())
+            last_match = first_match + int(found.counts[first_row:last_row].sum())
             here = slice(first_match, last_match)
-            publication.inboxes = feed.slots.inboxes(result.event[here] - first_row, slots[here])
+            publication.inboxes = feed.slots.inboxes(found.event[here] - first_row, slots[here])
+            publication.rate = found.rate
             publication.matches = last_match - first_match
             publication.matched = now
             first_row, first_match = last_row, last_match
@@ -270,6 +271,7 @@ class Flow:
                 publication.events.bodies,
                 publication.inboxes,
                 key=publication.key,
+                rate=publication.rate,
             )
 
         def done(result: Appended | BaseException) -> None:

@@ -14,6 +14,17 @@ Unknown = Literal["refuse", "carry"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """How much precision a feed of events may give up under load; see `boxmatch.adaptive`."""
+
+    threshold: float = 0.005
+    """Seconds that events may wait before any is given up."""
+    step: float = 0.0001
+    maximum: float = 0.001
+    """Never more false matches than this, for each right one and in expectation."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FeedSpec:
     """What a feed is made of. A feed of events has one schema, a state feed has named spaces."""
 
@@ -22,6 +33,10 @@ class FeedSpec:
     spaces: Mapping[str, Schema]
     """A feed of events has one, called as the feed."""
     unknown: Unknown = "refuse"
+    index: str = "tile"
+    """Of a feed of events."""
+    adaptive: Adaptive | None = None
+    """Of a feed of events; None is always exact."""
     leave: bool = True
     """Whether `leave` is told (state feeds)."""
 
@@ -42,6 +57,11 @@ class FeedInfo(NamedTuple):
     """Published since the broker started."""
     matches: int
     last_sequence: int
+    rate: float = 0.0
+    """The rate of false matches that is tolerated at the moment; 0 is exact."""
+    sampled_matches: int = 0
+    """Matches at a rate above 0 that were looked at again, and how many of them were false."""
+    sampled_false: int = 0
 
 
 class Events(NamedTuple):

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from boxmatch.broker.feeds.slots import Slots
+import numpy as np
+
+from boxmatch.broker.feeds.adapting import SAMPLE, Adapting
+from boxmatch.broker.feeds.slots import Int64Array, Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.owners import Subscription
-from boxmatch.engine.explain import Explanation
 from boxmatch.engine.matcher import Matcher
-from boxmatch.engine.results import MatchResult
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import compile_filter
 
 _MANY_CHANGES = 256
 """So few subscriptions are quickly looked through one by one."""
+
+
+class Found(NamedTuple):
+    """Matches, ordered by event: how many each event has, and the event and slot of each."""
+
+    counts: Int64Array
+    event: Int64Array
+    slots: Int64Array
+    rate: float
+    """Of false matches that were tolerated."""
 
 
 class EventFeed:
@@ -26,7 +37,10 @@ class EventFeed:
         self.spec = spec
         self.number = number
         self.slots = Slots()
-        self.matcher = Matcher(spec.schema)
+        self.matcher = Matcher(spec.schema, index=spec.index)
+        self.exact = Matcher(spec.schema)
+        """Of subscriptions that want to be exact whatever the load."""
+        self.adapting = Adapting(spec.adaptive)
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
         self.changed = 0.0
@@ -37,7 +51,11 @@ class EventFeed:
         new = list(subscriptions)
         for subscription in new:
             self.slots.add(subscription)
-        _subscribe(self.matcher, new)
+        self._subscribe(new)
+
+    def _subscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        for matcher, exact in ((self.matcher, False), (self.exact, True)):
+            _subscribe(matcher, [one for one in subscriptions if one.wanted.exact == exact])
 
     def check(self, rows: list[dict[str, Any]]) -> None:
         """Refuse events that have attributes which the schema lacks, if the feed does."""
@@ -52,9 +70,24 @@ class EventFeed:
                     f"{self.spec.name!r}"
                 )
 
-    def match(self, rows: list[dict[str, Any]], threads: int = 1) -> MatchResult:
-        """Who wants these events, by slot."""
-        return self.matcher.match_batch(rows, threads=threads)
+    def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Found:
+        """Who wants these events, by slot, if they have waited so many seconds."""
+        rate = self.adapting.decide(waited)
+        result = self.matcher.match_batch(rows, threads=1, max_false_positive_rate=rate)
+        if not result.skipped_attributes:
+            rate = 0.0
+        elif self.adapting.is_to_sample():
+            some = slice(0, SAMPLE)
+            exact = self.matcher.count_batch(rows[some], threads=1, max_false_positive_rate=0.0)
+            self.adapting.sampled(result.counts[some], exact)
+        slots = result.subscription.astype(np.int64, copy=False)
+        if not len(self.exact):
+            return Found(result.counts, result.event, slots, rate)
+        more = self.exact.match_batch(rows, threads=1)
+        events = np.concatenate([result.event, more.event])
+        slots = np.concatenate([slots, more.subscription.astype(np.int64, copy=False)])
+        order = np.argsort(events, kind="stable")
+        return Found(result.counts + more.counts, events[order], slots[order], rate)
 
     def put(self, changes: Sequence[tuple[Subscription, Subscription | None]]) -> None:
         """Add subscriptions, or change them: each with the one that it takes the place of."""
@@ -62,23 +95,25 @@ class EventFeed:
             if before is None:
                 self.slots.add(subscription)
             else:
+                if before.wanted.exact != subscription.wanted.exact:
+                    self._matcher_of(before).unsubscribe(before.slot)
                 self.slots.replace(before.slot, subscription)
-        _subscribe(self.matcher, [subscription for subscription, _ in changes])
+        self._subscribe([subscription for subscription, _ in changes])
         self.changes += len(changes)
         self.changed = time.monotonic()
 
     def remove(self, subscription: Subscription) -> None:
         """Forget a subscription."""
-        self.matcher.unsubscribe(subscription.slot)
+        self._matcher_of(subscription).unsubscribe(subscription.slot)
         self.slots.remove(subscription.slot)
         self.changes += 1
         self.changed = time.monotonic()
 
     def extend(self, spec: FeedSpec) -> None:
         """Have more attributes from now on."""
-        matcher = Matcher(spec.schema)
-        _subscribe(matcher, [one for one in self.slots.subscriptions if one is not None])
-        self.spec, self.matcher = spec, matcher
+        self.spec = spec
+        self.matcher, self.exact = Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
+        self._subscribe([one for one in self.slots.subscriptions if one is not None])
         self._names = frozenset(spec.schema.names)
 
     def is_untidy(self, quiet: float) -> bool:
@@ -89,10 +124,15 @@ class EventFeed:
         """Give new subscriptions their place in the index. In any thread; takes a while."""
         self.changes = 0
         self.matcher.compact()
+        self.exact.compact()
 
-    def explain(self, event: Mapping[str, Any], slot: int) -> Explanation:
-        """Why a stored subscription does or does not want an event."""
-        return self.matcher.explain(event, slot)
+    def adapt(self, spec: FeedSpec) -> None:
+        """Give up precision under load from now on, more or less of it, or none."""
+        self.spec = spec
+        self.adapting = Adapting(spec.adaptive)
+
+    def _matcher_of(self, subscription: Subscription) -> Matcher:
+        return self.exact if subscription.wanted.exact else self.matcher
 
 
 def _subscribe(matcher: Matcher, subscriptions: Sequence[Subscription]) -> None:

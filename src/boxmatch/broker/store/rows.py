@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import orjson
 import xxhash
 
-from boxmatch.broker.messages import FeedKind, FeedSpec
+from boxmatch.broker.messages import Adaptive, FeedKind, FeedSpec
 from boxmatch.errors import BoxmatchError, StorageError
 from boxmatch.model.schema import Schema
 
@@ -170,7 +170,16 @@ def text_checksum(*values: object) -> int:
 
 def pack_feed(spec: FeedSpec) -> str:
     spaces = {name: json.loads(schema.to_json()) for name, schema in spec.spaces.items()}
-    return json.dumps({"unknown": spec.unknown, "leave": spec.leave, "spaces": spaces})
+    adaptive = None if spec.adaptive is None else asdict(spec.adaptive)
+    return json.dumps(
+        {
+            "unknown": spec.unknown,
+            "leave": spec.leave,
+            "spaces": spaces,
+            "index": spec.index,
+            "adaptive": adaptive,
+        }
+    )
 
 
 def unpack_feed(name: str, kind: FeedKind, text: str) -> FeedSpec:
@@ -179,8 +188,15 @@ def unpack_feed(name: str, kind: FeedKind, text: str) -> FeedSpec:
         spaces = {
             space: Schema.from_json(json.dumps(schema)) for space, schema in known["spaces"].items()
         }
+        adaptive = known["adaptive"]
         return FeedSpec(
-            name=name, kind=kind, spaces=spaces, unknown=known["unknown"], leave=known["leave"]
+            name=name,
+            kind=kind,
+            spaces=spaces,
+            unknown=known["unknown"],
+            leave=known["leave"],
+            index=known["index"],
+            adaptive=None if adaptive is None else Adaptive(**adaptive),
         )
     except (KeyError, TypeError, ValueError, BoxmatchError) as error:
         raise StorageError(f"feed {name!r} is damaged: {error}") from error

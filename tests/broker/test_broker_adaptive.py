@@ -1,0 +1,122 @@
+"""Under load a feed may give up precision: never a match too few, declared, and within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_broker_core import all_notes, events, run, running, ticks, wanted  # in this folder
+
+import boxmatch as bm
+from boxmatch.broker.messages import Adaptive, FeedSpec, Wanted
+from boxmatch.workloads import RangeWorkload
+
+# Attributes that few ask for can be left unchecked at a small rate of false matches.
+WORKLOAD = RangeWorkload(
+    subscriptions=600, attributes=60, predicates=4, event_size=60, width=0.7,
+    attribute_choice="zipf", attribute_alpha=2.0,
+)  # fmt: skip
+ADAPTIVE = Adaptive(threshold=0.01, step=0.02, maximum=0.1)
+
+
+@pytest.mark.parametrize("index", ["tile", "rein"])
+def test_at_a_rate_nothing_is_missed_and_who_wants_it_is_exact(tmp_path: Path, index: str) -> None:
+    filters = WORKLOAD.filters(0, WORKLOAD.subscriptions)
+    names = WORKLOAD.schema.names
+    rows = [
+        dict(zip(names, map(int, row), strict=True))
+        for row in np.asarray(WORKLOAD.events(0, 80)).tolist()
+    ]
+    truth = bm.Matcher(WORKLOAD.schema, index="scan")
+    for number, text in enumerate(filters):
+        truth.subscribe(number, text)
+    right = [set(truth.match(row)) for row in rows]
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            spec = FeedSpec(name="f", spaces={"f": WORKLOAD.schema}, index=index, adaptive=ADAPTIVE)
+            await broker.create_feed(spec)
+            for owner, exact in (("loose", False), ("strict", True)):
+                many = {
+                    str(number): Wanted(feed="f", filter=text, exact=exact)
+                    for number, text in enumerate(filters)
+                }
+                await broker.put_subscriptions(owner, many)
+            feed = broker._directory.feed("f").feed
+            await asyncio.to_thread(feed.tidy)  # new ones are always checked
+            adapting = feed.adapting
+            adapting.decide = lambda waited: 0.1  # type: ignore[method-assign]
+            await broker.publish("f", events(*rows))
+            found = {note.sequence: note for note in await all_notes(broker, "loose")}
+            false = 0
+            for place, expected in enumerate(right):
+                note = found.get(place + 1)
+                got = set() if note is None else set(map(int, note.subscriptions))
+                assert expected <= got
+                false += len(got - expected)
+                assert note is None or note.rate == 0.1
+            assert 0 < false <= 0.1 * sum(map(len, right))
+            strict = await all_notes(broker, "strict")
+            assert [(one.sequence, one.rate) for one in strict] == [
+                (place + 1, 0.0) for place, expected in enumerate(right) if expected
+            ]
+            for note in strict:
+                assert set(map(int, note.subscriptions)) == right[note.sequence - 1]
+            info = broker.feed("f")
+            assert info.sampled_matches > 0
+            assert 0 <= info.sampled_false <= info.sampled_matches
+
+    run(main)
+
+
+def test_on_and_off_while_it_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            assert broker.feed("ticks").spec.adaptive is None
+            info = await broker.adapt_feed("ticks", ADAPTIVE)
+            assert (info.spec.adaptive, info.rate) == (ADAPTIVE, 0.0)
+            with pytest.raises(bm.BrokerError, match="threshold must be above 0"):
+                await broker.adapt_feed("ticks", Adaptive(threshold=0.0))
+            await broker.put_subscription("ann", "s", wanted("price > 1"))
+            exact = Wanted(feed="ticks", filter="price > 1", exact=True)
+            await broker.put_subscription("ann", "s", exact)
+            await broker.publish("ticks", events({"price": 2.0}))
+            await broker.put_subscription("ann", "s", wanted("price > 3"))
+            await broker.publish("ticks", events({"price": 2.0}, {"price": 4.0}))
+            assert [one.sequence for one in await all_notes(broker, "ann")] == [1, 3]
+
+    async def again() -> None:
+        async with running(tmp_path) as broker:
+            assert broker.feed("ticks").spec.adaptive == ADAPTIVE
+            await broker.adapt_feed("ticks", None)
+            assert broker.feed("ticks").spec.adaptive is None
+
+    run(main)
+    run(again)
+
+
+def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.adapt_feed("ticks", Adaptive(threshold=0.01, step=0.01, maximum=0.05))
+            hold = asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def block() -> None:
+                asyncio.run_coroutine_threadsafe(hold.wait(), loop).result()
+
+            blocked = asyncio.create_task(broker._flow.call(block))
+            waiting = asyncio.create_task(broker.publish("ticks", events({"price": 1.0})))
+            await asyncio.sleep(0.05)
+            hold.set()
+            await asyncio.gather(blocked, waiting)
+            assert broker.feed("ticks").rate == 0.01
+            for _ in range(20):
+                await broker.publish("ticks", events({"price": 1.0}))
+            assert broker.feed("ticks").rate == 0.0
+
+    run(main)
