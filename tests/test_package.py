@@ -69,6 +69,7 @@ EXPORTED = [
     "SubscriptionIdError",
     "TargetError",
     "UnknownAttributeError",
+    "UnknownEventError",
     "UnknownFeedError",
     "UnknownMemberError",
     "UnknownSubscriptionError",

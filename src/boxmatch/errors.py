@@ -23,6 +23,7 @@ BoxmatchError
 ├── SparkError             (ValueError)   a DataFrame, path or setting that does not serve
 ├── BrokerError            (RuntimeError) what a broker cannot do
 │   ├── UnknownFeedError   (KeyError)     no such feed
+│   ├── UnknownEventError  (KeyError)     no such event in the log
 │   ├── FeedExistsError    (ValueError)   a feed of this name is there already
 │   ├── TargetError        (ValueError)   a webhook that may not go there, or makes no sense
 │   ├── AccessError        (PermissionError) a key that is unknown, or may not do this
@@ -181,6 +182,17 @@ class UnknownFeedError(BrokerError, KeyError):
     def __init__(self, feed: str) -> None:
         self.feed = feed
         super().__init__(f"there is no feed {feed!r}")
+
+    __str__ = Exception.__str__  # KeyError would show the repr
+
+
+class UnknownEventError(BrokerError, KeyError):
+    """The log of a feed has no event of this number: not yet, or not any more."""
+
+    def __init__(self, feed: str, sequence: int) -> None:
+        self.feed = feed
+        self.sequence = sequence
+        super().__init__(f"feed {feed!r} has no event {sequence} any more, or yet")
 
     __str__ = Exception.__str__  # KeyError would show the repr
 

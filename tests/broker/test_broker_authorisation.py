@@ -65,6 +65,8 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("GET", "/feeds/{feed}"): Route(SEE),
     ("PATCH", "/feeds/{feed}"): Route(ADMIN, 422, {"attributes": {"price": "int"}}),
     ("DELETE", "/feeds/{feed}"): Route(ADMIN, 204, feed="spare"),
+    ("PUT", "/feeds/{feed}/adaptive"): Route(ADMIN, body={"maximum": 0.01}),
+    ("DELETE", "/feeds/{feed}/adaptive"): Route(ADMIN),
     ("POST", "/feeds/{feed}/events"): Route(PUBLISH, body={"price": 1}),
     ("GET", "/feeds/{feed}/events"): Route(READ),
     ("POST", "/feeds/{feed}/dry-run"): Route(ASK, body={"filter": "price < 1"}),
@@ -182,9 +184,22 @@ def test_every_route_is_in_the_table(guarded: Guarded) -> None:
     assert described == set(TABLE)
 
 
+def _prepare(guarded: Guarded) -> None:
+    """What the routes are about is there, whatever was done before."""
+    for path in (
+        "/feeds/{feed}/publications/{id}",
+        "/owners/{owner}/subscriptions/{id}",
+        "/owners/{owner}/webhook",
+    ):
+        url = path.format(feed="places", owner="ann", id="x")
+        assert guarded.call("admin", "PUT", url, TABLE["PUT", path].body).status_code == 200
+    guarded.call("admin", "POST", "/feeds", {"name": "spare", "schema": TRADES})
+
+
 @pytest.mark.parametrize(("method", "path"), TABLE.keys(), ids=map(" ".join, TABLE))
 def test_who_may(guarded: Guarded, method: str, path: str) -> None:
     route = TABLE[method, path]
+    _prepare(guarded)
     # In the order of the roles, and admin last: what some may do once is then still there.
     url = path.format(feed=route.feed, owner="ann", id="x")
     told = {role: guarded.call(role, method, url, route.body) for role in (*NOBODY, *ROLES)}

@@ -208,6 +208,23 @@ def _raw(broker: RunningBroker, request: bytes) -> bytes:
             sender.join(20)
 
 
+def test_precision_under_load_is_chosen_and_shown(http: httpx.Client) -> None:
+    feed = make_feed(http, "f.adaptive")
+    assert http.get(f"/feeds/{feed}").json()["adaptive"] is None
+    changed = http.put(f"/feeds/{feed}/adaptive", json={"threshold": 0.01, "maximum": 0.002})
+    assert changed.json()["adaptive"] == {"threshold": 0.01, "step": 0.0001, "maximum": 0.002}
+    assert changed.json()["rate"] == 0.0
+    problem(http.put(f"/feeds/{feed}/adaptive", json={"maximum": 1}), 422, "body")
+    problem(http.put(f"/feeds/{feed}/adaptive", json={"step": 0.5}), 409, "conflict")
+    assert f'boxmatch_tolerated_rate{{feed="{feed}"}} 0.0' in http.get("/metrics").text
+    assert http.delete(f"/feeds/{feed}/adaptive").json()["adaptive"] is None
+    new = {"name": "f.rein", "schema": {"price": "float"}, "index": "rein", "adaptive": {}}
+    made = http.post("/feeds", json=new)
+    assert (made.status_code, made.json()["index"]) == (201, "rein")
+    assert made.json()["adaptive"]["maximum"] == 0.001
+    problem(http.post("/feeds", json={**new, "name": "f.x", "index": "none"}), 422, "invalid")
+
+
 def test_many_subscriptions_in_one_request(http: httpx.Client) -> None:
     feed = make_feed(http, "f.many")
     base = "/owners/max/subscriptions"
@@ -338,6 +355,8 @@ def test_dry_run_and_explain(http: httpx.Client) -> None:
     problem(http.post(ask, json=half), 422, "body")
     unknown = {**stored, "subscription": "none"}
     problem(http.post(ask, json=unknown), 404, "unknown-subscription")
+    unknown = {"sequence": receipt["last"] + 1_000_000, "filter": "price > 3"}
+    problem(http.post(ask, json=unknown), 404, "unknown-event")
     problem(http.post(f"/feeds/{feed}/dry-run", json={"filter": "price >"}), 422, "filter")
     problem(http.post(ask, json={"event": {"price": "x"}, "filter": "price > 1"}), 422, "value")
 

@@ -70,6 +70,8 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ("GET", "/feeds/mine", None, {"publisher", "reader"}),
     ("PATCH", "/feeds/mine", {"attributes": {"price": "int"}}, set()),
     ("DELETE", "/feeds/nowhere", None, set()),
+    ("PUT", "/feeds/mine/adaptive", {"maximum": 0.01}, set()),
+    ("DELETE", "/feeds/mine/adaptive", None, set()),
     ("POST", "/feeds/mine/events", {"price": 1}, {"publisher"}),
     ("GET", "/feeds/mine/events", None, {"reader"}),
     ("POST", "/feeds/mine/dry-run", {"filter": "price < 1"}, {"publisher", "reader", "subscriber"}),

@@ -101,6 +101,14 @@ def test_too_many_events_are_refused(kind: str) -> None:
     assert refused(body, kind, most=3).status == 413
 
 
+def test_lines_are_counted_before_they_are_made() -> None:
+    body = b'{"a": 1}\n\n' * 3
+    assert len(read(body, NDJSON[0], most=3).rows) == 3
+    problem = refused(b"\n" * 1_000, NDJSON[0], most=3)
+    assert (problem.status, problem.kind) == (413, "events")
+    assert refused(b"\n" * 5, NDJSON[0], most=3).status == 422
+
+
 def test_other_media_types_are_refused() -> None:
     assert refused(b"a=1", "application/x-www-form-urlencoded").status == 415
 

@@ -13,7 +13,8 @@ import pytest
 from fake_broker import FakeBroker
 
 from boxmatch.broker.access import Keys
-from boxmatch.broker.http import make_app, notes
+from boxmatch.broker.http import body_room, make_app, notes
+from boxmatch.broker.messages import Events, Receipt
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
 
@@ -60,6 +61,40 @@ def test_errors_of_the_broker(
     assert answer.headers.get("retry-after") == wait
     assert answer.json()["type"] == f"urn:boxmatch:problem:{kind}"
     assert "secret" not in answer.text
+
+
+def test_large_bodies_wait_for_each_other(keys: Keys, monkeypatch: Any) -> None:
+    monkeypatch.setattr(body_room, "PATIENCE", 0.2)
+    release = asyncio.Event()
+
+    class Busy(FakeBroker):
+        async def publish(
+            self, feed: str, events: Events, *, wait: bool = True, key: str | None = None
+        ) -> Receipt:
+            await release.wait()
+            return await super().publish(feed, events, wait=wait, key=key)
+
+    async def call(http: httpx.AsyncClient) -> httpx.Response:
+        def post(size: int) -> asyncio.Task[httpx.Response]:
+            body = b'{"price": 1%s}' % (b" " * size)
+            return asyncio.create_task(http.post("/feeds/trades/events", content=body))
+
+        largest = Settings(data=Path("unused")).limits.body_bytes - 100
+        large = [post(largest) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        refused = await post(largest)
+        small = post(1_000)  # is not kept waiting by large ones
+        await asyncio.sleep(0.05)
+        assert len(broker.published) == 0
+        release.set()
+        assert [(await one).status_code for one in (*large, small)] == [200] * 5
+        assert (await post(largest)).status_code == 200
+        return refused
+
+    broker = Busy()
+    answer = ask(broker, keys, call)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
 
 
 def test_a_broker_that_is_not_ready_says_so(keys: Keys) -> None:

@@ -118,6 +118,35 @@ def test_large_headers_are_refused(tmp_path: Path) -> None:
     in_server(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("piece", [b"X-Trailer: yes\r\n" * 50, b"y" * 1000], ids=["many", "long"])
+def test_large_trailers_are_refused(tmp_path: Path, piece: bytes) -> None:
+    async def scenario(server: Served) -> None:
+        close = b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = POST + close + b"1\r\na\r\n0\r\nX: "
+        answer = await server.send(head, *[piece] * 100, gap=0.001)
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        answer = await server.send(head + b"y\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+
+    in_server(tmp_path, scenario)
+
+
+def test_requests_in_a_row_are_answered_up_to_a_number(tmp_path: Path) -> None:
+    async def scenario(server: Served) -> None:
+        get = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
+        last = b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        # More of them than headers may have bytes; cut anywhere.
+        many = get * 600 + last
+        answer = await server.send(many[:9_990], many[9_990:])
+        assert answer.count(b"HTTP/1.1 200 ") == 601
+        first = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
+        answer = await server.send(first + get * 2_000)
+        assert answer.startswith(b"HTTP/1.1 429 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+
+    in_server(tmp_path, scenario)
+
+
 def test_readers_that_take_nothing_are_cut(tmp_path: Path) -> None:
     async def scenario(server: Served) -> None:
         with closing(socket.create_connection(("127.0.0.1", server.listening.port))) as client:

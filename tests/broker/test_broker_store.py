@@ -114,6 +114,26 @@ def test_many_or_large_events_go_into_several_rows(store: Store) -> None:
     assert store.backlogs() == {ann: len(mine), bob: 1}
 
 
+def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) -> None:
+    feed, ann = feed_and_owner(store)
+    for _ in range(4):
+        same = [b'"%s"' % (b"x" * 98)] * 3
+        inbox = {ann: [(0, ["s"]), (2, ["s"])]}
+        do(store, lambda t, same=same, inbox=inbox: t.append(feed, 0.0, same, inbox))
+    for most, count in ((0, 1), (99, 1), (100, 1), (199, 1), (200, 2), (700, 7), (5_000, 11)):
+        events = store.events(feed, 1, 99, most_bytes=most)
+        assert [one.sequence for one in events] == list(range(2, 2 + count))
+        events = store.events(feed, 1, 2, most_bytes=most)
+        assert len(events) == min(count, 2)
+        events = store.events(feed, 1, 99, 4, most_bytes=most)
+        assert len(events) == min(count, 3)
+        last = store.last_events(feed, 11, most_bytes=most)
+        assert [one.sequence for one in last] == list(range(13 - count, 13))
+        notes = store.inbox(ann, 1, 99, most_bytes=most)
+        assert [one.sequence for one in notes] == [3, 4, 6, 7, 9, 10, 12][:count]
+        assert store.inbox(ann, 1, 3, most_bytes=most) == notes[:3]
+
+
 def test_an_inbox_of_many_rows(store: Store) -> None:
     feed, ann = feed_and_owner(store)
     for number in range(600):
@@ -460,7 +480,7 @@ def test_backup_while_it_is_written(store: Store, tmp_path: Path) -> None:
     assert [entry.name for entry in target.parent.iterdir()] == ["broker.sqlite"]
     with Store.open(target.parent) as copy:
         assert copy.next_sequence == 101
-        assert len(copy.events(feed, 0, 1000)) == 100
+        assert len(copy.events(feed, 0, 1000, most_bytes=1 << 30)) == 100
         assert len(copy.inbox(ann, 0, 10)) == 1
 
 

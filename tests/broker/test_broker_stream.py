@@ -20,8 +20,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(main, 20))
 
 
-def note(sequence: int) -> Note:
-    return Note(sequence, "ticks", 0.0, ["s"], b"{}")
+def note(sequence: int, size: int = 2) -> Note:
+    return Note(sequence, "ticks", 0.0, ["s"], b"{" + b" " * (size - 2) + b"}")
 
 
 class Disk:
@@ -42,8 +42,8 @@ class Disk:
         return found
 
 
-def commit(owner: Owner, disk: Disk, *sequences: int) -> None:
-    notes = [note(sequence) for sequence in sequences]
+def commit(owner: Owner, disk: Disk, *sequences: int, size: int = 2) -> None:
+    notes = [note(sequence, size) for sequence in sequences]
     disk.notes += notes
     owner.last = sequences[-1]
     for stream in tuple(owner.streams):
@@ -80,6 +80,28 @@ def test_who_is_slow_reads_from_disk_and_catches_up() -> None:
             commit(owner, disk, 6)
             assert [one.sequence for one in await waiting] == [6]
             assert disk.reads == reads  # from memory again
+
+    run(main())
+
+
+def test_large_notes_wait_on_disk() -> None:
+    async def main() -> None:
+        owner, disk = Owner(1, "o"), Disk()
+        async with NoteStream(owner, disk.read, 0, capacity_bytes=100) as stream:
+            commit(owner, disk, 1, 2, size=50)
+            assert [one.sequence for one in await stream.take(1)] == [1]
+            commit(owner, disk, 3, size=50)
+            assert [one.sequence for one in await stream.take(9)] == [2, 3]
+            commit(owner, disk, 4, size=100)
+            assert [one.sequence for one in await stream.take(9)] == [4]
+            assert disk.reads == 0  # there was room for these
+            commit(owner, disk, 5, size=60)
+            commit(owner, disk, 6, size=60)
+            assert [one.sequence for one in await stream.take(9)] == [5]
+            assert [one.sequence for one in await stream.take(9)] == [6]
+            commit(owner, disk, 7, size=101)
+            assert [one.sequence for one in await stream.take(9)] == [7]
+            assert disk.reads >= 2
 
     run(main())
 

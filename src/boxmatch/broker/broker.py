@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from boxmatch.broker.core import Core, hand_out, said_rightly
-from boxmatch.broker.delivery.stream import NoteStream
+from boxmatch.broker.delivery.stream import CAPACITY_BYTES, NoteStream
 from boxmatch.broker.directory import Directory
 from boxmatch.broker.feeds import state_feed
 from boxmatch.broker.feeds.adapting import Adapting
@@ -49,6 +49,9 @@ T = TypeVar("T")
 
 _PATIENCE = 5.0
 """How long a publisher waits for room in the queue before it is sent away."""
+
+_MOST_BYTES = 8 << 20
+"""Of notes that are read at once for somebody who polls."""
 
 _MOST_LETTERS = 1_000
 """Dead letters are counted up to this."""
@@ -337,7 +340,7 @@ class Broker:
             async with patience, self.stream(owner, after=after) as stream:
                 if wait > 0:
                     return await stream.take(limit)
-                return await self._read(stream.owner.number, stream.position, limit)
+                return await self._read(stream.owner.number, stream.position, limit, _MOST_BYTES)
         except TimeoutError:
             return []
 
@@ -358,8 +361,12 @@ class Broker:
         position = known.cursor if after is None else after
         return NoteStream(known, self._read, position, let_go=self._directory.let_go)
 
-    async def _read(self, owner: int, after: int, limit: int) -> list[Note]:
-        notes = await asyncio.to_thread(self._store.inbox, owner, after, limit)
+    async def _read(
+        self, owner: int, after: int, limit: int, most_bytes: int = CAPACITY_BYTES
+    ) -> list[Note]:
+        notes = await asyncio.to_thread(
+            self._store.inbox, owner, after, limit, most_bytes=most_bytes
+        )
         known = self._directory.by_number.get(owner)
         if known is None or not any(note.rate for note in notes):
             return notes

@@ -15,7 +15,7 @@ from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.store import LoggedEvent
 from boxmatch.engine.explain import Explanation
 from boxmatch.engine.matcher import Matcher
-from boxmatch.errors import BrokerError
+from boxmatch.errors import BrokerError, UnknownEventError
 
 Filter = str | Mapping[str, Any]
 
@@ -86,7 +86,7 @@ class Looking:
     def _logged(self, feed: EventFeed, sequence: int) -> dict[str, Any]:
         found = self._core.store.event(sequence)
         if found is None or found[0] != feed.number:
-            raise BrokerError(f"feed {feed.spec.name!r} has no event {sequence} any more, or yet")
+            raise UnknownEventError(feed.spec.name, sequence)
         event: dict[str, Any] = orjson.loads(found[1].body)
         return event
 

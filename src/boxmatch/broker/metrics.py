@@ -232,13 +232,19 @@ def _gauges(broker: Watched) -> Iterator[Metric]:
 
     subscriptions = _gauges_of("subscriptions", "Subscriptions of a feed.", "feed")
     publications = _gauges_of("publications", "Publications of a state feed.", "feed")
+    rate = _gauges_of("tolerated_rate", "Rate of false matches tolerated; 0 is exact.", "feed")
+    sampled = _gauges_of("sampled_matches", "Inexact matches that were looked at again.", "feed")
+    false = _gauges_of("sampled_false_matches", "How many of those were false.", "feed")
     feeds = broker.feeds()
     for info in feeds:
         subscriptions.add_metric([info.spec.name], info.subscriptions)
+        if info.spec.adaptive is not None:
+            rate.add_metric([info.spec.name], info.rate)
+            sampled.add_metric([info.spec.name], info.sampled_matches)
+            false.add_metric([info.spec.name], info.sampled_false)
         if info.spec.kind == "state":
             publications.add_metric([info.spec.name], info.publications)
-    yield subscriptions
-    yield publications
+    yield from (subscriptions, publications, rate, sampled, false)
     yield _gauge(
         "last_sequence",
         "The newest sequence number.",

@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from boxmatch.broker.handshakes import QuietSocketProtocol
+
 if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
     from uvicorn.config import Config
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
 TICKS_PER_SECOND = 10
 """Uvicorn's main loop."""
 _LINGER = 1.0
 """Seconds that a client has to read why it was refused."""
+_MOST_WAITING = 1_000
+"""Requests of one connection that wait for an answer to those before them."""
 _log = logging.getLogger("boxmatch.server")
 
 
@@ -33,6 +39,7 @@ class Patience:
     header_seconds: float = 10.0
     """From the connection, or the first byte of the next request, to the end of the headers."""
     header_bytes: int = 64 * 1024
+    """For the headers, and for what comes after them without being body, such as trailers."""
     body_seconds: float = 20.0
     """For the body, plus what it takes at `body_rate` bytes a second."""
     body_rate: float = 32 * 1024.0
@@ -65,9 +72,14 @@ class PatientProtocol(HttpToolsProtocol):
         """When the request began that is being read."""
         self._in_headers = True
         self._header_bytes = 0
+        """Since the headers or the request were complete, or the body grew."""
+        self._advanced = False
+        """Whether the last bytes did one of these."""
         self._body_bytes = 0
         self._stalled: float | None = None
         self._refused = False
+        self._answering: RequestResponseCycle | None = None
+        self.ws_protocol_class = QuietSocketProtocol
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,17 +96,21 @@ class PatientProtocol(HttpToolsProtocol):
             self._began = self.loop.time()
             self._in_headers = True
             self._header_bytes = 0
-        in_headers = self._in_headers
+        self._advanced = False
         try:
             super().data_received(data)
         except Exception:  # such as a path for a WebSocket that is not ASCII
             _log.debug("a request that cannot be read", exc_info=True)
             self.transport.abort()
             return
-        if in_headers and self._in_headers:
+        if self._refused:
+            return
+        if not self._advanced and (self._in_headers or self._began is not None):
             self._header_bytes += len(data)
             if self._header_bytes > self._patience.header_bytes:
                 self._refuse(b"431 Request Header Fields Too Large", "the headers are too large")
+        elif len(self.pipeline) > _MOST_WAITING:
+            self._refuse(b"429 Too Many Requests", "too many requests without waiting for answers")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -103,18 +119,27 @@ class PatientProtocol(HttpToolsProtocol):
         self._in_headers = True
         self._body_bytes = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_headers:  # a trailer would pass for a header, of which nobody asks for any
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._in_headers = False
         self._header_bytes = 0
+        self._advanced = True
         self._began = self.loop.time()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._header_bytes = 0
+        self._advanced = True
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._began = None
+        self._header_bytes = 0
+        self._advanced = True
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -146,13 +171,21 @@ class PatientProtocol(HttpToolsProtocol):
         # None until the first request, whatever uvicorn's types say.
         return bool(self.cycle) and not self.cycle.response_complete
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle  # `self.cycle` is the newest, which may wait behind it
+        super()._start_asgi_task(cycle, app)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(b"400 Bad Request", "this is not a request in HTTP/1.1")
+
     def _refuse(self, status: bytes, reason: str) -> None:
         self._refused = True
-        if self._busy():
-            started = self.cycle.response_started
-            self.cycle.disconnected = True  # whatever the application says now is too late
-            self.cycle.message_event.set()
-            if started:
+        self.pipeline.clear()
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # whatever the application says now is too late
+            cycle.message_event.set()
+            if cycle.response_started:
                 self.transport.abort()
                 return
         self._say(status, reason)

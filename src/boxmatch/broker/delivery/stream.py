@@ -20,6 +20,8 @@ Read = Callable[[int, int, int], Awaitable[list[Note]]]
 
 CAPACITY = 1_000
 """Notes that wait in memory for a reader before it is taken for a slow one."""
+CAPACITY_BYTES = 1 << 20
+"""The same in bytes of their bodies, which several readers may share."""
 
 
 class NoteStream:
@@ -35,6 +37,7 @@ class NoteStream:
         after: int,
         *,
         capacity: int = CAPACITY,
+        capacity_bytes: int = CAPACITY_BYTES,
         let_go: Callable[[Owner], None] = lambda owner: None,
     ) -> None:
         self.owner = owner
@@ -42,8 +45,11 @@ class NoteStream:
         """The last sequence number that was taken."""
         self._read = read
         self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
         self._let_go = let_go
         self._waiting: deque[Note] = deque()
+        self._nbytes = 0
+        """Of the bodies that wait."""
         self._behind = after < owner.last
         self._changed = asyncio.Event()
         self._closed = False
@@ -83,10 +89,13 @@ class NoteStream:
             tail = self._waiting[-1].sequence if self._waiting else self.position
             if notes[0].sequence <= tail:  # read from the disk already
                 notes = [note for note in notes if note.sequence > tail]
-            if len(self._waiting) + len(notes) > self._capacity:
+            nbytes = self._nbytes + _size(notes)
+            full = len(self._waiting) + len(notes) > self._capacity
+            if full or nbytes > self._capacity_bytes:
                 self._behind = True
             else:
                 self._waiting.extend(notes)
+                self._nbytes = nbytes
         self._changed.set()
 
     async def take(self, most: int) -> list[Note]:
@@ -95,6 +104,7 @@ class NoteStream:
             if self._waiting:
                 waiting = self._waiting
                 taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+                self._nbytes = self._nbytes - _size(taken) if waiting else 0
             elif self._behind:
                 newest = self.owner.last
                 taken = await self._read(self.owner.number, self.position, most)
@@ -109,3 +119,7 @@ class NoteStream:
                 self.owner.delivered += len(taken)
                 return taken
         return []
+
+
+def _size(notes: Sequence[Note]) -> int:
+    return sum([len(note.body) for note in notes])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI
 from fastapi.responses import Response
+from starlette.routing import WebSocketRoute
 
 from boxmatch.broker.access import Keys, Meter
 from boxmatch.broker.http import (
@@ -20,6 +21,7 @@ from boxmatch.broker.http import (
     webhooks,
 )
 from boxmatch.broker.http.answers import answer
+from boxmatch.broker.http.body_room import BodyRoom
 from boxmatch.broker.http.callers import Context
 from boxmatch.broker.http.express import Express
 from boxmatch.broker.http.problems import add_handlers
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.metrics import Metrics
 
+MOST_BODIES: Final = 4
+"""Of the largest size, in memory at a time."""
+
 
 def make_app(
     broker: Broker, keys: Keys, settings: Settings, metrics: Metrics | None = None
@@ -36,13 +41,15 @@ def make_app(
     """The ASGI application. The broker is started and stopped by the caller."""
     # The framework's own pages load scripts from elsewhere, so they are off.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.context = Context(broker, keys, settings, metrics, Meter())
+    bodies = BodyRoom(MOST_BODIES * settings.limits.body_bytes)
+    app.state.context = Context(broker, keys, settings, metrics, Meter(), bodies)
     add_handlers(app)
     # Routes are tried in order, so those with the load come first; and side by side, which is
     # quicker than routers in routers.
     parts = (events, notes, socket, subscriptions, state, feeds, webhooks, operations, openapi)
     for module in parts:
         app.router.routes.extend(module.router.routes)
+    app.router.routes.append(WebSocketRoute("/{path:path}", socket.no_socket))
     described: list[dict[str, Any]] = []
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -51,4 +58,4 @@ def make_app(
             described.append(openapi.describe(app))
         return answer(described[0])
 
-    return Express(app)
+    return Express(app, bodies)

@@ -16,6 +16,8 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
+from boxmatch.broker.http.body_room import SMALL
+from boxmatch.broker.http.callers import context_of
 from boxmatch.broker.http.problems import Problem
 
 MOST_DEPTH: Final = 200
@@ -35,15 +37,20 @@ async def read_body(request: Request, most: int) -> bytes:
             415, "encoding", f"content-encoding {encoding!r} is not accepted; send it plain"
         )
     length = request.headers.get("content-length")
-    if length is not None and length.isdigit() and int(length) > most:
+    declared = int(length) if length is not None and length.isdigit() else most
+    if length is not None and declared > most:
         raise _too_large(most)
     received = 0
+    has_room = False
     parts: list[bytes] = []
     try:
         async for part in request.stream():
             received += len(part)
             if received > most:
                 raise _too_large(most)
+            if received > SMALL and not has_room:
+                await context_of(request).bodies.take(request.scope, declared)
+                has_room = True
             parts.append(part)
     except ClientDisconnect:  # nobody is there to read this
         raise Problem(400, "body", "the body ended early") from None

@@ -21,6 +21,7 @@ from boxmatch.errors import AccessError
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
+    from boxmatch.broker.http.body_room import BodyRoom
     from boxmatch.broker.messages import Note
     from boxmatch.broker.metrics import Metrics
 
@@ -40,6 +41,7 @@ class Context:
     settings: Settings
     metrics: Metrics | None
     meter: Meter
+    bodies: BodyRoom
 
     def admit(self, connection: HTTPConnection) -> Grant:
         """What the key in the request allows. `AccessError`: it has none, or an unknown one."""

@@ -50,6 +50,11 @@ def _from_json(body: bytes, most: int) -> Events:
 
 
 def _from_lines(body: bytes, most: int) -> Events:
+    breaks = body.count(b"\n")  # before splitting: megabytes of empty lines are many objects
+    if breaks > 2 * most + 1:
+        raise Problem(
+            413, "events", f"a request has at most {most:,} events; this has {breaks:,} lines"
+        )
     # Lines may end in CR LF, which is white space to JSON.
     lines = [line for line in body.split(b"\n") if line and not line.isspace()]
     _check_count(len(lines), most)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 MOST_EVENTS: Final = 10_000
 """In one answer."""
-MOST_BYTES: Final = 16 << 20
-"""Of events in one answer, roughly: an answer ends early after that."""
+MOST_BYTES: Final = 8 << 20
+"""Of events after which an answer ends early. What is read at once is bounded by the store, to
+about as much."""
 _CHUNK: Final = 1_000
 _KEY_LENGTH: Final = 256
 
@@ -105,9 +106,8 @@ async def publish(request: Request) -> Response:
     key = _idempotency_key(request)
     limits = caller.limits
     context.broker.feed(feed)  # before a large body is read for nothing
-    body = await read_body(request, limits.body_bytes)
     events = read_events(
-        body,
+        await read_body(request, limits.body_bytes),  # without a name, so that it goes soon
         media_type(request),
         most=limits.events_per_request,
         most_bytes=limits.body_bytes,
@@ -165,7 +165,7 @@ async def read_log(
     while len(parts) < limit and size < MOST_BYTES and not ended:
         count = min(_CHUNK, limit - len(parts))
         events = await broker.read_events(feed, position, count, through)
-        ended = len(events) < count
+        ended = not events  # fewer than asked for may also mean that they are large
         if events:
             position = events[-1].sequence
             parts += events_json(events)

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.routing import BaseRoute
 
+from boxmatch.broker.http.body_room import BodyRoom
 from boxmatch.broker.http.events import publish
 from boxmatch.broker.http.problems import response_to
 
@@ -26,13 +27,20 @@ _PATH: Final = re.compile(r"/feeds/([^/]+)/events")
 class Express:
     """An ASGI application in front of the framework's."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, bodies: BodyRoom) -> None:
         self.app = app
+        self._bodies = bodies
         self._route: BaseRoute = next(
             route for route in app.router.routes if getattr(route, "endpoint", None) is publish
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._bodies.give_back(scope)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
             found = _PATH.fullmatch(scope["path"])
             if found is not None:

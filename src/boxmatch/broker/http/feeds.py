@@ -15,7 +15,7 @@ from boxmatch.broker.http.bodies import read_model
 from boxmatch.broker.http.callers import Admin, AnyCaller, Asker, Caller, Name, Viewer
 from boxmatch.broker.http.filters import checked_filter
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.messages import FeedInfo, FeedSpec
+from boxmatch.broker.messages import Adaptive, FeedInfo, FeedSpec
 from boxmatch.engine.explain import Explanation
 from boxmatch.model.schema import Schema
 
@@ -39,6 +39,8 @@ async def create_feed(request: Request, caller: Admin) -> Response:
         spaces={name: _schema(attributes) for name, attributes in spaces.items()},
         unknown=wanted.unknown,
         leave=wanted.leave,
+        index=wanted.index,
+        adaptive=None if wanted.adaptive is None else _adaptive(wanted.adaptive),
     )
     return answer(feed_json(await caller.broker.create_feed(spec)), 201)
 
@@ -67,6 +69,30 @@ async def extend_feed(feed: Name, request: Request, caller: Admin) -> Response:
     wanted = await read_model(request, shapes.MoreAttributes, caller.limits.body_bytes)
     attributes = {name: _attribute(spec) for name, spec in wanted.attributes.items()}
     return answer(feed_json(await caller.broker.extend_feed(feed, attributes)))
+
+
+@router.put(
+    "/feeds/{feed}/adaptive",
+    response_model=shapes.Feed,
+    responses=problems(404, 409, body=True),
+    openapi_extra=takes(shapes.AdaptiveSpec),
+)
+async def adapt_feed(feed: Name, request: Request, caller: Admin) -> Response:
+    """Let a feed of events tolerate some false matches while events have to wait, and never miss
+    one. From now on; notes say at which rate they were matched.
+    """
+    wanted = await read_model(request, shapes.AdaptiveSpec, caller.limits.body_bytes)
+    return answer(feed_json(await caller.broker.adapt_feed(feed, _adaptive(wanted))))
+
+
+@router.delete("/feeds/{feed}/adaptive", response_model=shapes.Feed, responses=problems(404, 409))
+async def make_exact(feed: Name, caller: Admin) -> Response:
+    """Match exactly from now on, whatever the load."""
+    return answer(feed_json(await caller.broker.adapt_feed(feed, None)))
+
+
+def _adaptive(wanted: shapes.AdaptiveSpec) -> Adaptive:
+    return Adaptive(threshold=wanted.threshold, step=wanted.step, maximum=wanted.maximum)
 
 
 @router.delete("/feeds/{feed}", status_code=204, responses=problems(404))
@@ -164,6 +190,11 @@ def feed_json(feed: FeedInfo) -> dict[str, Any]:
         **made_of,
         "unknown": spec.unknown,
         "leave": spec.leave,
+        "index": spec.index,
+        "adaptive": None if spec.adaptive is None else asdict(spec.adaptive),
+        "rate": feed.rate,
+        "sampled_matches": feed.sampled_matches,
+        "sampled_false": feed.sampled_false,
         "subscriptions": feed.subscriptions,
         "publications": feed.publications,
         "events": feed.events,

@@ -29,6 +29,7 @@ from boxmatch.errors import (
     OverloadError,
     StorageError,
     TargetError,
+    UnknownEventError,
     UnknownFeedError,
     UnknownMemberError,
     UnknownSubscriptionError,
@@ -46,6 +47,7 @@ _ROW: Final = re.compile(r"(?:^row |in row )(\d+)(?:: | is not in the schema)")
 _STATUS: Final[tuple[tuple[type[BoxmatchError], int, str], ...]] = (
     # The first that fits counts, so the narrow ones come first.
     (UnknownFeedError, 404, "unknown-feed"),
+    (UnknownEventError, 404, "unknown-event"),
     (UnknownSubscriptionError, 404, "unknown-subscription"),
     (UnknownMemberError, 404, "unknown-publication"),
     (FeedExistsError, 409, "feed-exists"),

@@ -49,6 +49,12 @@ Attributes = dict[
 """In order. A list of texts is an enum."""
 
 
+class AdaptiveSpec(Request):
+    threshold: Annotated[float, Field(gt=0, le=60)] = 0.005
+    step: Annotated[float, Field(gt=0, lt=1)] = 0.0001
+    maximum: Annotated[float, Field(gt=0, lt=1)] = 0.001
+
+
 class NewFeed(Request):
     name: NameText
     kind: Literal["events", "state"] = "events"
@@ -56,6 +62,8 @@ class NewFeed(Request):
     spaces: dict[NameText, Attributes] | None = None
     unknown: Literal["refuse", "carry"] = "refuse"
     leave: StrictBool = True
+    index: StrictStr = "tile"
+    adaptive: AdaptiveSpec | None = None
 
 
 class MoreAttributes(Request):
@@ -69,6 +77,11 @@ class Feed(BaseModel):
     spaces: dict[str, Attributes] | None = None
     unknown: Literal["refuse", "carry"]
     leave: bool
+    index: str
+    adaptive: AdaptiveSpec | None
+    rate: float
+    sampled_matches: int
+    sampled_false: int
     subscriptions: int
     publications: int
     events: int

@@ -62,6 +62,12 @@ async def note_socket(websocket: WebSocket) -> None:
         await _refuse(websocket, problem_of(error))
 
 
+async def no_socket(websocket: WebSocket) -> None:
+    """For every other path; the framework would say 403."""
+    path = websocket.url.path
+    await _deny(websocket, Problem(404, "no-such-path", f"there is no WebSocket at {path}"))
+
+
 def _admit(websocket: WebSocket, context: Context, owner: str) -> Grant | None:
     """Who it is; None if that is still to be said."""
     if "authorization" not in websocket.headers and context.keys.any():

@@ -6,9 +6,11 @@ import logging
 import os
 import sqlite3
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,9 @@ _ROWS_PAGE = 1000
 _INBOX_PAGE = 256
 _BATCHES_PAGE = 64
 
+MOST_BYTES = 8 << 20
+"""Of bodies that are read at once, if nothing else is said."""
+
 # One row with all of them: each row by itself would ask for the interpreter again.
 _INBOX = (
     "SELECT json_group_array(json_array(last, first, notes, checksum)) FROM (SELECT last, first, "
@@ -59,6 +64,35 @@ _PARTLY_READ = (
     "(SELECT min(last) FROM inbox WHERE owner = o.number AND last > o.cursor) "
     "WHERE i.first <= o.cursor AND (?1 IS NULL OR o.number = ?1)"
 )
+
+
+class _Room:
+    """For so many more, and so many bytes of them; but for one at least."""
+
+    def __init__(self, count: int, nbytes: int) -> None:
+        self._count = count
+        self._nbytes = nbytes
+        self._taken = False
+
+    def full(self) -> bool:
+        return self._count <= 0
+
+    def take(self, ends: Sequence[int]) -> int:
+        """How many still fit, of some whose bodies end there; where the first begins is in front.
+
+        Once not all of them did, it is full.
+        """
+        offered = len(ends) - 1
+        if offered < 1:
+            return 0
+        fitting = bisect_right(ends, ends[0] + self._nbytes) - 1
+        taken = min(max(fitting, 0 if self._taken else 1), self._count)
+        self._taken = True
+        self._count -= taken
+        self._nbytes -= ends[taken] - ends[0]
+        if taken < offered:
+            self._count = 0
+        return taken
 
 
 class Reader:
@@ -185,12 +219,13 @@ class Reader:
 
     # Notes.
 
-    def inbox(self, owner: int, after: int, limit: int) -> list[Note]:
+    def inbox(self, owner: int, after: int, limit: int, most_bytes: int) -> list[Note]:
         found: list[Note] = []
+        room = _Room(limit, most_bytes)
         with self.connection() as connection:
-            while len(found) < limit:
+            while not room.full():
                 rows = self._inbox_page(connection, owner, after)
-                self._add_notes(connection, owner, after, rows, found, limit)
+                self._add_notes(connection, owner, after, rows, found, room)
                 if len(rows) < _INBOX_PAGE:
                     break
                 after = rows[-1][0]
@@ -203,10 +238,10 @@ class Reader:
         after: int,
         rows: list[Any],
         found: list[Note],
-        limit: int,
+        room: _Room,
     ) -> None:
         for last, first, text, checksum in rows:
-            if len(found) >= limit:
+            if room.full():
                 return
             notes = unpack_notes(owner, first, text, checksum)
             # The last number is what rows are ordered by, and not part of the checksum.
@@ -217,11 +252,13 @@ class Reader:
             if batch is None:
                 continue
             name, kind, at, rate = batch.feed_name, batch.feed_kind, batch.at, batch.rate
+            wanted = [one for one in notes if first + one[0] > after]
+            ends = batch.ends
+            sizes = accumulate((ends[place + 1] - ends[place] for place, _ in wanted), initial=0)
             found += [
                 Note(first + position, name, at, ids, batch.body(position), kind, rate)
-                for position, ids in notes
-                if first + position > after
-            ][: limit - len(found)]
+                for position, ids in wanted[: room.take(tuple(sizes))]
+            ]
 
     def _inbox_page(self, connection: sqlite3.Connection, owner: int, after: int) -> list[Any]:
         try:
@@ -241,8 +278,11 @@ class Reader:
 
     # The log.
 
-    def events(self, feed: int, after: int, limit: int, through: int | None) -> list[LoggedEvent]:
+    def events(
+        self, feed: int, after: int, limit: int, through: int | None, most_bytes: int
+    ) -> list[LoggedEvent]:
         found: list[LoggedEvent] = []
+        room = _Room(limit, most_bytes)
         last = 2**63 - 1 if through is None else through
         with self.connection() as connection:
             statement = "SELECT max(first) FROM batch WHERE feed = ? AND first <= ?"
@@ -252,32 +292,36 @@ class Reader:
                 f"ORDER BY first LIMIT {_BATCHES_PAGE}"
             )
             begin = after + 1 if begin is None else begin
-            while len(found) < limit:
+            while not room.full():
                 firsts = connection.execute(statement, (feed, begin, last)).fetchall()
                 for (first,) in firsts:
-                    if len(found) < limit and (batch := self._batch(connection, first, keep=False)):
-                        found += batch.events(after, last)[: limit - len(found)]
+                    if not room.full() and (batch := self._batch(connection, first, keep=False)):
+                        low = max(after + 1 - first, 0)
+                        count = room.take(batch.ends[low : max(last + 1 - first, 0) + 1])
+                        found += batch.events(after, first + low + count - 1)
                 if len(firsts) < _BATCHES_PAGE:
                     break
                 begin = firsts[-1][0] + 1
         return found
 
-    def last_events(self, feed: int, count: int) -> list[LoggedEvent]:
+    def last_events(self, feed: int, count: int, most_bytes: int) -> list[LoggedEvent]:
         pieces: list[list[LoggedEvent]] = []
-        missing = count
+        room = _Room(count, most_bytes)
         statement = (
             "SELECT first FROM batch WHERE feed = ? AND first < ? "
             f"ORDER BY first DESC LIMIT {_BATCHES_PAGE}"
         )
         before = 2**63 - 1
         with self.connection() as connection:
-            while missing > 0:
+            while not room.full():
                 firsts = connection.execute(statement, (feed, before)).fetchall()
                 for (first,) in firsts:
-                    if missing > 0 and (batch := self._batch(connection, first, keep=False)):
+                    if not room.full() and (batch := self._batch(connection, first, keep=False)):
                         end = first + batch.size - 1
-                        pieces.append(batch.events(end - missing, end))
-                        missing -= len(pieces[-1])
+                        number = room.take(
+                            tuple(batch.ends[-1] - place for place in batch.ends[::-1])
+                        )
+                        pieces.append(batch.events(end - number, end))
                 if len(firsts) < _BATCHES_PAGE:
                     break
                 before = firsts[-1][0]

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 from boxmatch.broker.messages import DeadLetter, FeedSpec, Note
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.copying import copy_database
-from boxmatch.broker.store.reader import Reader
+from boxmatch.broker.store.reader import MOST_BYTES, Reader
 from boxmatch.broker.store.rows import (
     LoggedEvent,
     MemberRow,
@@ -156,19 +156,33 @@ class Store:
     def webhooks(self) -> list[tuple[int, bytes]]:
         return self._reader.webhooks()
 
-    def inbox(self, owner: int, after: int, limit: int) -> list[Note]:
-        """The first notes with numbers after `after`, whatever the cursor is."""
-        return self._reader.inbox(owner, after, limit)
+    def inbox(
+        self, owner: int, after: int, limit: int, *, most_bytes: int = MOST_BYTES
+    ) -> list[Note]:
+        """The first notes with numbers after `after`, whatever the cursor is.
+
+        Fewer than `limit` are not the last ones if they are large: it ends before `most_bytes` of
+        bodies, but not before the first.
+        """
+        return self._reader.inbox(owner, after, limit, most_bytes)
 
     def events(
-        self, feed: int, after: int, limit: int, through: int | None = None
+        self,
+        feed: int,
+        after: int,
+        limit: int,
+        through: int | None = None,
+        *,
+        most_bytes: int = MOST_BYTES,
     ) -> list[LoggedEvent]:
-        """The first events with numbers after `after`, up to `through`."""
-        return self._reader.events(feed, after, limit, through)
+        """The first events with numbers after `after`, up to `through`; `most_bytes` as above."""
+        return self._reader.events(feed, after, limit, through, most_bytes)
 
-    def last_events(self, feed: int, count: int) -> list[LoggedEvent]:
-        """The newest, in their order."""
-        return self._reader.last_events(feed, count)
+    def last_events(
+        self, feed: int, count: int, *, most_bytes: int = MOST_BYTES
+    ) -> list[LoggedEvent]:
+        """The newest, in their order; `most_bytes` as above."""
+        return self._reader.last_events(feed, count, most_bytes)
 
     def event(self, sequence: int) -> tuple[int, LoggedEvent] | None:
         """An event and its feed; `StorageError` if it is damaged."""
