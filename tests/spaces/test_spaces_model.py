@@ -315,6 +315,17 @@ def test_deep_filters() -> None:
         compile_region_filter(text, ["a"])
 
 
+@pytest.mark.parametrize(("before", "after"), [("(", ")"), ("NOT ", "")])
+def test_depth_is_refused_in_its_place(before: str, after: str) -> None:
+    assert compile_region_filter(before * 100 + "a" + after * 100, ["a"])
+    for count in (101, 500, 30_000):
+        with pytest.raises(bm.RegionFilterError, match="too deeply") as caught:
+            compile_region_filter(before * count + "a" + after * count, ["a"])
+        assert caught.value.position == 100 * len(before)
+    side_by_side = " AND ".join([f"{before * 2}a{after * 2}"] * 200)
+    assert len(compile_region_filter(side_by_side, ["a"])) >= 399
+
+
 class TestErrors:
     @pytest.fixture
     def spaces(self) -> bm.Spaces:

@@ -23,6 +23,8 @@ MOST_REGIONS = 64
 
 AND, OR, NOT = -1, -2, -3
 
+_MOST_NESTED = 100  # parentheses and NOTs inside each other
+
 _TOKEN = re.compile(r"\s*(?:([()])|\"((?:[^\"]|\"\")*)\"|([^\W\d][\w.-]*))")
 
 
@@ -54,8 +56,8 @@ class _Parser:
         self._text = text
         self._names = {name: place for place, name in enumerate(names)}
         self._tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while at < len(text.rstrip()):
+        at, end = 0, len(text.rstrip())
+        while at < end:
             found = _TOKEN.match(text, at)
             if found is None:
                 start = at + len(text[at:]) - len(text[at:].lstrip())
@@ -71,6 +73,7 @@ class _Parser:
                 self._tokens.append((kind, found[3], start))
             at = found.end()
         self._at = 0
+        self._nested = 0
 
     def parsed(self) -> list[int]:
         code = self._either()
@@ -101,14 +104,8 @@ class _Parser:
             raise RegionFilterError("the filter is incomplete", self._text, len(self._text))
         kind, word, start = self._tokens[self._at]
         self._at += 1
-        if kind == "NOT":
-            return [*self._one(), NOT]
-        if kind == "(":
-            code = self._either()
-            if self._next() != ")":
-                raise RegionFilterError("this parenthesis is not closed", self._text, start)
-            self._at += 1
-            return code
+        if kind in ("NOT", "("):
+            return self._inside(kind, start)
         if kind != "name":
             raise RegionFilterError(f"a region is expected, not {word!r}", self._text, start)
         if word not in self._names:
@@ -117,6 +114,21 @@ class _Parser:
                 f"no region is named {word!r}; there are {known}", self._text, start
             )
         return [self._names[word]]
+
+    def _inside(self, kind: str, start: int) -> list[int]:
+        """What follows a NOT or an opening parenthesis that was at `start`."""
+        self._nested += 1
+        if self._nested > _MOST_NESTED:
+            raise RegionFilterError("the filter is nested too deeply", self._text, start)
+        if kind == "NOT":
+            code = [*self._one(), NOT]
+        else:
+            code = self._either()
+            if self._next() != ")":
+                raise RegionFilterError("this parenthesis is not closed", self._text, start)
+            self._at += 1
+        self._nested -= 1
+        return code
 
 
 @kernel

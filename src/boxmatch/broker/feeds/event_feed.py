@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import structlog
 
 from boxmatch.broker.feeds.adapting import SAMPLE, Adapting
 from boxmatch.broker.feeds.slots import Int64Array, Slots
@@ -15,6 +16,8 @@ from boxmatch.broker.owners import Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import compile_filter
+
+log = structlog.get_logger(__name__)
 
 _MANY_CHANGES = 256
 """So few subscriptions are quickly looked through one by one."""
@@ -136,6 +139,7 @@ class EventFeed:
 
 
 def _subscribe(matcher: Matcher, subscriptions: Sequence[Subscription]) -> None:
+    """Subscribe to what was checked before; so nothing is refused, unless it was long ago."""
     texts = []
     for one in subscriptions:
         wanted = filter_of(one.wanted)
@@ -144,7 +148,8 @@ def _subscribe(matcher: Matcher, subscriptions: Sequence[Subscription]) -> None:
         else:
             matcher.subscribe(one.slot, wanted)
     if texts:
-        matcher.subscribe_many(texts)
+        for refused in matcher.subscribe_many(texts, on_error="skip").rejected:
+            log.error("a stored filter is not understood any more", reason=str(refused))
 
 
 def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:

@@ -35,8 +35,8 @@ def compile_filter(
             template, constants = found
             try:
                 return template.compiled(constants, max_boxes)
-            except FilterTooLargeError:
-                raise
+            except FilterTooLargeError as error:
+                raise FilterTooLargeError(error.reason, filter, 0) from None
             except ValueError:
                 pass  # again in full, for a message that knows the text and the place
         return _compile_text(schema, filter, max_boxes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from boxmatch.errors import AttributeValueError, FilterError
+from boxmatch.errors import AttributeValueError, FilterError, FilterTooLargeError
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.filters.axes import LocalAxes, widened
 from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
@@ -71,6 +71,7 @@ def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> Compil
     attributes = sorted({attribute for term in terms for attribute, _ in term})
     boxes, disjoint = expanded(terms, attributes, budget), True
     if len(terms) > 1:  # the boxes of one term are sorted, disjoint and not to be merged
+        budget.spend(len(boxes) ** 2 * len(attributes) // 4_000)  # all pairs, but as arrays
         boxes, disjoint = canonical(boxes, budget.max_boxes)
     if len(boxes) > budget.max_boxes:
         budget.fail(len(boxes))
@@ -111,7 +112,12 @@ class _Compiler:
         self.axes = LocalAxes(schema, self._texts())
 
     def compiled(self) -> CompiledFilter:
-        return boxes_of_terms(self.axes, self._region(self.expression, True), self.budget)
+        try:
+            return boxes_of_terms(self.axes, self._region(self.expression, True), self.budget)
+        except FilterTooLargeError as error:
+            # It is all of the filter that is too large: the place is where it starts.
+            position = None if self.text is None else 0
+            raise FilterTooLargeError(error.reason, self.text, position) from None
 
     def _texts(self) -> dict[int, list[str]]:
         """All strings that matter on each string attribute."""

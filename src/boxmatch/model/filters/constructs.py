@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -83,31 +85,58 @@ def construct_name(node: exp.Expr) -> str:
     return f"the function {names[0]}()" if names else node.key.upper()
 
 
-def construct_position(node: exp.Expr, tokens: list[Token]) -> int:
-    """The offset in the text where a construct starts, as near as the parser remembers.
+class Places:
+    """Where the constructs of one parsed filter start in its text.
 
-    Only names and constants carry a place; that of a construct is the word that opens it, or the
-    leftmost place inside it, or else that of what it belongs to.
+    What is looked up is kept: a list may hold thousands of constants without a place of their own.
     """
-    inside = _leftmost(node)
-    around = node.parent
-    start = inside
-    while start is None and around is not None:
-        start, around = _leftmost(around), around.parent
-    start = 0 if start is None else start
-    opening = _OPENING.get(node.key, ()) or _function_names(node)
-    opened = [token.start for token in tokens if token.text.upper() in opening]
-    before = max((at for at in opened if at <= start), default=None)
-    after = min((at for at in opened if at >= start), default=None)
-    if inside is not None:
-        after = None
-    elif node.arg_key != "this":  # a right operand: what is known is the place of the left one
-        before, after = after, before
-    return next((at for at in (before, after) if at is not None), start)
 
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = tokens
+        self._leftmost: dict[int, int | None] = {}
 
-def _leftmost(node: exp.Expr) -> int | None:
-    return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=None)
+    def of(self, node: exp.Expr) -> int:
+        """The offset where a construct starts, as near as the parser remembers.
+
+        Only names and constants carry a place; that of a construct is the word that opens it, or
+        the leftmost place inside it, or else that of what it belongs to.
+        """
+        inside = self._inside(node)
+        around = node.parent
+        start = inside
+        while start is None and around is not None:
+            start, around = self._inside(around), around.parent
+        start = 0 if start is None else start
+        before = after = None
+        for word in _OPENING.get(node.key, ()) or _function_names(node):
+            starts = self._starts.get(word, [])
+            up_to = bisect_right(starts, start)
+            if up_to and (before is None or starts[up_to - 1] > before):
+                before = starts[up_to - 1]
+            beyond = bisect_left(starts, start)
+            if beyond < len(starts) and (after is None or starts[beyond] < after):
+                after = starts[beyond]
+        if inside is not None:
+            after = None
+        elif node.arg_key != "this":  # a right operand: what is known is the place of the left one
+            before, after = after, before
+        return next((at for at in (before, after) if at is not None), start)
+
+    @cached_property
+    def _starts(self) -> dict[str, list[int]]:
+        """The places of every word, ascending."""
+        starts: dict[str, list[int]] = {}
+        for token in self._tokens:
+            starts.setdefault(token.text.upper(), []).append(token.start)
+        return starts
+
+    def _inside(self, node: exp.Expr) -> int | None:
+        """The leftmost place inside a construct."""
+        key = id(node)
+        if key not in self._leftmost:
+            places = (n.meta["start"] for n in node.walk() if "start" in n.meta)
+            self._leftmost[key] = min(places, default=None)
+        return self._leftmost[key]
 
 
 def _function_names(node: exp.Expr) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ same boxes again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ import numpy.typing as npt
 from boxmatch.model.filters.intervals import EVERYTHING, Interval, coalesce
 
 _FEW = 12  # boxes up to which plain loops beat arrays
+_EFFORT = 160  # microseconds, about, that splitting may take for each box that may come of it
 
 DenseBox = tuple[Interval, ...]
 
@@ -22,8 +25,8 @@ DenseBox = tuple[Interval, ...]
 def canonical(boxes: list[DenseBox], most: int) -> tuple[list[DenseBox], bool]:
     """The same union as fewer boxes, in order, and whether no two of them overlap.
 
-    Overlapping boxes are split until none do if that gives at most twice as many, and not more
-    than `most`; else they stay as they are.
+    Overlapping boxes are split until none do if that gives at most twice as many, not more than
+    `most`, and is little work; else they stay as they are.
     """
     merged = _reduced(boxes)
     if not _overlapping(merged):
@@ -39,31 +42,70 @@ def _reduced(boxes: list[DenseBox]) -> list[DenseBox]:
     boxes = sorted(set(boxes))
     while True:
         count = len(boxes)
-        for axis in range(len(boxes[0]) if boxes else 0):
-            boxes = _merged_along(boxes, axis)
-        boxes = _uncontained(boxes)
+        boxes = _uncontained(_merged(boxes))
         if len(boxes) == count:
             return boxes
 
 
-def _merged_along(boxes: list[DenseBox], axis: int) -> list[DenseBox]:
-    """Join boxes that are equal but for this axis, where they touch or overlap."""
-    rows: dict[DenseBox, list[Interval]] = {}
-    for box in boxes:
-        rows.setdefault(box[:axis] + box[axis + 1 :], []).append(box[axis])
-    if len(rows) == len(boxes):
-        return boxes
-    return sorted(
-        (*rest[:axis], interval, *rest[axis:])
-        for rest, intervals in rows.items()
-        for interval in coalesce(intervals)
-    )
+def _merged(boxes: list[DenseBox]) -> list[DenseBox]:
+    """Join boxes that are equal but for one axis, where they touch or overlap; sorted."""
+    hashes = _hashes(boxes) if len(boxes) > _FEW else None
+    for axis in range(len(boxes[0]) if boxes else 0):
+        alike = range(len(boxes)) if hashes is None else _alike(hashes, axis)
+        if len(alike) < 2:
+            continue
+        rows: dict[DenseBox, list[Interval]] = {}
+        for place in alike:
+            box = boxes[place]
+            rows.setdefault(box[:axis] + box[axis + 1 :], []).append(box[axis])
+        joined = [
+            (*rest[:axis], interval, *rest[axis:])
+            for rest, intervals in rows.items()
+            for interval in coalesce(intervals)
+        ]
+        if len(joined) == len(alike):
+            continue
+        others = sorted(set(range(len(boxes))).difference(alike))
+        boxes = [*(boxes[place] for place in others), *joined]
+        if hashes is not None:
+            hashes = np.concatenate((hashes[others], _hashes(joined)))
+    return sorted(boxes)
 
 
-def _bounds(boxes: list[DenseBox]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Lows and highs, one row per axis."""
+_Hashes = npt.NDArray[np.uint64]
+
+
+def _hashes(boxes: list[DenseBox]) -> _Hashes:
+    """A number for the interval of each box (row) along each axis (column)."""
+    array = np.array(boxes, np.int64).reshape(len(boxes), -1).view(np.uint64)
+    factors = np.random.default_rng(0).integers(1, 2**64, array.shape[1], np.uint64)
+    mixed = (array ^ (array >> np.uint64(29))) * (factors | np.uint64(1))
+    mixed ^= mixed >> np.uint64(32)
+    hashes: _Hashes = mixed[:, ::2] + mixed[:, 1::2] * np.uint64(0x9E3779B97F4A7C15)
+    return hashes
+
+
+def _alike(hashes: _Hashes, axis: int) -> list[int]:
+    """The places of boxes that are, but for this axis, equal to others; or by chance seem so.
+
+    By sums of hashes: to compare boxes without an axis, for every axis, takes seconds if there are
+    hundreds of attributes.
+    """
+    rests = hashes.sum(axis=1, dtype=np.uint64) - hashes[:, axis]
+    order = np.argsort(rests)
+    same = rests[order[1:]] == rests[order[:-1]]
+    places: list[int] = np.union1d(order[1:][same], order[:-1][same]).tolist()
+    return places
+
+
+def _ranks(boxes: list[DenseBox]) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Lows and highs along each axis that tells boxes apart, as small integers in their order."""
     array = np.array(boxes, np.int64).reshape(len(boxes), -1, 2)
-    return array[:, :, 0].T, array[:, :, 1].T
+    kind = np.int16 if 2 * len(boxes) < 1 << 15 else np.int32
+    for axis in np.flatnonzero((array != array[0]).any(axis=(0, 2))):
+        _, ranks = np.unique(array[:, axis], return_inverse=True)
+        low, high = ranks.reshape(-1, 2).astype(kind).T
+        yield np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
 def _uncontained(boxes: list[DenseBox]) -> list[DenseBox]:
@@ -74,8 +116,9 @@ def _uncontained(boxes: list[DenseBox]) -> list[DenseBox]:
             if not any(other is not box and _contains(other, box) for other in boxes)
         ]
     inside = np.ones((len(boxes), len(boxes)), np.bool_)
-    for low, high in zip(*_bounds(boxes), strict=True):
-        inside &= (low[:, None] >= low) & (high[:, None] <= high)
+    for low, high in _ranks(boxes):
+        inside &= low[:, None] >= low
+        inside &= high[:, None] <= high
     np.fill_diagonal(inside, False)
     return [boxes[place] for place in np.flatnonzero(~inside.any(axis=1))]
 
@@ -85,8 +128,9 @@ def _overlapping(boxes: list[DenseBox]) -> bool:
     if len(boxes) <= _FEW:
         return any(_meets(one, other) for one, other in combinations(boxes, 2))
     shared = np.ones((len(boxes), len(boxes)), np.bool_)
-    for low, high in zip(*_bounds(boxes), strict=True):
-        shared &= (low[:, None] <= high) & (high[:, None] >= low)
+    for low, high in _ranks(boxes):
+        shared &= low[:, None] <= high
+        shared &= high[:, None] >= low
     np.fill_diagonal(shared, False)
     return bool(shared.any())
 
@@ -100,26 +144,30 @@ def _meets(one: DenseBox, other: DenseBox) -> bool:
 
 
 def _split(boxes: list[DenseBox], most: int) -> list[DenseBox] | None:
-    """The same union without overlaps; None if that takes more than `most` boxes."""
+    """The same union without overlaps; None if that takes more than `most` boxes, or much work."""
     # Boxes with few predicates first: they are large, and cutting the small ones makes fewer parts.
     order = sorted(boxes, key=lambda box: (-box.count(EVERYTHING[0]), box))
     # As arrays too, so that finding what a box meets is one comparison.
-    lows, highs = np.empty((2, most, len(boxes[0])), np.int64)
+    array = np.array(order, np.int64)
+    lows, highs = array[:, :, 0].copy(), array[:, :, 1].copy()
     done: list[DenseBox] = []
-    for box in order:
-        count = len(done)
-        low, high = np.array(box, np.int64).T
-        meets = ((lows[:count] <= high) & (highs[:count] >= low)).all(axis=1)
-        parts = [box]
-        for place in np.flatnonzero(meets).tolist():
-            parts = [rest for part in parts for rest in _subtracted(part, done[place])]
-            if len(parts) > 4 * most:
+    effort = _EFFORT * most
+    for place, box in enumerate(order):
+        # Parts of the box, and how many boxes before it they may still meet.
+        pending = [(box, place)]
+        while pending:
+            part, count = pending.pop()
+            effort -= 20 + count * len(part) // 1_000
+            low, high = np.array(part, np.int64).T
+            meets = ((lows[:count] <= high) & (highs[:count] >= low)).all(axis=1)
+            if meets.any():
+                # The last one first: of steps, it leaves nothing that others are to be cut from.
+                last = count - 1 - int(meets[::-1].argmax())
+                pending.extend((rest, last) for rest in _subtracted(part, order[last]))
+            else:
+                done.append(part)
+            if len(done) > most or effort < 0:
                 return None
-        if count + len(parts) > most:
-            return None
-        for part in parts:
-            lows[len(done)], highs[len(done)] = np.array(part, np.int64).T
-            done.append(part)
     return done
 
 
@@ -129,6 +177,8 @@ def _subtracted(box: DenseBox, hole: DenseBox) -> list[DenseBox]:
         return [box]
     parts: list[DenseBox] = []
     for axis, ((low, high), (hole_low, hole_high)) in enumerate(zip(box, hole, strict=True)):
+        if low >= hole_low and high <= hole_high:
+            continue
         if low < hole_low:
             parts.append((*box[:axis], (low, hole_low - 1), *box[axis + 1 :]))
         if high > hole_high:

@@ -26,6 +26,7 @@ Term = tuple[tuple[int, IntervalSet], ...]
 ALWAYS: Term = ()
 
 _FEW = 64  # terms up to which comparing all pairs costs next to nothing
+_MANY = 512  # terms from which on those with a single attribute are worth a pass of their own
 
 
 class Budget:
@@ -35,9 +36,10 @@ class Budget:
         self.max_boxes = max_boxes
         # Terms on the way may still merge or turn out to be contained in others.
         self.max_terms = 4 * max_boxes + _FEW
-        self._work = 1_000 * max_boxes + 100_000
+        self._work = 250 * max_boxes + 50_000
 
     def spend(self, steps: int) -> None:
+        """Count work: one step is about what looking at one predicate takes."""
         self._work -= steps
         if self._work < 0:
             raise FilterTooLargeError(
@@ -56,7 +58,7 @@ class Budget:
 
 def disjunction(regions: Iterable[list[Term]], budget: Budget) -> list[Term]:
     """Events in any of the regions."""
-    terms = simplified([term for region in regions for term in region])
+    terms = simplified([term for region in regions for term in region], budget)
     budget.check_terms(len(terms))
     return terms
 
@@ -69,18 +71,39 @@ def conjunction(regions: list[list[Term]], budget: Budget) -> list[Term]:
     terms = [single]
     for region in sorted((region for region in regions if len(region) > 1), key=len):
         met: list[Term] = []
+        sizes = sum(map(_size, region))
         for term in terms:
-            budget.spend(len(region))
-            for other in region:
-                both = _meet([term, other])
-                if both is not None:
-                    met.append(both)
+            budget.spend(sizes + len(region) * _size(term) // 4)
+            met.extend(_within(term, region))
             if len(met) > 4 * budget.max_terms:
-                met = simplified(met)
+                met = simplified(met, budget)
                 budget.check_terms(len(met))
-        terms = simplified(met)
+        terms = simplified(met, budget)
         budget.check_terms(len(terms))
     return terms
+
+
+def _size(term: Term) -> int:
+    return 1 + sum([len(keys) for _, keys in term])
+
+
+def _within(term: Term, region: list[Term]) -> list[Term]:
+    """What a region has of a term."""
+    own = dict(term)
+    parts: list[Term] = []
+    for other in region:
+        both = own.copy()
+        for attribute, keys in other:
+            if attribute in own:
+                keys = intersection([own[attribute], keys])
+                if not keys:
+                    break
+            both[attribute] = keys
+        else:
+            if both == own:
+                return [term]  # all of it: no other part says more
+            parts.append(tuple(sorted(both.items())))
+    return parts
 
 
 def expanded(terms: list[Term], attributes: list[int], budget: Budget) -> list[DenseBox]:
@@ -109,21 +132,41 @@ def _meet(terms: list[Term]) -> Term | None:
     return tuple(met)
 
 
-def simplified(terms: list[Term]) -> list[Term]:
+def simplified(terms: list[Term], budget: Budget | None = None) -> list[Term]:
     """The same region with terms merged where they differ in one attribute, or contained."""
     if len(terms) < 2:
         return terms
     terms = list(dict.fromkeys(terms))
+    if len(terms) > _MANY:
+        terms = _merged_singles(terms)
     attributes = sorted({attribute for term in terms for attribute, _ in term})
     while len(terms) > 1:
         count = len(terms)
+        size = sum(map(len, terms))
         for attribute in attributes:
+            if budget is not None:
+                budget.spend(len(terms) // 2 + size // 16)
             terms = _merged_along(terms, attribute)
         if len(terms) <= _FEW:
             terms = _uncontained(terms)
         if len(terms) == count:
             break
     return terms
+
+
+def _merged_singles(terms: list[Term]) -> list[Term]:
+    """Join the terms that ask for one attribute only, each attribute's."""
+    singles: dict[int, list[IntervalSet]] = {}
+    rest: list[Term] = []
+    for term in terms:
+        if len(term) == 1:
+            singles.setdefault(term[0][0], []).append(term[0][1])
+        else:
+            rest.append(term)
+    joined = {attribute: union(sets) for attribute, sets in singles.items()}
+    if EVERYTHING in joined.values():
+        return [ALWAYS]
+    return [*(((attribute, keys),) for attribute, keys in joined.items()), *rest]
 
 
 def _merged_along(terms: list[Term], attribute: int) -> list[Term]:

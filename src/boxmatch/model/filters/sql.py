@@ -16,7 +16,7 @@ from boxmatch.errors import (
     UnknownAttributeError,
     UnsupportedFilterError,
 )
-from boxmatch.model.filters.constructs import SUPPORTED, construct_name, construct_position
+from boxmatch.model.filters.constructs import SUPPORTED, Places, construct_name
 from boxmatch.model.filters.expressions import (
     Among,
     And,
@@ -31,6 +31,7 @@ from boxmatch.model.filters.expressions import (
     Or,
     Value,
 )
+from boxmatch.model.filters.parsing import TOO_DEEP, parsed
 from boxmatch.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 _NUMBER: Final = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
-_QUOTED: Final = re.compile(r"'[^']*+(?:''[^']*+)*+'|\"[^\"]*+(?:\"\"[^\"]*+)*+\"|['\"]|/\*")
-_MOST_NESTED: Final = 200
-_TOO_DEEP: Final = "the filter is nested too deeply"
 _TIMESTAMPS: Final = {"TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME"}
 _LEVELS: Final = ("catalog", "db", "table", "this")
 _OPERATORS: Final[dict[str, Operator]] = {
@@ -63,64 +61,11 @@ _MIRRORED: Final[dict[Operator, Operator]] = {
 
 def parse_text(schema: Schema, text: str) -> Expression:
     """Parse the text of a WHERE clause."""
+    node, tokens = parsed(text)
     try:
-        node, tokens = _parsed(text)
         return _Translator(schema, text, tokens).condition(node)
     except RecursionError:
-        raise FilterTooLargeError(_TOO_DEEP) from None
-
-
-def _parsed(text: str) -> tuple[exp.Expr, list[Token]]:
-    from sqlglot import exp
-    from sqlglot.errors import ParseError, TokenError
-    from sqlglot.parser import Parser
-    from sqlglot.tokens import Tokenizer
-
-    try:
-        tokens = Tokenizer().tokenize(text)
-    except TokenError:
-        opened = [m.start() for m in _QUOTED.finditer(text) if m.group() in ("'", '"', "/*")]
-        position = opened[-1] if opened else len(text)
-        raise FilterSyntaxError("a quote or comment is not closed", text, position) from None
-    if not tokens:
-        raise FilterSyntaxError("the filter is empty; TRUE matches every event", text, 0)
-    _check_nesting(tokens, text)
-    try:
-        # The context is cut off the error's text before it; asked to be this long, it is all of it.
-        parser = Parser(error_message_context=len(text) + 1)
-        nodes = parser.parse_into(exp.Condition, tokens, text)
-    except ParseError as error:
-        details = error.errors[0] if error.errors else {}
-        raise _syntax_error(text, details) from None
-    if len(nodes) != 1 or nodes[0] is None:
-        semicolon = next(t.start for t in tokens if t.text == ";")
-        raise FilterSyntaxError("expected one condition, without ;", text, semicolon)
-    return nodes[0], tokens
-
-
-def _syntax_error(text: str, details: dict[str, object]) -> FilterSyntaxError:
-    found = str(details.get("highlight") or "")
-    position = len(str(details.get("start_context") or ""))
-    description = str(details.get("description"))
-    if "missing" in description:
-        # sqlglot points at the token after which, or at which, it found nothing to read.
-        reason = f"the condition is incomplete near {found}"
-    elif description.startswith("Expecting"):
-        reason = f"expected {description.removeprefix('Expecting').strip()} near {found}"
-    else:
-        reason = f"unexpected {found}"
-    return FilterSyntaxError(reason, text, position)
-
-
-def _check_nesting(tokens: list[Token], text: str) -> None:
-    """Refuse what would take a compiled parser's stack with it, where no RecursionError comes."""
-    depth = run = 0
-    for token in tokens:
-        word = token.text.upper()
-        depth += (word in ("(", "[", "{", "CASE")) - (word in (")", "]", "}", "END"))
-        run = run + 1 if word in ("NOT", "!", "-", "+", "~", "(") else 0
-        if depth > _MOST_NESTED or run > _MOST_NESTED:
-            raise FilterTooLargeError(_TOO_DEEP, text, token.start)
+        raise FilterTooLargeError(TOO_DEEP, text, 0) from None
 
 
 class _Translator:
@@ -129,7 +74,7 @@ class _Translator:
     def __init__(self, schema: Schema, text: str, tokens: list[Token]) -> None:
         self.schema = schema
         self.text = text
-        self.tokens = tokens
+        self.places = Places(tokens)
 
     def condition(self, node: exp.Expr) -> Expression:
         node = _unwrapped(node)
@@ -219,20 +164,21 @@ class _Translator:
         sign, inner = "", _unwrapped(node)
         while inner.key == "neg":
             sign, inner = "" if sign else "-", _unwrapped(inner.this)
-        position = inner.meta.get("start") if inner.key == "literal" else self._position(inner)
-        if position is None:
-            position = self._position(parent)
-        if inner.key == "literal" and not inner.is_string:
-            if not _NUMBER.fullmatch(inner.this):
-                raise FilterSyntaxError(f"{inner.this} is not a number", self.text, position)
-            return Value("number", sign + inner.this, position)
-        if not sign:
-            if inner.key == "literal":
+        if inner.key == "literal":
+            position = inner.meta.get("start")
+            if position is None:
+                position = self._position(parent)
+            if not inner.is_string:
+                if not _NUMBER.fullmatch(inner.this):
+                    raise FilterSyntaxError(f"{inner.this} is not a number", self.text, position)
+                return Value("number", sign + inner.this, position)
+            if not sign:
                 return Value("text", inner.this, position)
+        if not sign:
             if inner.key == "boolean":
-                return Value("truth", bool(inner.this), position)
+                return Value("truth", bool(inner.this), self._position(inner))
             if inner.key == "null":
-                return Value("null", None, position)
+                return Value("null", None, self._position(inner))
             if inner.key == "cast" and _unwrapped(inner.this).is_string:
                 return self._typed(inner)
         if inner.key == "column" and not sign:
@@ -284,7 +230,7 @@ class _Translator:
             )
 
     def _position(self, node: exp.Expr) -> int:
-        return construct_position(node, self.tokens)
+        return self.places.of(node)
 
     def _unsupported(self, node: exp.Expr) -> NoReturn:
         name = construct_name(node)

@@ -1,0 +1,121 @@
+"""sqlglot at arm's length: its tokens and trees, and errors of ours whatever it stumbles over.
+
+The text comes from anybody. The parser raises what it likes on some of it, and logs warnings that
+quote it; neither gets out of here.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
+
+from boxmatch.errors import FilterSyntaxError, FilterTooLargeError
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.parser import Parser
+    from sqlglot.tokenizer_core import Token
+
+TOO_DEEP: Final = "the filter is nested too deeply"
+
+_QUOTED: Final = re.compile(r"'[^']*+(?:''[^']*+)*+'|\"[^\"]*+(?:\"\"[^\"]*+)*+\"|['\"]|/\*")
+_MOST_NESTED: Final = 200
+_OPENING: Final = frozenset(("(", "[", "{", "CASE"))
+_CLOSING: Final = frozenset((")", "]", "}", "END"))
+_PREFIXES: Final = frozenset(("NOT", "!", "-", "+", "~", "("))
+
+_parsing: ContextVar[bool] = ContextVar("_parsing", default=False)
+
+
+def parsed(text: str) -> tuple[exp.Expr, list[Token]]:
+    """The tree of one condition, and its tokens."""
+    # What others have sqlglot parse, in other threads too, is still logged.
+    logging.getLogger("sqlglot").addFilter(_is_not_ours)
+    token = _parsing.set(True)
+    try:
+        tokens = _tokens(text)
+        return _tree(text, tokens), tokens
+    finally:
+        _parsing.reset(token)
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    return not _parsing.get()
+
+
+def _tokens(text: str) -> list[Token]:
+    from sqlglot.errors import TokenError
+    from sqlglot.tokens import Tokenizer
+
+    try:
+        tokens: list[Token] = Tokenizer().tokenize(text)
+    except TokenError:
+        opened = [m.start() for m in _QUOTED.finditer(text) if m.group() in ("'", '"', "/*")]
+        position = opened[-1] if opened else len(text)
+        raise FilterSyntaxError("a quote or comment is not closed", text, position) from None
+    if not tokens:
+        raise FilterSyntaxError("the filter is empty; TRUE matches every event", text, 0)
+    _check_nesting(tokens, text)
+    return tokens
+
+
+def _tree(text: str, tokens: list[Token]) -> exp.Expr:
+    from sqlglot import exp
+    from sqlglot.errors import ParseError
+    from sqlglot.parser import Parser
+
+    # The context is cut off the error's text before it; asked to be this long, it is all of it.
+    parser = Parser(error_message_context=len(text) + 1)
+    try:
+        nodes = parser.parse_into(exp.Condition, tokens, text)
+    except ParseError as error:
+        details = error.errors[0] if error.errors else {}
+        raise _syntax_error(text, details) from None
+    except RecursionError:
+        raise FilterTooLargeError(TOO_DEEP, text, _reached(parser)) from None
+    except MemoryError:
+        raise
+    except Exception:
+        # Some functions are built without a look at how many arguments there are.
+        position = _reached(parser)
+        raise FilterSyntaxError("this is not understood", text, position) from None
+    if len(nodes) != 1 or nodes[0] is None:
+        semicolon = next((token.start for token in tokens if token.text == ";"), None)
+        if semicolon is None:
+            word = tokens[0]
+            raise FilterSyntaxError(f"unexpected {word.text}", text, word.start)
+        raise FilterSyntaxError("expected one condition, without ;", text, semicolon)
+    return nodes[0]
+
+
+def _reached(parser: Parser) -> int:
+    """The place of the token that the parser is at, or of the one before the end."""
+    tokens = parser._tokens
+    return tokens[min(max(parser._index, 0), len(tokens) - 1)].start if tokens else 0
+
+
+def _syntax_error(text: str, details: dict[str, object]) -> FilterSyntaxError:
+    found = str(details.get("highlight") or "")
+    position = len(str(details.get("start_context") or ""))
+    description = str(details.get("description"))
+    if "missing" in description:
+        # sqlglot points at the token after which, or at which, it found nothing to read.
+        reason = f"the condition is incomplete near {found}"
+    elif description.startswith("Expecting"):
+        reason = f"expected {description.removeprefix('Expecting').strip()} near {found}"
+    else:
+        reason = f"unexpected {found}"
+    return FilterSyntaxError(reason, text, position)
+
+
+def _check_nesting(tokens: list[Token], text: str) -> None:
+    """Refuse what would take a compiled parser's stack with it, where no RecursionError comes."""
+    depth = run = 0
+    for token in tokens:
+        word = token.text.upper()
+        depth += (word in _OPENING) - (word in _CLOSING)
+        run = run + 1 if word in _PREFIXES else 0
+        if depth > _MOST_NESTED or run > _MOST_NESTED:
+            raise FilterTooLargeError(TOO_DEEP, text, token.start)
