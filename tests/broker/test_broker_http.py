@@ -215,7 +215,7 @@ def test_precision_under_load_is_chosen_and_shown(http: httpx.Client) -> None:
     assert changed.json()["adaptive"] == {"threshold": 0.01, "step": 0.0001, "maximum": 0.002}
     assert changed.json()["rate"] == 0.0
     problem(http.put(f"/feeds/{feed}/adaptive", json={"maximum": 1}), 422, "body")
-    problem(http.put(f"/feeds/{feed}/adaptive", json={"step": 0.5}), 409, "conflict")
+    problem(http.put(f"/feeds/{feed}/adaptive", json={"step": 0.4}), 409, "conflict")
     assert f'boxmatch_tolerated_rate{{feed="{feed}"}} 0.0' in http.get("/metrics").text
     assert http.delete(f"/feeds/{feed}/adaptive").json()["adaptive"] is None
     new = {"name": "f.rein", "schema": {"price": "float"}, "index": "rein", "adaptive": {}}

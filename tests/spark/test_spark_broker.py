@@ -435,6 +435,7 @@ def test_stream_goes_on_where_it_was(
         run()
 
 
+@pytest.mark.slow
 def test_stream_of_notes_acknowledges_what_is_done(
     spark: SparkSession, broker: FakeBroker, tmp_path: Path
 ) -> None:
@@ -455,7 +456,6 @@ def test_stream_of_notes_acknowledges_what_is_done(
     assert broker.cursors["alice"] >= 4  # of a batch once the next begins
 
 
-@pytest.mark.portable
 def test_stream_is_published_once(spark: SparkSession, broker: FakeBroker, tmp_path: Path) -> None:
     broker.create("copy", {"symbol": "string", "volume": "int"})
     broker.add("ticks", *map(tick, range(40)))
@@ -483,6 +483,7 @@ def test_stream_is_published_once(spark: SparkSession, broker: FakeBroker, tmp_p
     assert not [*(tmp_path / "checkpoint" / "boxmatch" / "staged").iterdir()]
 
 
+@pytest.mark.slow
 def test_table_into_a_feed(spark: SparkSession, broker: FakeBroker, tmp_path: Path) -> None:
     register_broker(spark)
     frame = spark.range(10).selectExpr(
@@ -528,6 +529,7 @@ def real_broker(folder: Path) -> Any:
     return module.RunningBroker(folder)
 
 
+@pytest.mark.slow
 def test_from_feed_to_feed(spark: SparkSession, tmp_path: Path) -> None:
     register_broker(spark)
     checkpoint = str(tmp_path / "checkpoint")

@@ -50,9 +50,9 @@ Attributes = dict[
 
 
 class AdaptiveSpec(Request):
-    threshold: Annotated[float, Field(gt=0, le=60)] = 0.005
-    step: Annotated[float, Field(gt=0, lt=1)] = 0.0001
-    maximum: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    threshold: Annotated[float, Field(ge=1e-6, le=60)] = 0.005
+    step: Annotated[float, Field(ge=1e-9, le=0.5)] = 0.0001
+    maximum: Annotated[float, Field(ge=1e-9, le=0.5)] = 0.001
 
 
 class NewFeed(Request):
