@@ -22,10 +22,10 @@ demo: $(READY)  ## The engine alone: 100,000 ticks against 1,000,000 subscriptio
 	@$(PYTHON) -m boxmatch demo $(ARGS)
 
 test: lint java  ## Lint, check types, run the tests (what CI runs)
-	@$(PYTHON) -m pytest -q -n logical --dist loadgroup -m "not slow" $(ARGS)
+	@$(PYTHON) -m pytest -q -n logical --dist loadfile -m "not slow" $(ARGS)
 
 test-all: lint java  ## The same, with the slow tests too
-	@$(PYTHON) -m pytest -q -n logical --dist loadgroup $(ARGS)
+	@$(PYTHON) -m pytest -q -n logical --dist loadfile $(ARGS)
 
 lint: $(READY)  ## Check style, format and types
 	@$(PYTHON) -m ruff check

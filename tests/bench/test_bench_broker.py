@@ -26,7 +26,6 @@ TINY += ["--batch", "10", "--seconds", "0.4", "--latency-seconds", "0.4", "--rat
 TINY += ["--soak", "0.4", "--soak-rate", "500", "--warmup", "0.1"]
 
 # One run for all of them: they go to the same process.
-pytestmark = pytest.mark.xdist_group("bench broker")
 
 
 @pytest.fixture(scope="module")

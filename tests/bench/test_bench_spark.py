@@ -28,7 +28,6 @@ TINY = ["--subscriptions", "3000", "--events", "2000", "--repeats", "1", "--sql-
 
 
 # One run for all of them: they go to the same process.
-pytestmark = pytest.mark.xdist_group("bench spark")
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,6 @@ from websockets.sync.client import connect
 
 from boxmatch.broker.access import Keys
 
-pytestmark = pytest.mark.xdist_group("broker authorisation")
-
 NOBODY = ("none", "malformed", "unknown", "wrong secret", "revoked", "expired")
 """Those who are told 401, wherever a key is needed."""
 ROLES: Mapping[str, Mapping[str, Any]] = {

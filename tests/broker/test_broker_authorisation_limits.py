@@ -18,8 +18,6 @@ from websockets.sync.client import connect
 
 from boxmatch.broker.access import Keys
 
-pytestmark = pytest.mark.xdist_group("broker limits")
-
 LIMITED: dict[str, dict[str, Any]] = {
     "small bodies": {"body_bytes": 2_000},
     "small filters": {"filter_bytes": 50},

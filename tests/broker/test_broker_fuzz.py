@@ -25,8 +25,6 @@ from boxmatch.errors import BoxmatchError
 from boxmatch.model.filters import compile_filter
 from boxmatch.model.schema import Schema
 
-pytestmark = pytest.mark.xdist_group("broker fuzz")
-
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 SECONDS = 10.0

@@ -14,7 +14,7 @@ import pytest
 from broker_server import RunningBroker
 from hostile_client import TRADES, Siege, check_answer, make_feeds, memory_mib
 
-pytestmark = [pytest.mark.xdist_group("broker bounds"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 LARGE = {"symbol": "big", "side": "buy", "note": "x" * MIB}

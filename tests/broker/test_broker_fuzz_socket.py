@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-pytestmark = pytest.mark.xdist_group("broker sockets")
-
 REFUSALS = (1002, 1003, 1007, 1008, 1009)
 """What a server says of a client that does wrong; 1011 would be its own fault."""
 MOST = (1 << 63) - 1

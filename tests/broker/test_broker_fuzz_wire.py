@@ -27,8 +27,6 @@ from hostile_client import (
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.xdist_group("broker wire")
-
 HEAD = b"POST /feeds/trades/events HTTP/1.1\r\nhost: localhost\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 UPGRADE = b"host: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"

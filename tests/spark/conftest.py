@@ -38,10 +38,3 @@ def spark() -> Iterator[SparkSession]:
         session = local_session(master, conf=conf)
     yield session
     session.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # One Spark for all of them: tests that share it go to the same process.
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
