@@ -1,41 +1,18 @@
-"""The portable tests once more, on Spark Connect and on executors that are processes of their own.
-
-A process has one kind of Spark, so each kind gets a run of pytest to itself.
-"""
+"""Spark Connect; and workers that lack the package, or have another version of it."""
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-FOLDER = Path(__file__).parent
-
-
-@pytest.mark.parametrize("kind", ["connect", "local-cluster"])
-def test_portable_tests(kind: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0",
-         "-m", "portable", str(FOLDER)],
-        env={**_plain_environment(), "BOXMATCH_TEST_SPARK": kind},
-        capture_output=True,
-        text=True,
-        cwd=FOLDER.parent.parent,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
-    assert "skipped" not in done.stdout
+from other_sparks import run_portable_tests  # in this folder
 
 
-def _plain_environment() -> dict[str, str]:
-    """Without what the pytest that runs this test, or its Spark, has put there."""
-    ours = ("PYTEST_", "SPARK_", "PYSPARK_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+def test_portable_tests_on_connect() -> None:
+    run_portable_tests("connect")
 
 
 WITHOUT_PACKAGE = """

@@ -1,0 +1,9 @@
+"""Executors that are processes of their own. In a file of its own, to run beside the others."""
+
+from __future__ import annotations
+
+from other_sparks import run_portable_tests  # in this folder
+
+
+def test_portable_tests_on_a_local_cluster() -> None:
+    run_portable_tests("local-cluster")
