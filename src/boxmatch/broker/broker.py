@@ -109,7 +109,7 @@ class Broker:
             most_events=settings.queue_events,
             most_bytes=settings.queue_bytes,
         )
-        self._core = Core(settings, self._store, self._directory, flow, self.metrics, self._clock)
+        self._core = Core(settings, self._store, self._directory, flow, self._clock)
         self._flow = flow
         self._extending = asyncio.Lock()
         self._state = StateOperations(self._core)

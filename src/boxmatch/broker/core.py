@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from boxmatch.broker.directory import Directory, FeedEntry
 from boxmatch.broker.feeds.slots import Inboxes
-from boxmatch.broker.flow import Flow, Observer
+from boxmatch.broker.flow import Flow
 from boxmatch.broker.messages import Note
 from boxmatch.broker.owners import Owner
 from boxmatch.broker.settings import Settings
@@ -26,7 +26,6 @@ class Core:
     store: Store
     directory: Directory
     flow: Flow
-    observer: Observer
     clock: Callable[[], float]
 
     async def write(self, change: Callable[[Transaction], T]) -> T:

@@ -48,6 +48,10 @@ class Publication:
     inboxes: Inboxes = field(default_factory=dict)
     matches: int = 0
     rate: float = 0.0
+    nbytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nbytes = self.events.nbytes
 
 
 class Observer(Protocol):
@@ -93,7 +97,7 @@ class Flow:
 
     async def publish(self, publication: Publication, patience: float) -> Receipt:
         """Send events on their way; returns when they are durable, or if so wanted, matched."""
-        events, nbytes = len(publication.events.rows), publication.events.nbytes
+        events, nbytes = len(publication.events.rows), publication.nbytes
         await self._wait_for_room(events, nbytes, patience)
         self.events += events
         self.nbytes += nbytes
@@ -192,7 +196,7 @@ class Flow:
     def _leave(self, publication: Publication) -> int:
         events = len(publication.events.rows)
         self.events -= events
-        self.nbytes -= publication.events.nbytes
+        self.nbytes -= publication.nbytes
         return events
 
     # In the matching thread
