@@ -68,7 +68,7 @@ def _places() -> list[Path]:
 def _fingerprint() -> str:
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    for part in ("jit.py", "model", "adaptive", "indexes"):
+    for part in ("jit.py", "model", "adaptive", "indexes", "engine", "spaces"):
         path = package / part
         for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
             digest.update(source.read_bytes())

@@ -201,7 +201,42 @@ def test_room_that_is_left_is_used_again() -> None:
         names = rng.choice(list("abc"), rng.integers(1, 4), replace=False).tolist()
         spaces.publish(1, dict.fromkeys(names, 3))
         spaces.retract(1)
-    assert len(spaces._publications._open) < 200
+    assert len(spaces._publications.side.constraint) < 200
+
+
+def test_all_at_one_value_and_away_again() -> None:
+    """Enough at one value that a cell has several buckets, and these have to move."""
+    count = 3_000
+    spaces = bm.Spaces({"s": bm.Schema(dict.fromkeys("ab", "int"))})
+    spaces.load(
+        publications={number: {"a": number, "b": number % 2} for number in range(count)},
+        subscriptions={"all": {"b": (0, 1)}, "one": {"a": 7}, "two": {"a": (8, 9), "b": 1}},
+    )
+    for target in (7, 9):
+        for number in range(count):
+            spaces.update_publication(number, {"b": target % 2, "a": (target, target)})
+        matching = {name: sorted(spaces.matches_of_subscription(name)) for name in ("one", "two")}
+        everybody = list(range(count))
+        assert matching == {
+            "one": everybody if target == 7 else [],
+            "two": everybody if target == 9 else [],
+        }
+        spaces.subscribe("late", {"a": (target - 1, target), "b": target % 2})
+        assert len(spaces.matches_of_subscription("late")) == count
+        told = spaces.update_subscription("late", {"a": target + 1})
+        assert sorted(told.publication.tolist()) == everybody
+        assert set(told.kind) == {"leave"}
+        spaces.unsubscribe("late")
+    members = spaces._publications
+    shares = members.ends.shares
+    members.ends = members._fitted()
+    assert members.ends.shares > shares
+    for number in range(count):
+        spaces.update_publication(number, {"a": number})
+    assert [spaces.matches_of_subscription("one"), len(spaces.matches_of_subscription("two"))] == [
+        [7],
+        2,
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))

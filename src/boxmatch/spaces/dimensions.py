@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,13 +10,14 @@ import numpy as np
 
 from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
-from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.spaces.interval import Interval, Keys, interval_from, interval_of, keys_of
+from boxmatch.spaces.moving import Targets
 from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
 from boxmatch.spaces.region_filter import MOST_REGIONS, compile_region_filter
-from boxmatch.spaces.side import Member, Members
+from boxmatch.spaces.side import OPEN, Member, Members
 
 MOST_SPACES = 64
 """In which of them two regions can meet is one bit each."""
@@ -156,15 +156,13 @@ class Dimensions:
         regions: Mapping[str, RegionSpec | None] | None,
         filter: str | Unchanged | None,
     ) -> Member:
+        """The member after an update."""
         if region is not None and len(old.names) != 1:
             raise RegionError(f"say which region changes: {', '.join(old.names)}")
         named = dict(regions or {})
         if region is not None:
             named[old.names[0]] = region
         if isinstance(filter, Unchanged):
-            moved = self._moved(old, named)
-            if moved is not None:
-                return moved
             filter = old.filter
         kept = {name: _constraints(old, place) for place, name in enumerate(old.names)}
         for name, spec in named.items():
@@ -177,37 +175,29 @@ class Dimensions:
             raise RegionError("an update may not take away all regions")
         return self._compiled(kept, filter)
 
-    def _moved(self, old: Member, named: Mapping[str, RegionSpec | None]) -> Member | None:
-        """The member with other values in dimensions that are constrained already, if that is all.
+    def targets(self, spec: RegionSpec | None) -> Targets | None:
+        """Other ends for dimensions that a region constrains already; None if that is not all.
 
-        What most updates are; so it must not cost more than it has to.
+        What most updates give; so it must not cost more than it has to.
         """
-        low, high, opened = old.low.tolist(), old.high.tolist(), old.open.tolist()
-        dimensions = old.dimension.tolist()
-        for name, spec in named.items():
-            if name not in old.names or not isinstance(spec, Mapping):
+        if not isinstance(spec, Mapping) or not spec:
+            return None
+        places = list(map(self._positions.get, spec))
+        given = list(spec.values())
+        if set(map(type, given)) == {int} and self._whole.issuperset(places):
+            try:
+                low = np.array(given, np.int64)
+            except OverflowError:
                 return None
-            place = old.names.index(name)
-            begin, end = old.start[place : place + 2].tolist()
-            for dimension, given in spec.items():
-                d = self._positions.get(dimension)
-                if d is None or given is None:
-                    return None
-                at = bisect_left(dimensions, d, begin, end)
-                if at == end or dimensions[at] != d:
-                    return None
-                if d in self._whole and type(given) is int and FIRST <= given <= LAST:
-                    low[at] = high[at] = given
-                    opened[at] = 0
-                else:
-                    low[at], high[at], opened[at] = keys_of(
-                        self.attributes[d], given, self._axes.get(d)
-                    )
-        return old._replace(
-            low=np.array(low, np.int64),
-            high=np.array(high, np.int64),
-            open=np.array(opened, np.uint8),
-        )
+            return None if ABSENT in given else Targets(np.array(places), low, low)
+        columns = []
+        for d, value in zip(places, given, strict=True):
+            if d is None or value is None:
+                return None
+            keys = keys_of(self.attributes[d], value, self._axes.get(d))
+            columns.append((d | keys.open << OPEN, keys.low, keys.high))
+        what, low, high = np.array(columns, np.int64).reshape(-1, 3).T.copy()
+        return Targets(what, low, high)
 
     def _region(self, name: str, spec: RegionSpec, before: Mapping[int, Keys]) -> dict[int, Keys]:
         """The constraints of a region by dimension, after changes to those `before`."""

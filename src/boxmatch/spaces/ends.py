@@ -1,10 +1,11 @@
 """Where the ends of all regions of one side lie, dimension by dimension, in order.
 
 The paper keeps them in two skip lists for each dimension, one of low and one of high ends. Here
-they are in buckets: a dimension's axis is cut at quantiles of the ends, so that buckets are of like
-size, and within one the order means nothing. So an end moves in the time that it takes to look
-through a bucket, and the ends between two values are a run of buckets and parts of two more. Ends
-at infinity are not kept.
+they are in buckets: a dimension's axis is cut into cells at quantiles of the ends, and a cell has
+a few buckets, by the number of the region, so that they are small however many ends are at one
+value. Within a bucket the order means nothing. So an end moves in the time that it takes to look
+through a bucket, and the ends between two values are a run of cells and parts of two more. Ends at
+infinity are not kept.
 """
 
 from __future__ import annotations
@@ -26,13 +27,18 @@ UInt16Array = npt.NDArray[np.uint16]
 
 _LEAST_CELLS, _MOST_CELLS = 8, 1_024
 _ENDS_PER_CELL = 64
-_BOXES_PER_LINE = 16  # of the cache
+_ENDS_PER_BUCKET = 64
+_BOXES_PER_LINE, _KEYS_PER_LINE = 16, 8  # of the cache
 
 
 class Ends(NamedTuple):
-    """Cell `c` of dimension `d` is bucket `d * cells + c`; cells begin at `edges[d, 1:]`."""
+    """Cells of dimension `d` begin at `edges[d, 1:]`.
+
+    Cell `c` has the buckets from `(d * cells + c) * shares` on.
+    """
 
     edges: Int64Array
+    shares: int
     low: Buckets
     high: Buckets
 
@@ -58,11 +64,14 @@ def make_ends(
     edges[:, 0] = FIRST
     cells = 1 + most_cuts
     edges = np.ascontiguousarray(edges[:, :cells])
+    # A power of two, which numbers are quickly divided by.
+    shares = 1 << max(int(np.log2(most / (cells * _ENDS_PER_BUCKET) + 1)), 0)
     lists = []
     for key, kept in ((low, has_low), (high, has_high)):
-        bucket = _buckets_of(edges, dimension[kept], key[kept])
-        lists.append(buckets.fill(dimensions * cells, bucket, slot[kept], key[kept], roomy=True))
-    return Ends(edges, *lists)
+        bucket = _buckets_of(edges, shares, dimension[kept], slot[kept], key[kept])
+        count = dimensions * cells * shares
+        lists.append(buckets.fill(count, bucket, slot[kept], key[kept], roomy=True))
+    return Ends(edges, shares, *lists)
 
 
 def move_ends(
@@ -80,21 +89,25 @@ def move_ends(
     """
     done = 0
     while True:
-        done = _move_ends(ends, first, start, dimension, *old, *new, done)
+        done = try_move(ends, first, start, dimension, *old, *new, done)
         if done == 2 * len(dimension):
             return ends
         place, is_high = divmod(done, 2)
-        here = slice(place, place + 1)
-        wanted = dimension[here].astype(np.int64)
-        bucket = int(_buckets_of(ends.edges, wanted, new[is_high][here])[0])
-        if is_high:
-            ends = ends._replace(high=with_room_for(ends.high, bucket, keys=True))
-        else:
-            ends = ends._replace(low=with_room_for(ends.low, bucket, keys=True))
+        slot = first + int(np.searchsorted(start, place, side="right")) - 1
+        key = int(new[is_high][place])
+        ends = with_room(ends, slot, int(dimension[place]), key, is_high=bool(is_high))
+
+
+def with_room(ends: Ends, slot: int, dimension: int, key: int, *, is_high: bool) -> Ends:
+    """The same ends, with room for one more."""
+    bucket = bucket_of(ends.edges, ends.shares, dimension, slot, key)
+    if is_high:
+        return ends._replace(high=with_room_for(ends.high, bucket, keys=True))
+    return ends._replace(low=with_room_for(ends.low, bucket, keys=True))
 
 
 @kernel
-def _move_ends(
+def try_move(
     ends: Ends,
     first: int,
     start: Int64Array,
@@ -106,42 +119,69 @@ def _move_ends(
     done: int,
 ) -> int:
     """Move ends from number `done` on, low and high by turns; return where pool was wanting."""
-    edges, low, high = ends
+    edges, shares, low, high = ends
+    count = len(dimension)
+    slots = np.empty(count, np.int64)
+    before = np.empty((count, 2), np.int64)
+    after = np.empty((count, 2), np.int64)
     region = 0
-    for i in range(done >> 1, len(dimension)):
-        # To look for an end takes less time than to wait for the bucket to look in.
-        _fetch_bucket(edges, low, dimension[i], old_low[i])
-        _fetch_bucket(edges, high, dimension[i], old_high[i])
-    for step in range(done, 2 * len(dimension)):
-        i = step >> 1
+    # Most of the time goes into waiting for memory, so all that is needed is asked for before any
+    # of it is used: where the buckets are, then what is in them.
+    for i in range(count):
         while start[region + 1] <= i:
             region += 1
-        slot, d = first + region, dimension[i]
-        if step & 1:
-            if not _move_end(edges, high, slot, d, old_high[i], new_high[i], LAST):
-                return step
-        elif not _move_end(edges, low, slot, d, old_low[i], new_low[i], FIRST):
+        slots[i] = slot = first + region
+        d = dimension[i]
+        for at, old, new in ((before, old_low[i], old_high[i]), (after, new_low[i], new_high[i])):
+            at[i, 0] = bucket_of(edges, shares, d, slot, old)
+            at[i, 1] = at[i, 0] if old == new else bucket_of(edges, shares, d, slot, new)
+            for pool, bucket in ((low, at[i, 0]), (high, at[i, 1])):
+                fetch(pool.start, bucket)
+                fetch(pool.size, bucket)
+        fetch(low.room, after[i, 0])
+        fetch(high.room, after[i, 1])
+    for i in range(done >> 1, count):
+        _fetch_bucket(low, before[i, 0])
+        _fetch_bucket(high, before[i, 1])
+        _fetch_end(low, after[i, 0])
+        _fetch_end(high, after[i, 1])
+    for step in range(done, 2 * count):
+        i, is_high = step >> 1, step & 1
+        if is_high:
+            moved = _move_end(
+                high, slots[i], before[i, 1], after[i, 1], old_high[i], new_high[i], LAST
+            )
+        else:
+            moved = _move_end(
+                low, slots[i], before[i, 0], after[i, 0], old_low[i], new_low[i], FIRST
+            )
+        if not moved:
             return step
-    return 2 * len(dimension)
+    return 2 * count
 
 
 @kernel
-def _fetch_bucket(edges: Int64Array, pool: Buckets, d: int, key: int) -> None:
-    bucket = d * edges.shape[1] + cell_of(edges, d, key)
+def _fetch_bucket(pool: Buckets, bucket: int) -> None:
     first = pool.start[bucket]
     for at in range(first, first + pool.size[bucket], _BOXES_PER_LINE):
         fetch(pool.box, at)
+    for at in range(first, first + pool.size[bucket], _KEYS_PER_LINE):
+        fetch(pool.key, at)
+
+
+@kernel
+def _fetch_end(pool: Buckets, bucket: int) -> None:
+    last = pool.start[bucket] + pool.size[bucket]
+    fetch(pool.box, last)
+    fetch(pool.key, last)
 
 
 @kernel
 def _move_end(
-    edges: Int64Array, pool: Buckets, slot: int, d: int, old: int, new: int, unbounded: int
+    pool: Buckets, slot: int, before: int, after: int, old: int, new: int, unbounded: int
 ) -> bool:
     if old == new:
         return True
-    cells = edges.shape[1]
-    before = d * cells + cell_of(edges, d, old)
-    after = d * cells + cell_of(edges, d, new)
     if old != unbounded and new != unbounded and before == after:
         pool.key[_place(pool, before, slot)] = new
         return True
@@ -158,10 +198,22 @@ def _move_end(
 @kernel
 def _place(pool: Buckets, bucket: int, slot: int) -> int:
     """Where a region is in a bucket that it is in."""
-    at: int = pool.start[bucket]
-    while pool.box[at] != slot:
-        at += 1
-    return at
+    first = pool.start[bucket]
+    found, wanted = 0, np.int32(slot)
+    boxes = pool.box[first : first + pool.size[bucket]]
+    # All of them, since many are compared at once.
+    for at in range(len(boxes)):
+        if boxes[at] == wanted:
+            found = at
+    place: int = first + found
+    return place
+
+
+@kernel
+def bucket_of(edges: Int64Array, shares: int, d: int, slot: int, key: int) -> int:
+    """The bucket of an end of a region."""
+    bucket: int = (d * edges.shape[1] + cell_of(edges, d, key)) * shares + (slot & (shares - 1))
+    return bucket
 
 
 @kernel
@@ -178,8 +230,10 @@ def cell_of(edges: Int64Array, d: int, key: int) -> int:
 
 
 @kernel
-def _buckets_of(edges: Int64Array, dimension: Int64Array, key: Int64Array) -> Int64Array:
+def _buckets_of(
+    edges: Int64Array, shares: int, dimension: Int64Array, slot: Int32Array, key: Int64Array
+) -> Int64Array:
     found = np.empty(len(dimension), np.int64)
     for i in range(len(dimension)):
-        found[i] = dimension[i] * edges.shape[1] + cell_of(edges, dimension[i], key[i])
+        found[i] = bucket_of(edges, shares, dimension[i], slot[i], key[i])
     return found

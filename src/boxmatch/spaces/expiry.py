@@ -12,6 +12,12 @@ from boxmatch.errors import RegionError
 Which = Literal["publication", "subscription"]
 
 
+def check_ttl(ttl: float | None) -> None:
+    """Raise `RegionError` unless it is a time to live, or None for ever."""
+    if ttl is not None and (type(ttl) not in (int, float) or not ttl > 0):
+        raise RegionError(f"ttl is a number of seconds above 0, not {ttl!r}")
+
+
 class Expiry:
     """The times at which publications and subscriptions expire, if they do."""
 
@@ -25,8 +31,7 @@ class Expiry:
         if ttl is None:
             self.forget(which, member_id)
             return
-        if type(ttl) not in (int, float) or not ttl > 0:
-            raise RegionError(f"ttl is a number of seconds above 0, not {ttl!r}")
+        check_ttl(ttl)
         self.set_time(which, member_id, now + ttl)
 
     def set_time(self, which: Which, member_id: SubscriptionId, time: float) -> None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from boxmatch.indexes.base import Int32Array, Whole
 from boxmatch.indexes.lines import fetch
+from boxmatch.indexes.parts.buckets import Buckets
 from boxmatch.jit import kernel
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
@@ -28,6 +29,10 @@ UInt64Array = npt.NDArray[np.uint64]
 
 _AHEAD = 24
 """How many headers are on their way from memory while one is looked at."""
+
+
+_STEPS = 4
+"""So many cells are gone through one by one before a search for the last one is quicker."""
 
 
 class Actor(NamedTuple):
@@ -47,7 +52,8 @@ class Side(NamedTuple):
     """All publications, or all subscriptions, and their regions.
 
     Region `r` has the constraints `start : start + length`, each a dimension, its low and its high
-    end; those of owner `o` are regions `first[o] : first[o] + number[o]`.
+    end; those of owner `o` are regions `first[o] : first[o] + number[o]`. Above the 16 bits of a
+    dimension stands which ends are open, which only those want to know who show them.
 
     What is mostly needed to compare a region stands together in its header, a line of the cache,
     since regions are looked at in no order: most of the time goes into fetching them. It has the
@@ -122,16 +128,16 @@ def find_matches(
 @kernel
 def _rule_out(left: UInt64Array, ends: Ends, d: int, low: int, high: int, but: np.uint64) -> None:
     """Take spaces from the regions that begin after `high` or end before `low`."""
-    cells = ends.edges.shape[1]
+    cells, shares = ends.edges.shape[1], ends.shares
     starts, stops = ends.low, ends.high
     here = cell_of(ends.edges, d, high)
-    for bucket in range(d * cells + here, (d + 1) * cells):
+    for bucket in range((d * cells + here) * shares, (d + 1) * cells * shares):
         first = starts.start[bucket]
         for at in range(first, first + starts.size[bucket]):
             if starts.key[at] > high:
                 left[np.uint32(starts.box[at])] &= but
     here = cell_of(ends.edges, d, low)
-    for bucket in range(d * cells, d * cells + here + 1):
+    for bucket in range(d * cells * shares, (d * cells + here + 1) * shares):
         first = stops.start[bucket]
         for at in range(first, first + stops.size[bucket]):
             if stops.key[at] < low:
@@ -153,7 +159,7 @@ def describe(
         line[1] = length[at]
         for p in range(2):
             if p < length[at]:
-                line[1] |= constraint[begin + p, 0] << (16 * (p + 1))
+                line[1] |= np.int64(np.uint16(constraint[begin + p, 0])) << (16 * (p + 1))
                 line[4 + 2 * p] = constraint[begin + p, 1]
                 line[5 + 2 * p] = constraint[begin + p, 2]
             else:
@@ -162,57 +168,42 @@ def describe(
 
 
 @kernel
-def rewrite(
-    header: Int64Array,
-    constraint: Int64Array,
-    first: int,
-    start: Int64Array,
-    low: Int64Array,
-    high: Int64Array,
-) -> None:
-    """Give the constraints of regions from `first` on other ends."""
-    for i in range(len(start) - 1):
-        line = header[first + i]
-        for p in range(start[i + 1] - start[i]):
-            at = line[0] + p
-            constraint[at, 1], constraint[at, 2] = low[start[i] + p], high[start[i] + p]
-            if p < 2:
-                line[4 + 2 * p], line[5 + 2 * p] = constraint[at, 1], constraint[at, 2]
-
-
-@kernel
 def find_changes(
     old: Actor, new: Actor, side: Side, ends: Ends, spaces: UInt64Array, scratch: Scratch
 ) -> tuple[Int32Array, int]:
     """The owners that come to match, followed by those that cease to; and how many come.
 
-    The actor has the same regions as before, valid in the same spaces. So only those can change
-    that have an end between an old and a new value, and the others are never looked at.
+    The actor has the same regions as before, valid in the same spaces, and the same code.
     """
-    regions, dimensions = len(new.valid), len(spaces)
-    dense = _dense(old, new, regions, dimensions)
-    low, high, edges = ends.low, ends.high, ends.edges
+    dense = _dense(old, new, len(new.valid), len(spaces))
+    return changes(dense, new.valid, new.code, side, ends, spaces, scratch)
+
+
+@kernel
+def changes(
+    dense: Int64Array,
+    valid: UInt64Array,
+    code: Code,
+    side: Side,
+    ends: Ends,
+    spaces: UInt64Array,
+    scratch: Scratch,
+) -> tuple[Int32Array, int]:
+    """The same for an actor whose regions are laid out densely, as they were and are.
+
+    Only those can change that have an end between an old and a new value; the others are never
+    looked at.
+    """
     _, seen, own, _, found = scratch
     count = 0
-    for i in range(regions):
-        for d in range(dimensions):
-            before, last = dense[i, d, 1], dense[i, d, 3]
-            if before != last:
-                # Regions that begin up to there overlap, as far as this end goes.
-                if before > last:
-                    before, last = last, before
-                count = _between(edges, low.start, low.size, low.box, low.key, d, before, last,
-                                 seen, found, count)  # fmt: skip
-            before, last = dense[i, d, 0], dense[i, d, 2]
-            if before != last:
-                if before > last:
-                    before, last = last, before
-                # Regions overlap that end there or later: ends before it, not at it, are passed.
-                count = _between(edges, high.start, high.size, high.box, high.key, d, before - 1,
-                                 last - 1, seen, found, count)  # fmt: skip
+    for span in _spans(dense, ends):
+        if span[1]:
+            count = _collect(ends.edges, ends.shares, ends.high, span, seen, found, count)
+        else:
+            count = _collect(ends.edges, ends.shares, ends.low, span, seen, found, count)
     for at in range(count):
         seen[np.uint32(found[at])] = 0
-    return _transitions(old, new, dense, side, spaces, found[:count], own)
+    return _transitions(dense, valid, code, side, spaces, found[:count], own)
 
 
 @kernel
@@ -235,29 +226,103 @@ def _dense(old: Actor, new: Actor, regions: int, dimensions: int) -> Int64Array:
 
 
 @kernel
-def _between(
+def _spans(dense: Int64Array, ends: Ends) -> Int64Array:
+    """What ends are between an old and a new value: above one key and up to another.
+
+    Rows of dimension, whether they are high ends, the two keys, first and last cell. What is in
+    the cells is asked for, so that it is there in time.
+    """
+    regions, dimensions = dense.shape[:2]
+    spans = np.empty((2 * regions * dimensions, 6), np.int64)
+    count = 0
+    for i in range(regions):
+        for d in range(dimensions):
+            # Regions that begin up to the high end overlap, as far as this end goes.
+            if dense[i, d, 1] != dense[i, d, 3]:
+                _lay(ends.edges, d, 0, dense[i, d, 1], dense[i, d, 3], spans[count])
+                _fetch_cell(ends.low, ends.shares, ends.edges.shape[1], spans[count])
+                count += 1
+            # And those that end at the low end or later: ends before it, not at it, are passed.
+            if dense[i, d, 0] != dense[i, d, 2]:
+                _lay(ends.edges, d, 1, dense[i, d, 0] - 1, dense[i, d, 2] - 1, spans[count])
+                _fetch_cell(ends.high, ends.shares, ends.edges.shape[1], spans[count])
+                count += 1
+    return spans[:count]
+
+
+@kernel
+def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int64Array) -> None:
+    above, up_to = min(old, new), max(old, new)
+    cells = edges.shape[1]
+    first = cell_of(edges, d, above)
+    # Keys are whole numbers: a cell that ends at `above` has nothing of interest.
+    first += first + 1 < cells and edges[d, first + 1] - 1 <= above
+    last = first
+    while last + 1 < cells and edges[d, last + 1] <= up_to:
+        last += 1
+        if last == first + _STEPS:
+            last = cell_of(edges, d, up_to)
+            break
+    span[0], span[1], span[2], span[3], span[4], span[5] = d, is_high, above, up_to, first, last
+
+
+@kernel
+def _fetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
+    bucket = (span[0] * cells + span[4]) * shares
+    begin = pool.start[bucket]
+    for at in range(begin, begin + pool.size[bucket], 16):
+        fetch(pool.box, at)
+
+
+@kernel
+def _collect(
     edges: Int64Array,
-    start: Int64Array,
-    size: Int64Array,
-    box: Int32Array,
-    key: Int64Array,
-    d: int,
-    before: int,
-    last: int,
+    shares: int,
+    pool: Buckets,
+    span: Int64Array,
     seen: npt.NDArray[np.uint8],
     found: Int32Array,
     count: int,
 ) -> int:
-    """Append the regions with an end after `before` and up to `last`, each once."""
+    """Append the regions with an end in a span, each once."""
+    d, above, up_to, first, last = span[0], span[2], span[3], span[4], span[5]
     cells = edges.shape[1]
-    first_bucket = d * cells + cell_of(edges, d, before)
-    last_bucket = d * cells + cell_of(edges, d, last)
-    for bucket in range(first_bucket, last_bucket + 1):
-        for at in range(start[bucket], start[bucket] + size[bucket]):
+    whole_from = first + (edges[d, first] <= above)
+    whole_to = last - (last + 1 == cells or edges[d, last + 1] - 1 > up_to)
+    begin = d * cells
+    if first < whole_from:
+        count = _some_of(pool, shares, begin + first, above, up_to, seen, found, count)
+    for bucket in range((begin + whole_from) * shares, (begin + whole_to + 1) * shares):
+        start = pool.start[bucket]
+        for at in range(start, start + pool.size[bucket]):
+            r = np.uint32(pool.box[at])
             # Without branches, which nobody could foresee; there is room for one too many.
-            r = np.uint32(box[at])
-            passed = np.uint8(before < key[at]) & np.uint8(key[at] <= last)
-            found[count] = box[at]
+            found[count] = pool.box[at]
+            count += ~seen[r] & 1
+            seen[r] = 1
+    if whole_to < last and whole_from <= last:
+        count = _some_of(pool, shares, begin + last, above, up_to, seen, found, count)
+    return count
+
+
+@kernel
+def _some_of(
+    pool: Buckets,
+    shares: int,
+    cell: int,
+    above: int,
+    up_to: int,
+    seen: npt.NDArray[np.uint8],
+    found: Int32Array,
+    count: int,
+) -> int:
+    """The same for a cell that is only partly in the span."""
+    for bucket in range(cell * shares, (cell + 1) * shares):
+        start = pool.start[bucket]
+        for at in range(start, start + pool.size[bucket]):
+            r = np.uint32(pool.box[at])
+            passed = np.uint8(above < pool.key[at]) & np.uint8(pool.key[at] <= up_to)
+            found[count] = pool.box[at]
             count += passed & ~seen[r] & 1
             seen[r] |= passed
     return count
@@ -265,9 +330,9 @@ def _between(
 
 @kernel
 def _transitions(
-    old: Actor,
-    new: Actor,
     dense: Int64Array,
+    valid: UInt64Array,
+    code: Code,
     side: Side,
     spaces: UInt64Array,
     candidates: Int32Array,
@@ -276,17 +341,16 @@ def _transitions(
     """Whose state changes, by comparing before and after: it is not written down what it was."""
     changed = np.empty(len(candidates) + 1, np.int32)
     entered, gone = 0, len(candidates)
-    if len(new.valid) == 1 and len(new.code) == 0:
+    if len(valid) == 1 and len(code) == 0:
         entered, gone, left = _simple_transitions(
-            side.header, side.constraint, dense[0], old.valid[0], new.valid[0], spaces, candidates,
-            changed,
-        )  # fmt: skip
+            side.header, dense[0], valid[0], spaces, candidates, changed
+        )
         candidates = candidates[:left]
     for at in range(len(candidates)):
         o = side.owner[candidates[at]]
         if done[o] == 0:
             done[o] = 1
-            was, is_now = _match(old, new, dense, side, spaces, o)
+            was, is_now = _match(dense, valid, code, side, spaces, o)
             changed[entered] = o
             entered += is_now > was
             changed[gone] = o
@@ -299,10 +363,8 @@ def _transitions(
 @kernel
 def _simple_transitions(
     header: Int64Array,
-    constraint: Int64Array,
     dense: Int64Array,
-    old_valid: np.uint64,
-    new_valid: np.uint64,
+    valid: np.uint64,
     spaces: UInt64Array,
     candidates: Int32Array,
     changed: Int32Array,
@@ -317,7 +379,7 @@ def _simple_transitions(
     for at in range(len(candidates)):
         r = np.uint32(candidates[at])
         fetch(header, candidates[min(at + _AHEAD, last)])
-        packed, valid, o = header[r, 1], np.uint64(header[r, 2]), header[r, 3]
+        packed, both, o = header[r, 1], np.uint64(header[r, 2]) & valid, header[r, 3]
         if (o < 0) | (np.uint16(packed) > 2):
             candidates[left] = candidates[at]
             left += 1
@@ -327,10 +389,10 @@ def _simple_transitions(
         low_d, high_d, low_e, high_e = header[r, 4], header[r, 5], header[r, 6], header[r, 7]
         apart_d = np.uint64((low_d > dense[d, 1]) | (high_d < dense[d, 0]))
         apart_e = np.uint64((low_e > dense[e, 1]) | (high_e < dense[e, 0]))
-        before = valid & old_valid & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
+        before = both & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
         apart_d = np.uint64((low_d > dense[d, 3]) | (high_d < dense[d, 2]))
         apart_e = np.uint64((low_e > dense[e, 3]) | (high_e < dense[e, 2]))
-        after = valid & new_valid & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
+        after = both & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
         was, is_now = before != 0, after != 0
         # One from each end; what is written over was neither.
         changed[entered] = o
@@ -342,27 +404,31 @@ def _simple_transitions(
 
 @kernel
 def _match(
-    old: Actor, new: Actor, dense: Int64Array, side: Side, spaces: UInt64Array, o: int
+    dense: Int64Array, valid: UInt64Array, code: Code, side: Side, spaces: UInt64Array, o: int
 ) -> tuple[bool, bool]:
     """Does owner `o` match the actor, before and after?"""
-    regions = len(new.valid)
+    regions = len(valid)
     own_was = own_is = np.uint64(0)
     partners_was = partners_is = np.uint64(0)
     for j in range(side.number[o]):
         for i in range(regions):
             met, meets = _meet(
-                side.header, np.uint32(side.first[o] + j), side.constraint, dense[i], old.valid[i],
-                new.valid[i], spaces,
-            )  # fmt: skip
+                side.header,
+                np.uint32(side.first[o] + j),
+                side.constraint,
+                dense[i],
+                valid[i],
+                spaces,
+            )
             own_was |= np.uint64(met) << np.uint64(i)
             partners_was |= np.uint64(met) << np.uint64(j)
             own_is |= np.uint64(meets) << np.uint64(i)
             partners_is |= np.uint64(meets) << np.uint64(j)
     begin, steps = side.code_start[o], side.code_length[o]
-    was = holds(old.code, 0, len(old.code), own_was, regions) and holds(
+    was = holds(code, 0, len(code), own_was, regions) and holds(
         side.code, begin, steps, partners_was, side.number[o]
     )
-    is_now = holds(new.code, 0, len(new.code), own_is, regions) and holds(
+    is_now = holds(code, 0, len(code), own_is, regions) and holds(
         side.code, begin, steps, partners_is, side.number[o]
     )
     return was, is_now
@@ -374,17 +440,16 @@ def _meet(
     r: Whole,
     constraint: Int64Array,
     dense: Int64Array,
-    valid_before: np.uint64,
-    valid_after: np.uint64,
+    valid: np.uint64,
     spaces: UInt64Array,
 ) -> tuple[bool, bool]:
     """Does region `r` overlap the actor's in some space, before and after?"""
-    packed, valid = header[r, 1], np.uint64(header[r, 2])
+    packed, both = header[r, 1], np.uint64(header[r, 2]) & valid
     # Two at a time and without branches, which nobody could foresee.
     met_0, meets_0 = _left(np.uint16(packed >> 16), header[r, 4], header[r, 5], dense, spaces)
     met_1, meets_1 = _left(np.uint16(packed >> 32), header[r, 6], header[r, 7], dense, spaces)
-    before = valid & valid_before & met_0 & met_1
-    after = valid & valid_after & meets_0 & meets_1
+    before = both & met_0 & met_1
+    after = both & meets_0 & meets_1
     if np.uint16(packed) > 2:
         begin = header[r, 0]
         for p in range(begin + 2, begin + np.uint16(packed)):

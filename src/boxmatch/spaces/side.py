@@ -10,18 +10,22 @@ import numpy.typing as npt
 
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
+from boxmatch.indexes.base import Int32Array
 from boxmatch.indexes.lines import zero_lines
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.strings import moved
-from boxmatch.spaces.ends import Ends, make_ends, move_ends
+from boxmatch.spaces.ends import Ends, make_ends, move_ends, with_room
+from boxmatch.spaces.moving import NOT_THERE, Targets, finish_move, move
 from boxmatch.spaces.records import Batch
 from boxmatch.spaces.region_filter import Code, compile_region_filter
-from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array, describe, rewrite
+from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array, describe
 
 _FEW = 64
-_LENGTH = 0xFFFF
+_LENGTH = _DIMENSION = 0xFFFF
 """The part of a word that holds it."""
+OPEN = 16
+"""From which bit on it stands which ends are open: the low one, the high one."""
 _ALL = np.empty(0, np.int16)
 """The code of a filter that wants a partner for every region."""
 
@@ -71,7 +75,6 @@ class Members:
             code_start=np.empty(0, np.int32), code_length=np.empty(0, np.int32),
             code=np.empty(0, np.int16),
         )  # fmt: skip
-        self._open: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.scratch = _scratch(0, 0)
         self.ends = self._fitted()
 
@@ -97,9 +100,7 @@ class Members:
 
     def member(self, owner: int) -> Member:
         """What is stored for an owner, good until the next change."""
-        known = self._names[owner]
-        if known is None:
-            raise KeyError(owner)
+        names, text = self._known(owner)
         side = self.side
         first, number = int(side.first[owner]), int(side.number[owner])
         regions = slice(first, first + number)
@@ -113,16 +114,23 @@ class Members:
         code = _ALL
         if side.code_length[owner]:
             code = side.code[side.code_start[owner] :][: side.code_length[owner]]
-        constraint = side.constraint[span]
+        what, low, high = side.constraint[span].T.copy()
         return Member(
-            known[0], start, constraint[:, 0].astype(np.uint16), constraint[:, 1].copy(),
-            constraint[:, 2].copy(), self._open[span], side.valid[regions], known[1], code,
+            names, start, what.astype(np.uint16), low, high, (what >> OPEN).astype(np.uint8),
+            side.valid[regions], text, code,
         )  # fmt: skip
+
+    def _known(self, owner: int) -> tuple[tuple[str, ...], str | None]:
+        """Names of regions, and the filter."""
+        known = self._names[owner]
+        if known is None:
+            raise KeyError(owner)
+        return known
 
     # Changing
 
-    def add(self, member_id: SubscriptionId, kind: IdKind, member: Member) -> None:
-        """Store a new member."""
+    def add(self, member_id: SubscriptionId, kind: IdKind, member: Member) -> int:
+        """Store a new member; returns its number."""
         self._set_kind(kind)
         owner = self._free_owners.pop() if self._free_owners else len(self._names)
         if owner == len(self._names):
@@ -131,6 +139,7 @@ class Members:
         self._owners[member_id] = owner
         self.ids[owner] = member_id
         self._put(owner, member)
+        return owner
 
     def _set_kind(self, kind: IdKind) -> None:
         if self._kind is None:
@@ -162,9 +171,8 @@ class Members:
         side.owner[regions] = np.repeat(np.arange(owner, owner + len(shapes)), number)
         side.valid[regions] = np.bitwise_or.reduceat(spaces_of[rows["dimension"]], start - begin)
         constraint = side.constraint[begin : self._constraints]
-        for column, name in enumerate(("dimension", "low", "high")):
-            constraint[:, column] = rows[name]
-        self._open[begin : self._constraints] = rows["open"]
+        constraint[:, 0] = what_of(rows["dimension"], rows["open"])
+        constraint[:, 1], constraint[:, 2] = rows["low"], rows["high"]
         header = side.header[regions]
         header[:, 2] = side.valid[regions].view(np.int64)
         header[:, 3] = side.owner[regions]
@@ -183,13 +191,39 @@ class Members:
         self.ends = self._fitted()
         return owner
 
+    def place(self, owner: int, name: str | None) -> int | None:
+        """Which region has this name; without one it is the only one."""
+        names, _ = self._known(owner)
+        if name is None:
+            return 0 if len(names) == 1 else None
+        return names.index(name) if name in names else None
+
+    def move(
+        self, owner: int, place: int, targets: Targets, others: Members, spaces_of: UInt64Array
+    ) -> tuple[Int32Array, int] | None:
+        """Give a region other ends.
+
+        Returns the others that come to match, then those that cease to, and how many come. Or
+        None, and nothing has changed: it is free in a dimension that it is to have ends in.
+        """
+        done, found, entered = move(
+            self.side, self.ends, others.side, others.ends, spaces_of, others.scratch, owner,
+            place, targets,
+        )  # fmt: skip
+        if done == NOT_THERE:
+            return None
+        region = int(self.side.first[owner]) + place
+        while done < 2 * len(targets.low):
+            key = targets[1 + done % 2][done // 2]
+            dimension = int(targets.what[done // 2]) & _DIMENSION
+            self.ends = with_room(self.ends, region, dimension, key, is_high=bool(done % 2))
+            done = finish_move(self.side, self.ends, region, targets, done)
+        return found, entered
+
     def replace(self, owner: int, old: Member, new: Member) -> None:
         """Put another member in the place of one, under its id."""
-        if _same_shape(old, new):
-            self._overwrite(owner, old, new)
-        else:
-            self._clear(owner, old)
-            self._put(owner, new)
+        self._clear(owner, old)
+        self._put(owner, new)
 
     def remove(self, member_id: SubscriptionId) -> None:
         """Forget a member."""
@@ -199,16 +233,6 @@ class Members:
         if self.ids.dtype == object:
             self.ids[owner] = ""
         self._free_owners.append(owner)
-
-    def _overwrite(self, owner: int, old: Member, new: Member) -> None:
-        first = int(self.side.first[owner])
-        self.ends = move_ends(
-            self.ends, first, old.start, old.dimension, (old.low, old.high), (new.low, new.high)
-        )
-        rewrite(self.side.header, self.side.constraint, first, new.start, new.low, new.high)
-        begin = int(self.side.header[first, 0])
-        self._open[begin : begin + len(new.open)] = new.open
-        self._names[owner] = (new.names, new.filter)
 
     def _put(self, owner: int, member: Member) -> None:
         number, count, steps = len(member.valid), len(member.low), len(member.code)
@@ -225,8 +249,8 @@ class Members:
         header[:, 2] = member.valid.view(np.int64)
         header[:, 3] = owner if number == 1 and steps == 0 else ~owner
         constraint = side.constraint[span]
-        constraint[:, 0], constraint[:, 1] = member.dimension, member.low
-        constraint[:, 2], self._open[span] = member.high, member.open
+        constraint[:, 0] = what_of(member.dimension, member.open)
+        constraint[:, 1], constraint[:, 2] = member.low, member.high
         numbers = np.arange(first, first + number)
         start, lengths = begin + member.start[:-1], np.diff(member.start)
         describe(side.header, side.constraint, numbers, start, lengths)
@@ -254,7 +278,9 @@ class Members:
 
     def relabel(self, dimension: int, old: Int64Array, new: Int64Array) -> None:
         """Strings of a dimension have new labels: move all keys along."""
-        here = np.flatnonzero(self.side.constraint[: self._constraints, 0] == dimension)
+        here = np.flatnonzero(
+            self.side.constraint[: self._constraints, 0] & _DIMENSION == dimension
+        )
         for column in (1, 2):
             keys = self.side.constraint[here, column]
             self.side.constraint[here, column] = moved(keys, old, new)
@@ -300,21 +326,19 @@ class Members:
             self.scratch = _scratch(len(side.owner), size)
 
     def _reserve_constraints(self, more: int) -> None:
-        if self._constraints + more <= len(self._open):
+        if self._constraints + more <= len(self.side.constraint):
             return
         if self._wasted > self._constraints // 2:
             self._squeeze()
-            if self._constraints + more <= len(self._open):
+            if self._constraints + more <= len(self.side.constraint):
                 return
         size = 2 * (self._constraints + more) + _FEW
         self.side = self.side._replace(constraint=_longer(self.side.constraint, size))
-        self._open = _longer(self._open, size)
 
     def _squeeze(self) -> None:
         """Close the gaps in the pool of constraints."""
         used, lengths, source = self._in_use()
-        for column in (self.side.constraint, self._open):
-            column[: len(source)] = column[source]
+        self.side.constraint[: len(source)] = self.side.constraint[source]
         self.side.header[used, 0] = np.cumsum(lengths) - lengths
         self._constraints, self._wasted = len(source), 0
 
@@ -341,18 +365,9 @@ class Members:
         """The ends of all regions in cells that suit them as they are now."""
         used, lengths, source = self._in_use()
         self._fit_for = 2 * len(source) + 1_024
-        dimension, low, high = self.side.constraint[source].T.copy()
+        what, low, high = self.side.constraint[source].T.copy()
         slots = np.repeat(used, lengths).astype(np.int32)
-        return make_ends(self._dimensions, dimension, slots, low, high)
-
-
-def _same_shape(old: Member, new: Member) -> bool:
-    return (
-        old.names == new.names
-        and equal(old.start, new.start)
-        and equal(old.dimension, new.dimension)
-        and equal(old.code, new.code)
-    )
+        return make_ends(self._dimensions, what & _DIMENSION, slots, low, high)
 
 
 def equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -363,6 +378,11 @@ def equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:
     """The ends of constraints that do not constrain."""
     return np.full(count, FIRST), np.full(count, LAST)
+
+
+def what_of(dimension: npt.NDArray[Any], opened: npt.NDArray[np.uint8]) -> Int64Array:
+    """Dimensions together with which ends are open, as constraints have them."""
+    return dimension.astype(np.int64) | opened.astype(np.int64) << OPEN
 
 
 def _lengths(header: Int64Array) -> Int64Array:

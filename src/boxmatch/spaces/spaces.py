@@ -23,7 +23,7 @@ from boxmatch.spaces.dimensions import (
     Stored,
     Unchanged,
 )
-from boxmatch.spaces.expiry import Expiry, Which
+from boxmatch.spaces.expiry import Expiry, Which, check_ttl
 from boxmatch.spaces.journal import Journal, Ticket
 from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.journal_rows import Change
@@ -360,7 +360,7 @@ class Spaces:
                 gone = self._remove(which, member_id)
                 self._unsaid.append(gone)
                 self._record(which, member_id, None, gone)
-            told = _Told(self._nothing(), self._unsaid)
+            told = _Told(self._unsaid, self._nothing)
             yield told
             self._unsaid = []
             ticket = self._ticket
@@ -368,13 +368,15 @@ class Spaces:
             ticket.wait()
 
     def _record(
-        self, which: Which, member_id: SubscriptionId, member: Member | None, told: Notifications
+        self, which: Which, member_id: SubscriptionId, owner: int | None, told: Notifications
     ) -> None:
         """Hand a change to the journal, if there is one; in the order of sequence numbers."""
         if self._journal is None:
             self._recent.add(told)
             return
-        body = None if member is None else self._dimensions.pack(member)
+        body = None
+        if owner is not None:
+            body = self._dimensions.pack(self._members(which).member(owner))
         expires = self._expiry.time_of(which, member_id)
         change = Change(which, member_id, body, None if body is None else expires, told)
         self._ticket = self._journal.write(change)
@@ -385,15 +387,18 @@ class Spaces:
             raise UnknownMemberError(which, member_id)
         return member_id
 
-    def _stored(self, which: Which, member_id: SubscriptionId) -> tuple[int, Member]:
+    def _owner(self, which: Which, member_id: SubscriptionId) -> int:
         owner = self._members(which).owner(member_id)
         if owner is None:
             raise UnknownMemberError(which, member_id)
-        return owner, self._members(which).member(owner)
+        return owner
+
+    def _stored(self, which: Which, member_id: SubscriptionId) -> Member:
+        return self._members(which).member(self._owner(which, member_id))
 
     def _remove(self, which: Which, member_id: SubscriptionId) -> Notifications:
         """Forget a member of whom somebody is to be told."""
-        _, member = self._stored(which, member_id)
+        member = self._stored(which, member_id)
         kind = DELETED if which == "publication" else LEAVE
         silent = kind == LEAVE and not self._leave
         found = np.empty(0, np.int32) if silent else self._search(which, member)
@@ -424,9 +429,9 @@ class Spaces:
             member = self._dimensions.member(named, filter)
             self._expiry.set(which, member_id, self._clock(), ttl)
             found = self._search(which, member)
-            members.add(member_id, kind, member)
+            owner = members.add(member_id, kind, member)
             entered = self._tell(which, member_id, ENTER, found)
-            self._record(which, member_id, member, entered)
+            self._record(which, member_id, owner, entered)
             told.append(entered)
         return told.joined()
 
@@ -444,17 +449,41 @@ class Spaces:
             raise RegionError(_ONE_OR_SEVERAL)
         with self._operation() as told:
             self._dimensions.make_room([region, *(regions or {}).values()], self._sides)
-            owner, old = self._stored(which, member_id)
-            new = self._dimensions.changed(old, region, regions, filter)
+            owner = self._owner(which, member_id)
+            if not isinstance(ttl, Unchanged):
+                check_ttl(ttl)
+            found, entered = self._change(which, owner, region, regions, filter)
             if not isinstance(ttl, Unchanged):
                 self._expiry.set(which, member_id, self._clock(), ttl)
-            found, entered = self._transitions(which, old, new)
-            self._members(which).replace(owner, old, new)
             changed = self._tell(which, member_id, ENTER, found if self._leave else found[:entered])
             changed.code[entered:] = LEAVE
-            self._record(which, member_id, new, changed)
+            self._record(which, member_id, owner, changed)
             told.append(changed)
         return told.joined()
+
+    def _change(
+        self,
+        which: Which,
+        owner: int,
+        region: RegionSpec | None,
+        regions: Mapping[str, RegionSpec | None] | None,
+        filter: str | Unchanged | None,
+    ) -> tuple[Int32Array, int]:
+        """Store a change; returns who comes to match, then who ceases to, and how many come."""
+        members, others = self._members(which), self._others(which)
+        if isinstance(filter, Unchanged) and (region is not None or len(regions or ()) == 1):
+            (name, spec), *_ = regions.items() if regions else [(None, region)]
+            place, targets = members.place(owner, name), self._dimensions.targets(spec)
+            if place is not None and targets is not None:
+                spaces_of = self._dimensions.spaces_of
+                moved = members.move(owner, place, targets, others, spaces_of)
+                if moved is not None:
+                    return moved
+        old = members.member(owner)
+        new = self._dimensions.changed(old, region, regions, filter)
+        changes = self._transitions(which, old, new)
+        members.replace(owner, old, new)
+        return changes
 
     def _new_ids(
         self, which: Which, given: Mapping[SubscriptionId, Stored]
@@ -493,7 +522,7 @@ class Spaces:
     def _matches(self, which: Which, given_id: SubscriptionId) -> list[SubscriptionId]:
         member_id, _ = check_id(given_id)
         with self._writing:
-            _, member = self._stored(which, member_id)
+            member = self._stored(which, member_id)
             found = self._search(which, member)
             listed: list[SubscriptionId] = self._others(which).ids[found].tolist()
             return listed
@@ -501,7 +530,7 @@ class Spaces:
     def _get(self, which: Which, given_id: SubscriptionId) -> Stored:
         member_id, _ = check_id(given_id)
         with self._writing:
-            _, member = self._stored(which, member_id)
+            member = self._stored(which, member_id)
             regions = self._dimensions.intervals(member)
             expires = self._expiry.time_of(which, member_id)
             return Stored(member_id, regions, member.filter, expires)
@@ -510,14 +539,15 @@ class Spaces:
 class _Told:
     """What an operation has to tell so far."""
 
-    def __init__(self, nothing: Notifications, before: list[Notifications]) -> None:
-        self._batches = [*before, nothing]
+    def __init__(self, before: list[Notifications], nothing: Callable[[], Notifications]) -> None:
+        self._batches = before.copy()
+        self._nothing = nothing
 
     def append(self, batch: Notifications) -> None:
         self._batches.append(batch)
 
     def joined(self) -> Notifications:
-        return join(self._batches)
+        return join(self._batches) if self._batches else self._nothing()
 
 
 def _repeated(member_id: SubscriptionId, count: int) -> IdArray:

@@ -46,12 +46,13 @@ def fill(
 ) -> Buckets:
     """`count` buckets with item `i` in bucket `bucket[i]`, in order.
 
-    If they are `roomy`, the first changes need not move them.
+    If they are `roomy`, the first changes need not move them, nor the next ones all of them.
     """
     room = np.bincount(bucket, minlength=count)
     if roomy:
         room += room // 8 + 2
-    buckets = allot(room, keys=key is not None)
+    spare = int(room.sum()) // 8 if roomy else 0
+    buckets = allot(room, keys=key is not None, spare=spare)
     _put_all(buckets, bucket, box, _NO_KEYS if key is None else key)
     return buckets
 

@@ -1,0 +1,134 @@
+"""A region of somebody stored gets other ends: who begins or ceases to match, and where it is then.
+
+This is what most operations do, so it is one call for all of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from boxmatch.indexes.base import Int32Array
+from boxmatch.jit import kernel
+from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.boxes import Int64Array
+from boxmatch.spaces.ends import Ends, try_move
+from boxmatch.spaces.search import Scratch, Side, UInt64Array, changes
+
+NOT_THERE = -1
+"""The region leaves a dimension free which it is to have other ends in."""
+
+
+class Targets(NamedTuple):
+    """Other ends in some dimensions, each of which stands there once."""
+
+    what: Int64Array
+    """Dimensions, and which ends are open, as in the constraints of a `Side`."""
+    low: Int64Array
+    high: Int64Array
+
+
+@kernel
+def move(
+    own: Side,
+    own_ends: Ends,
+    others: Side,
+    other_ends: Ends,
+    spaces: UInt64Array,
+    scratch: Scratch,
+    owner: int,
+    place: int,
+    targets: Targets,
+) -> tuple[int, Int32Array, int]:
+    """Give the region of an owner at this place other ends.
+
+    Returns the owners on the other side that come to match, followed by those that cease to, how
+    many come, and before both how many ends have moved. If these are not all, for want of pool,
+    the constraints are as they were. Or it is `NOT_THERE`, and nothing has changed.
+    """
+    first = own.first[owner]
+    at = _constraints(own, first + place, targets)
+    if at[-1] < 0:
+        return NOT_THERE, np.empty(0, np.int32), 0
+    regions = own.number[owner]
+    dense = _dense(own, first, regions, len(spaces))
+    for i in range(len(targets.what)):
+        d = np.uint16(targets.what[i])
+        dense[place, d, 2], dense[place, d, 3] = targets.low[i], targets.high[i]
+    begin = own.code_start[owner]
+    found, entered = changes(
+        dense, own.valid[first : first + regions],
+        own.code[begin : begin + own.code_length[owner]], others, other_ends, spaces, scratch,
+    )  # fmt: skip
+    return _finish(own, own_ends, first + place, at, targets, 0), found, entered
+
+
+@kernel
+def finish_move(own: Side, own_ends: Ends, region: int, targets: Targets, done: int) -> int:
+    """Go on after so many ends have moved; returns how many have then."""
+    return _finish(own, own_ends, region, _constraints(own, region, targets), targets, done)
+
+
+@kernel
+def _finish(
+    own: Side, own_ends: Ends, region: int, at: Int64Array, targets: Targets, done: int
+) -> int:
+    count = len(at)
+    dimension = np.empty(count, np.uint16)
+    low, high = np.empty(count, np.int64), np.empty(count, np.int64)
+    for i in range(count):
+        dimension[i] = np.uint16(own.constraint[at[i], 0])
+        low[i], high[i] = own.constraint[at[i], 1], own.constraint[at[i], 2]
+    done = try_move(
+        own_ends, region, np.array([0, count]), dimension, low, high, targets.low, targets.high,
+        done,
+    )  # fmt: skip
+    if done == 2 * count:
+        for i in range(count):
+            own.constraint[at[i], 0] = targets.what[i]
+            own.constraint[at[i], 1], own.constraint[at[i], 2] = targets.low[i], targets.high[i]
+            p = at[i] - own.header[region, 0]
+            if p < 2:
+                own.header[region, 4 + 2 * p] = targets.low[i]
+                own.header[region, 5 + 2 * p] = targets.high[i]
+    return done
+
+
+@kernel
+def _constraints(own: Side, region: int, targets: Targets) -> Int64Array:
+    """Where the constraints of these dimensions are; the last is -1 if one is wanting."""
+    begin = own.header[region, 0]
+    end = begin + np.uint16(own.header[region, 1])
+    at = np.empty(len(targets.what), np.int64)
+    p = begin
+    for i in range(len(at)):
+        d = np.uint16(targets.what[i])
+        tried = begin
+        # Most often they are in the same order.
+        while np.uint16(own.constraint[p, 0]) != d:
+            p = p + 1 if p + 1 < end else begin
+            tried += 1
+            if tried == end:
+                at[-1] = -1
+                return at
+        at[i] = p
+        p = p + 1 if p + 1 < end else begin
+    return at
+
+
+@kernel
+def _dense(own: Side, first: int, regions: int, dimensions: int) -> Int64Array:
+    """What is stored, low and high before, low and high after, which are the same."""
+    dense = np.empty((regions, dimensions, 4), np.int64)
+    for i in range(regions):
+        for free in range(dimensions):
+            dense[i, free, 0], dense[i, free, 1] = FIRST, LAST
+            dense[i, free, 2], dense[i, free, 3] = FIRST, LAST
+        begin = own.header[first + i, 0]
+        for p in range(begin, begin + np.uint16(own.header[first + i, 1])):
+            d = np.uint16(own.constraint[p, 0])
+            low, high = own.constraint[p, 1], own.constraint[p, 2]
+            dense[i, d, 0], dense[i, d, 1] = low, high
+            dense[i, d, 2], dense[i, d, 3] = low, high
+    return dense
