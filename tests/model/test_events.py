@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -170,6 +170,32 @@ def test_every_source_gives_the_keys_of_the_values(source: str, rows: list[dict[
     assert keys.tolist() == [expected(row) for row in rows]
 
 
+@given(
+    rows=st.lists(st.fixed_dictionaries(values), min_size=1, max_size=5)
+    | st.lists(st.fixed_dictionaries({n: st.none() | v for n, v in values.items()}), min_size=1),
+    last=st.fixed_dictionaries({}, optional=values),
+)
+@settings(max_examples=60)
+def test_many_dicts_give_the_same_keys(rows: list[dict[str, Any]], last: dict[str, Any]) -> None:
+    """They are read column by column, unless one of them lacks something."""
+    many = rows * 64
+    keys = [expected(row) for row in rows] * 64
+    assert ENCODER.batch(many).tolist() == keys
+    assert ENCODER.batch([*many, last]).tolist() == [*keys, expected(last)]
+
+
+def test_many_dicts_of_one_attribute() -> None:
+    encoder = EventEncoder(Schema({"n": "int"}), {})
+    rows = [{"n": number, "more": None} for number in range(5_000)]
+    assert encoder.batch(rows)[:, 0].tolist() == list(range(5_000))
+
+
+def test_many_mappings_are_not_changed_by_reading() -> None:
+    rows = [defaultdict(int, {"n": 1}) for _ in range(100)]
+    assert ENCODER.batch(rows).tolist() == [expected({"n": 1})] * 100
+    assert all(row == {"n": 1} for row in rows)
+
+
 @given(rows=events)
 def test_one_event_at_a_time(rows: list[dict[str, Any]]) -> None:
     for row in rows:
@@ -328,7 +354,7 @@ WRONG: list[tuple[str, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "right", "wrong", "reason"), WRONG)
-@pytest.mark.parametrize("source", ["dicts", "pandas", "objects"])
+@pytest.mark.parametrize("source", ["dicts", "many dicts", "pandas", "objects"])
 def test_errors_name_attribute_value_and_row(
     source: str, name: str, right: object, wrong: object, reason: str
 ) -> None:
@@ -339,6 +365,9 @@ def test_errors_name_attribute_value_and_row(
     batch: Any = rows
     if source == "pandas":
         batch = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object)})
+    elif source == "many dicts":
+        whole = dict.fromkeys(SCHEMA.names)
+        batch = [whole | row for row in rows] * 20
     elif source == "objects":
         batch = np.full((4, 6), None, object)
         for row, event in enumerate(rows):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,9 @@ from boxmatch.model.strings import StringAxis
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
 
 
 class Refused(Exception):  # never leaves the package
@@ -72,6 +75,10 @@ def object_keys(
     attribute: Attribute, axis: StringAxis | None, values: Sequence[object]
 ) -> Int64Array:
     """Keys of Python values of whatever type."""
+    typed = _typed_values(attribute, values)
+    if typed is not None:
+        check_domain(attribute, typed)
+        return typed
     keys = np.full(len(values), ABSENT)
     places: Sequence[int] = range(len(values))
     if attribute.type in ("string", "enum"):
@@ -95,6 +102,20 @@ def object_keys(
         except AttributeValueError as error:
             raise Refused(place, values[place], error.reason) from None
     return keys
+
+
+def _typed_values(attribute: Attribute, values: Sequence[object]) -> Int64Array | None:
+    """Keys of values that all have the very type of the attribute, as they mostly do."""
+    wanted = _PYTHON_TYPES.get(attribute.type)
+    if wanted is None or set(map(type, values)) != {wanted}:
+        return None
+    if wanted is float:
+        return float_keys(np.array(values, np.float64))
+    try:
+        keys = np.array(values, np.int64)
+    except OverflowError:
+        return None
+    return None if (keys == ABSENT).any() else keys
 
 
 def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]) -> Int64Array:
