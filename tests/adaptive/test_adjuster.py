@@ -61,6 +61,34 @@ def test_exact_throughout_under_a_load_that_exact_matching_can_carry(trace: list
     assert all(adjuster.decide(waited) == 0.0 for waited in trace)
 
 
+@given(st.lists(st.tuples(waits, st.integers(1, 30))))
+def test_events_together_count_as_many_decisions_that_are_alike(
+    trace: list[tuple[float, int]],
+) -> None:
+    adjuster = Adjuster(threshold=0.1, step=0.003, maximum=0.05)
+    last, before = 0.0, 0.0
+    for waited, events in trace:
+        rate = adjuster.decide(waited, events)
+        up = waited >= 0.1 and waited >= last
+        down = waited < 0.1 and (waited < last or waited < 0.05)
+        wanted = min(before + 0.003 * events, 0.05) if up else before
+        if down:
+            # The last step up to the maximum may be a shorter one.
+            assert max(before - 0.003 * events, 0.0) <= rate + 1e-9
+            assert rate <= max(before - 0.003 * (events - 1), 0.0) + 1e-9
+        else:
+            assert rate == pytest.approx(wanted)
+        last, before = waited, rate
+
+
+def test_relaxed_it_is_exact() -> None:
+    adjuster = Adjuster()
+    assert adjuster.decide(1.0, 100) == 0.001
+    adjuster.relax()
+    assert adjuster.rate == 0.0
+    assert adjuster.decide(0.004) == 0.0
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

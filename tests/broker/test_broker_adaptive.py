@@ -10,6 +10,7 @@ import pytest
 from test_broker_core import all_notes, events, run, running, ticks, wanted  # in this folder
 
 import boxmatch as bm
+from boxmatch.broker.feeds.adapting import SAMPLE, Adapting
 from boxmatch.broker.messages import Adaptive, FeedSpec, Wanted
 from boxmatch.workloads import RangeWorkload
 
@@ -47,7 +48,7 @@ def test_at_a_rate_nothing_is_missed_and_who_wants_it_is_exact(tmp_path: Path, i
             feed = broker._directory.feed("f").feed
             await asyncio.to_thread(feed.tidy)  # new ones are always checked
             adapting = feed.adapting
-            adapting.decide = lambda waited: 0.1  # type: ignore[method-assign]
+            adapting.decide = lambda waited, events: 0.1  # type: ignore[method-assign]
             await broker.publish("f", events(*rows))
             found = {note.sequence: note for note in await all_notes(broker, "loose")}
             false = 0
@@ -103,6 +104,8 @@ def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> N
         async with running(tmp_path) as broker:
             await broker.create_feed(ticks())
             await broker.adapt_feed("ticks", Adaptive(threshold=0.01, step=0.01, maximum=0.05))
+            # A feed that has been idle is exact; on a slow machine that may be while we look.
+            broker._directory.feed("ticks").feed.adapting._clock = lambda: 0.0
             hold = asyncio.Event()
             loop = asyncio.get_running_loop()
 
@@ -120,3 +123,34 @@ def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> N
             assert broker.feed("ticks").rate == 0.0
 
     run(main)
+
+
+class TestAdapting:
+    def test_a_feed_that_has_been_idle_is_exact(self) -> None:
+        now = 100.0
+        adapting = Adapting(ADAPTIVE, clock=lambda: now)
+        assert adapting.decide(1.0, 5) == adapting.rate == 0.1
+        now += 60.0  # it takes long to match them, but it is not idle
+        assert adapting.rate == 0.1
+        adapting.matched()
+        now += 0.4
+        assert adapting.rate == 0.1
+        now += 0.2
+        assert adapting.rate == 0.0
+        now += 60.0  # these came right after the others, and had to wait for something else
+        assert adapting.decide(60.5, 1) == 0.1
+        adapting.matched()
+        now += 0.6
+        assert adapting.decide(0.001, 1) == 0.0
+
+    def test_of_inexact_events_few_are_matched_again(self) -> None:
+        adapting = Adapting(ADAPTIVE)
+        for size in (1, 7, 16, 500):
+            chosen = [adapting.is_to_sample(size) for _ in range(1000)]
+            assert sum(chosen) * min(size, SAMPLE) <= 1000 * size / 64 + SAMPLE
+            assert any(chosen)
+        assert Adapting(ADAPTIVE).is_to_sample(1)
+
+    def test_without_an_adjuster_everything_is_exact(self) -> None:
+        adapting = Adapting(None)
+        assert adapting.decide(60.0, 100) == adapting.rate == 0.0

@@ -102,8 +102,19 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("GET", "/healthz"): Route(EVERYONE),
     ("GET", "/readyz"): Route(EVERYONE),
     ("GET", "/metrics"): Route(ADMIN),
+    ("GET", "/overview"): Route(ALL),
+    ("GET", "/overview/history"): Route(ALL),
+    ("GET", "/feeds/{feed}/subscriptions"): Route(OWN | {"subscribe other"}),
+    ("POST", "/feeds/{feed}/trace"): Route(ASK, body={"event": {"price": 1}}),
 }  # fmt: skip
-UNLISTED = ("/openapi.json", "/docs", "/docs/start.js", "/docs/swagger-ui.css")
+UNLISTED = (
+    "/",
+    "/dashboard/index.html",
+    "/openapi.json",
+    "/docs",
+    "/docs/start.js",
+    "/docs/swagger-ui.css",
+)
 """What is not in the document, and open to all: it says nothing about this broker."""
 
 
@@ -231,7 +242,15 @@ def test_other_methods_and_paths_tell_nothing(guarded: Guarded) -> None:
         for method in ("PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"):
             if (method, path) not in TABLE:
                 assert guarded.call("none", method, url).status_code == 405
-    for path in ("/", "/admin", "/keys", "/feeds/mine/keys", "/owners/ann/keys", "/redoc"):
+    for path in (
+        "/dashboard",
+        "/dashboard/x.js",
+        "/admin",
+        "/keys",
+        "/feeds/mine/keys",
+        "/owners/ann/keys",
+        "/redoc",
+    ):
         assert guarded.call("admin", "GET", path).status_code == 404
 
 

@@ -95,6 +95,7 @@ def test_bodies(limited: Limited) -> None:
         ("POST", "/owners/a/subscriptions"),
         ("POST", "/feeds/trades/dry-run"),
         ("POST", "/feeds/trades/explain"),
+        ("POST", "/feeds/trades/trace"),
         ("PUT", "/feeds/places/publications/p"),
         ("PATCH", "/feeds/places/publications/p"),
         ("PUT", "/owners/a/webhook"),
@@ -178,6 +179,9 @@ def test_events_per_second(limited: Limited) -> None:
     assert told(put) == (429, "rate-limit")
     assert limited.publish("free", [{"price": 1}] * 50).status_code == 200
     assert told(limited.publish("no events", {"price": 1})) == (403, "limit")
+    trace = {"event": {"price": 1}, "publish": True}
+    traced = limited.call("no events", "POST", "/feeds/trades/trace", json=trace)
+    assert told(traced) == (403, "limit")
     time.sleep(answer.json()["retry_after"] + 0.3)
     assert limited.publish("few events", [{"price": 1}] * 5).status_code == 200
 
@@ -197,7 +201,8 @@ def test_requests_per_second(limited: Limited) -> None:
     refused = 0
     for _ in range(8):
         try:
-            connect(url, additional_headers=limited.headers("few requests")).close()
+            with connect(url, additional_headers=limited.headers("few requests")):
+                pass
         except InvalidStatus as error:
             refused += error.response.status_code == 429
     assert refused > 0

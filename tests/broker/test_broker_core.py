@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -114,6 +115,39 @@ def test_all_of_it_is_there_again(tmp_path: Path) -> None:
 
     run(first)
     run(second)
+
+
+def test_slow_matching_bounds_what_is_queued_and_matched_together(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            feed = broker._directory.feed("ticks").feed
+            hold = threading.Event()
+            blocked = asyncio.create_task(broker._flow.call(hold.wait))
+            sizes: list[int] = []
+            match = feed.match
+
+            def watched(rows: list[dict[str, Any]], waited: float) -> Any:
+                sizes.append(len(rows))
+                feed.pace = 0.005
+                return match(rows, waited)
+
+            feed.match = watched
+            feed.pace = 0.005  # 4 events in 20 ms, 400 in two seconds
+            sent = [
+                asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * 2)))
+                for _ in range(250)
+            ]
+            await asyncio.sleep(0.05)
+            queued = broker._flow.events
+            hold.set()  # before anything can fail, or it would never end
+            await asyncio.gather(blocked, *sent)
+            assert 390 < queued <= 400
+            assert sum(sizes) == 500
+            assert set(sizes) <= {2, 4, 6}  # the pace is a guess, and may have changed in between
+            assert (broker._flow.events, broker._flow.nbytes, feed.waiting) == (0, 0, 0)
+
+    run(main)
 
 
 def test_a_key_makes_retries_safe(tmp_path: Path) -> None:

@@ -337,6 +337,7 @@ def test_dry_run_and_explain(http: httpx.Client) -> None:
     result = http.post(f"/feeds/{feed}/dry-run", json={"filter": "price >= 7"}).json()
     assert (result["events"], result["matches"]) == (10, 3)
     assert result["examples"][-1]["event"] == {"price": 9}
+    assert result["recent"] == []
     ask = f"/feeds/{feed}/explain"
     told = http.post(ask, json={"sequence": receipt["first"], "filter": "price > 3"}).json()
     assert told["matched"] is False
@@ -359,6 +360,64 @@ def test_dry_run_and_explain(http: httpx.Client) -> None:
     problem(http.post(ask, json=unknown), 404, "unknown-event")
     problem(http.post(f"/feeds/{feed}/dry-run", json={"filter": "price >"}), 422, "filter")
     problem(http.post(ask, json={"event": {"price": "x"}, "filter": "price > 1"}), 422, "value")
+
+
+def test_a_dry_run_shows_boxes_and_explains_recent_events(http: httpx.Client) -> None:
+    feed = make_feed(http, "f.recent")
+    receipt = publish(http, feed, *({"price": price, "size": 1} for price in range(60)))
+
+    def ask(filter: Any, **more: Any) -> dict[str, Any]:
+        answer = http.post(f"/feeds/{feed}/dry-run", json={"filter": filter, **more})
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    filter = "price >= 58 AND side = 'buy' OR price = 57"
+    told = ask(filter, recent=4)
+    assert told["boxes"] == [
+        [{"attribute": "price", "wanted": "price = 57"}],
+        [
+            {"attribute": "price", "wanted": "price >= 58"},
+            {"attribute": "side", "wanted": "side = 'buy'"},
+        ],
+    ]
+    assert told["box_count"] == 2
+    last = receipt["last"]
+    assert [one["sequence"] for one in told["recent"]] == [last, last - 1, last - 2, last - 3]
+    assert [one["matches"] for one in told["recent"]] == [False, False, True, False]
+    assert told["recent"][0]["event"] == {"price": 59, "size": 1}
+    assert told["recent"][2]["predicates"] == [
+        {"attribute": "price", "wanted": "price = 57", "got": 57, "satisfied": True}
+    ]
+    for one in told["recent"]:
+        why = {"sequence": one["sequence"], "filter": filter}
+        explained = http.post(f"/feeds/{feed}/explain", json=why).json()
+        assert one["matches"] == explained["matched"]
+        assert one["predicates"] in explained["alternatives"]
+    assert len(ask("price > 5", recent=50)["recent"]) == 50
+    for given, boxes in (("FALSE", []), ("TRUE", [[]]), ({}, [[]])):
+        told = ask(given, recent=1)
+        assert told["boxes"] == boxes
+        assert told["recent"][0]["matches"] == bool(boxes)
+        assert told["recent"][0]["predicates"] == []
+    told = ask(" OR ".join(f"size = {2 * number}" for number in range(100)))
+    assert (len(told["boxes"]), told["box_count"], told["recent"]) == (64, 100, [])
+    assert ask("price > 5", recent=50)["recent"]
+    for recent in (-1, 51, "5", 1.5, None):
+        body = {"filter": "price > 5", "recent": recent}
+        problem(http.post(f"/feeds/{feed}/dry-run", json=body), 422, "body")
+    empty = make_feed(http, "f.recent.empty")
+    body = {"filter": "price > 5", "recent": 5}
+    assert http.post(f"/feeds/{empty}/dry-run", json=body).json()["recent"] == []
+
+
+def test_recent_events_that_are_large_are_not_all_shown(http: httpx.Client) -> None:
+    feed = make_feed(http, "f.recent.large")
+    for price in range(4):
+        publish(http, feed, {"price": price, "symbol": "x" * 700_000})
+    ask = {"filter": "price >= 0", "recent": 4}
+    told = http.post(f"/feeds/{feed}/dry-run", json=ask).json()
+    assert [one["event"]["price"] for one in told["recent"]] == [3]
 
 
 def test_a_state_feed_tells_of_changes(http: httpx.Client) -> None:

@@ -63,6 +63,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield guarded
 
 
+EVERYONE = {"publisher", "reader", "subscriber", "others"}
 WANTED = {"feed": "mine", "filter": "price < 3"}
 ROUTES: list[tuple[str, str, Any, set[str]]] = [
     # Method, path, body, and who may, apart from the admin.
@@ -107,6 +108,11 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ("POST", "/owners/ann/dead-letters/replay", {}, {"subscriber"}),
     ("DELETE", "/owners/ann/dead-letters", None, {"subscriber"}),
     ("GET", "/metrics", None, set()),
+    ("GET", "/overview", None, EVERYONE),
+    ("GET", "/overview/history", None, EVERYONE),
+    ("GET", "/feeds/mine/subscriptions", None, {"subscriber", "others"}),
+    ("POST", "/feeds/mine/trace", {"event": {"price": 1}}, EVERYONE),
+    ("POST", "/feeds/mine/trace", {"event": {"price": 1}, "publish": True}, {"publisher"}),
 ]  # fmt: skip
 
 
@@ -184,11 +190,14 @@ def test_a_key_sees_the_feeds_that_it_is_for(guarded: Guarded) -> None:
 
 def test_subscribers_do_not_read_the_log_by_trying_filters(guarded: Guarded) -> None:
     guarded.call("publisher", "POST", "/feeds/mine/events", json={"price": 1})
-    ask = {"filter": "price < 5"}
+    ask = {"filter": "price < 5", "recent": 3}
     tried = guarded.call("subscriber", "POST", "/feeds/mine/dry-run", json=ask).json()
     assert tried["matches"] > 0
-    assert tried["examples"] == []
-    assert guarded.call("reader", "POST", "/feeds/mine/dry-run", json=ask).json()["examples"]
+    assert tried["examples"] == tried["recent"] == []
+    assert tried["boxes"] == [[{"attribute": "price", "wanted": "price < 5"}]]
+    tried = guarded.call("reader", "POST", "/feeds/mine/dry-run", json=ask).json()
+    assert tried["examples"]
+    assert tried["recent"]
 
 
 def test_rates_and_sizes_of_a_key(guarded: Guarded) -> None:

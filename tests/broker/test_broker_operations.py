@@ -14,8 +14,15 @@ from small_server import (
 )
 
 from boxmatch.broker.logs import LogSettings, configure_logs
-from boxmatch.broker.messages import FeedInfo, FeedSpec
-from boxmatch.broker.metrics import MOST_LABELS, MOST_OWNERS, Metrics
+from boxmatch.broker.messages import FeedInfo, FeedSpec, Note
+from boxmatch.broker.metrics import (
+    BUCKETS,
+    MOST_HISTOGRAMS,
+    MOST_LABELS,
+    MOST_OWNERS,
+    STAGES,
+    Metrics,
+)
 from boxmatch.broker.store import Sizes
 from boxmatch.model.schema import Schema
 
@@ -47,13 +54,18 @@ class FakeBroker:
         return Sizes(nbytes=4096, log_bytes=1024, batches=3, inbox_rows=5, free_pages=0)
 
 
+def notes(feed: str, count: int) -> list[Note]:
+    return [Note(number, feed, 1.0, ["s"], b"{}") for number in range(count)]
+
+
 def test_metrics_count() -> None:
     metrics = Metrics()
     metrics.events_received("trades", 100)
     metrics.events_received("trades", 20)
     metrics.matched("trades", 120, 30)
     metrics.committed("trades", 120)
-    metrics.delivered("socket", 25)
+    metrics.delivered("socket", notes("trades", 25))
+    metrics.delivered("poll", [*notes("trades", 2), *notes("other", 3)])
     metrics.dropped(4)
     metrics.refused("overload")
     metrics.webhook("delivered")
@@ -63,7 +75,14 @@ def test_metrics_count() -> None:
     assert found['boxmatch_events_matched_total{feed="trades"}'] == 120
     assert found['boxmatch_matches_total{feed="trades"}'] == 30
     assert found['boxmatch_events_committed_total{feed="trades"}'] == 120
-    assert found['boxmatch_notes_delivered_total{way="socket"}'] == 25
+    delivered = "boxmatch_notes_delivered_total"
+    assert found[delivered + '{feed="trades",way="socket"}'] == 25
+    assert found[delivered + '{feed="trades",way="poll"}'] == 2
+    assert found[delivered + '{feed="other",way="poll"}'] == 3
+    assert metrics.delivered_by_way() == {"socket": 25, "sse": 0, "poll": 5, "webhook": 0}
+    assert metrics.counts("trades")[:5] == (120, 120, 30, 120, 27)
+    assert sum(metrics.counts("trades").stages["end_to_end"]) == 27
+    assert sum(metrics.counts("other").stages["end_to_end"]) == 3
     assert found["boxmatch_notes_dropped_total"] == 4
     assert found['boxmatch_refused_total{reason="overload"}'] == 1
     assert found['boxmatch_webhook_deliveries_total{outcome="delivered"}'] == 1
@@ -71,24 +90,48 @@ def test_metrics_count() -> None:
     assert found["boxmatch_http_requests_total" + route] == 1
     assert found["process_resident_memory_bytes"] > 0
     metrics.forget_feed("trades")
-    assert 'boxmatch_matches_total{feed="trades"}' not in lines(metrics)
+    found = lines(metrics)
+    assert not [name for name in found if 'feed="trades"' in name]
+    assert found[delivered + '{feed="(others)",way="socket"}'] == 25  # a sum does not shrink
+    assert metrics.counts("trades") == Metrics().counts("trades")
 
 
 def test_stages_are_histograms() -> None:
     metrics = Metrics()
-    metrics.stage("match", 0.0001)
-    metrics.stage("match", 0.003, 100)
-    metrics.stage("match", 60.0)
+    metrics.stage("trades", "match", 0.0001)
+    metrics.stage("trades", "match", 0.003, 100)
+    metrics.stage("trades", "match", 60.0)
+    metrics.stage("other", "match", 60.0)
     found = lines(metrics)
     name = "boxmatch_stage_seconds"
-    assert found[name + '_bucket{le="0.0001",stage="match"}'] == 1
-    assert found[name + '_bucket{le="0.0025",stage="match"}'] == 1
-    assert found[name + '_bucket{le="0.005",stage="match"}'] == 101
-    assert found[name + '_bucket{le="10.0",stage="match"}'] == 101
-    assert found[name + '_bucket{le="+Inf",stage="match"}'] == 102
-    assert found[name + '_count{stage="match"}'] == 102
-    assert found[name + '_sum{stage="match"}'] == pytest.approx(60.3001)
-    assert found[name + '_count{stage="commit"}'] == 0
+    assert found[name + '_bucket{feed="trades",le="0.0001",stage="match"}'] == 1
+    assert found[name + '_bucket{feed="trades",le="0.0025",stage="match"}'] == 1
+    assert found[name + '_bucket{feed="trades",le="0.005",stage="match"}'] == 101
+    assert found[name + '_bucket{feed="trades",le="10.0",stage="match"}'] == 101
+    assert found[name + '_bucket{feed="trades",le="+Inf",stage="match"}'] == 102
+    assert found[name + '_count{feed="trades",stage="match"}'] == 102
+    assert found[name + '_sum{feed="trades",stage="match"}'] == pytest.approx(60.3001)
+    assert found[name + '_count{feed="trades",stage="commit"}'] == 0
+    counts = metrics.counts("trades").stages
+    assert list(counts) == list(STAGES)
+    assert {len(one) for one in counts.values()} == {len(BUCKETS) + 1}
+    assert (counts["match"][0], counts["match"][5], counts["match"][-1]) == (1, 100, 1)
+
+
+def test_histograms_are_bounded() -> None:
+    metrics = Metrics()
+    for number in range(MOST_HISTOGRAMS + 5):
+        metrics.stage(f"feed{number}", "match", 0.1)
+    found = lines(metrics)
+    name = "boxmatch_stage_seconds_count"
+    assert len([one for one in found if one.startswith(name)]) == 4 * (MOST_HISTOGRAMS + 1)
+    assert found[name + '{feed="(others)",stage="match"}'] == 5
+    metrics.forget_feed("feed0")
+    metrics.stage("new", "match", 0.1)
+    assert lines(metrics)[name + '{feed="(others)",stage="match"}'] == 6
+    metrics.forget_feed("feed1")
+    metrics.stage("newer", "match", 0.1)
+    assert lines(metrics)[name + '{feed="newer",stage="match"}'] == 1
 
 
 def test_gauges_are_read_when_asked_for() -> None:
@@ -134,7 +177,7 @@ def test_counting_from_many_threads_loses_nothing() -> None:
     def count() -> None:
         for _ in range(2000):
             metrics.committed("trades", 1)
-            metrics.stage("commit", 0.5)
+            metrics.stage("trades", "commit", 0.5)
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
@@ -143,7 +186,7 @@ def test_counting_from_many_threads_loses_nothing() -> None:
         thread.join()
     found = lines(metrics)
     assert found['boxmatch_events_committed_total{feed="trades"}'] == 8000
-    assert found['boxmatch_stage_seconds_count{stage="commit"}'] == 8000
+    assert found['boxmatch_stage_seconds_count{feed="trades",stage="commit"}'] == 8000
 
 
 @pytest.fixture

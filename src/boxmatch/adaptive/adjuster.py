@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 
@@ -14,7 +15,9 @@ class Adjuster:
     shrinks by as much, down to exact. (t_threshold, Δ_F and F_max in the Ada-REIN paper, whose
     values are the defaults.) Nothing is ever missed, whatever the rate.
 
-    Two things are added to the paper's algorithm. An event that waits for less than half the
+    Three things are added to the paper's algorithm. Events that are matched together count as so
+    many decisions; or the rate would grow by one step for each batch, just when queues are long,
+    batches large and few of them done in a second. An event that waits for less than half the
     threshold takes the rate down in any case: under a light load waiting times are all alike, and
     those that are not shorter than the one before would keep the rate up for ever. And the rate is
     kept as a number of steps, so that it comes back to exactly 0.
@@ -40,12 +43,16 @@ class Adjuster:
         """The rate that was last decided on."""
         return min(self._steps * self.step, self.maximum)
 
-    def decide(self, waited: float) -> float:
-        """The rate to match an event at that has waited so many seconds."""
+    def decide(self, waited: float, events: int = 1) -> float:
+        """The rate to match events at that have waited so many seconds."""
         if waited >= self.threshold:
-            if waited >= self._last and self.rate < self.maximum:
-                self._steps += 1
-        elif self._steps and (waited < self._last or waited < self.threshold / 2):
-            self._steps -= 1
+            if waited >= self._last:
+                self._steps = min(self._steps + events, math.ceil(self.maximum / self.step))
+        elif waited < self._last or waited < self.threshold / 2:
+            self._steps = max(self._steps - events, 0)
         self._last = waited
         return self.rate
+
+    def relax(self) -> None:
+        """Exact from here on: there was nothing to do for a while."""
+        self._steps, self._last = 0, 0.0

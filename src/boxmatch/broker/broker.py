@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -35,11 +35,14 @@ from boxmatch.broker.messages import (
 from boxmatch.broker.metrics import Metrics
 from boxmatch.broker.owners import Owner
 from boxmatch.broker.posting import Posting
+from boxmatch.broker.ranking import Order, Ranked, rank_subscriptions
 from boxmatch.broker.recovery import Feed
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import LoggedEvent, Sizes, Store
 from boxmatch.broker.subscribing import Subscribing
+from boxmatch.broker.tracing import Trace, Tracing
+from boxmatch.broker.watching import Watching
 from boxmatch.engine.explain import Explanation
 from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
 from boxmatch.model.schema import Attribute, Schema
@@ -52,9 +55,6 @@ _PATIENCE = 5.0
 
 _MOST_BYTES = 8 << 20
 """Of notes that are read at once for somebody who polls."""
-
-_MOST_LETTERS = 1_000
-"""Dead letters are counted up to this."""
 
 
 class Broker:
@@ -115,8 +115,10 @@ class Broker:
         self._state = StateOperations(self._core)
         self._subscribing = Subscribing(self._core, self._state)
         self._looking = Looking(self._core)
+        self._tracing = Tracing(self._core)
         self._housekeeping = Housekeeping(self._core, self._state, self.metrics.dropped)
         self._posting = Posting(self._core, self.stream, self.acknowledge, self.metrics)
+        self.watching = Watching(self._core, self.metrics, self._posting)
         self.metrics.watch(self)
         self.ready = True
 
@@ -124,6 +126,7 @@ class Broker:
         """Finish what was accepted, and close what is on disk."""
         self.ready = False
         await asyncio.gather(*self._changes, return_exceptions=True)
+        await self.watching.stop()
         await self._posting.close()
         for owner in list(self._directory.by_number.values()):
             for stream in tuple(owner.streams):
@@ -213,6 +216,7 @@ class Broker:
         await self._core.write(lambda transaction: transaction.drop_feed(entry.feed.number))
         self._directory.drop_feed(name)
         self.metrics.forget_feed(name)
+        self.watching.forget_feed(name)
 
     # Events
 
@@ -282,8 +286,18 @@ class Broker:
     ) -> list[SubscriptionInfo]:
         return self._directory.subscriptions(owner, after, limit, feed)
 
-    async def dry_run(self, feed: str, filter: Filter) -> DryRun:
-        return await self._looking.dry_run(feed, filter)
+    async def rank_subscriptions(
+        self, feed: str, owners: Collection[str] | None, order: Order, limit: int
+    ) -> Ranked:
+        return await rank_subscriptions(self._core, feed, owners, order, limit)
+
+    async def dry_run(self, feed: str, filter: Filter, recent: int = 0) -> DryRun:
+        return await self._looking.dry_run(feed, filter, recent)
+
+    async def trace(
+        self, feed: str, event: dict[str, Any], *, owners: Collection[str] | None, limit: int
+    ) -> Trace:
+        return await self._tracing.trace(feed, event, owners=owners, limit=limit)
 
     async def explain(
         self,
@@ -304,7 +318,7 @@ class Broker:
 
     def owner(self, name: str) -> OwnerInfo:
         """A subscriber; one that nobody has heard of has nothing."""
-        return self._info(self._directory.owner(name) or Owner(0, name))
+        return self.watching.owner(self._directory.owner(name) or Owner(0, name))
 
     def standing(self, name: str) -> Standing:
         """What can be said of a subscriber at no cost."""
@@ -312,24 +326,7 @@ class Broker:
         return Standing(owner.cursor, owner.dropped, len(owner.subscriptions))
 
     def owners(self, *, after: str = "", limit: int = 100) -> list[OwnerInfo]:
-        return [self._info(owner) for owner in self._directory.owners(after, limit)]
-
-    def _info(self, owner: Owner) -> OwnerInfo:
-        feeds = {one.wanted.feed for one in owner.subscriptions.values()}
-        return OwnerInfo(
-            owner=owner.name,
-            cursor=owner.cursor,
-            backlog=self._store.backlogs(owner.number).get(owner.number, 0),
-            dropped=owner.dropped,
-            dropped_through=owner.dropped_through,
-            subscriptions=len(owner.subscriptions),
-            sessions=len(owner.streams),
-            delivered=owner.delivered,
-            webhook=self._posting.webhook(owner.name),
-            dead_letters=len(self._store.dead_letters(owner.number, limit=_MOST_LETTERS)),
-            last_error=self._posting.last_error(owner.name),
-            feeds=sorted(feeds),
-        )
+        return [self.watching.owner(owner) for owner in self._directory.owners(after, limit)]
 
     async def notes(
         self, owner: str, *, after: int | None, limit: int, wait: float = 0.0

@@ -63,6 +63,12 @@ def hand_out(
 
 def said_rightly(note: Note, owner: Owner) -> Note:
     """Of an event that was matched at a rate above 0, subscriptions that want it are exact."""
-    wanted = [one.wanted for id in note.subscriptions if (one := owner.subscriptions.get(id))]
-    is_exact = bool(wanted) and all(one.exact for one in wanted)
+    is_exact = False
+    for id in note.subscriptions:
+        one = owner.subscriptions.get(id)
+        if one is None:
+            continue
+        if not one.wanted.exact:  # the usual one: an event may be for hundreds of them
+            return note
+        is_exact = True
     return note._replace(rate=0.0) if is_exact else note

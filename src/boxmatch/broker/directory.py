@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from boxmatch.broker.feeds.state_feed import StateFeed
@@ -28,7 +28,7 @@ class FeedEntry:
         publications = feed.spaces.publication_count if isinstance(feed, StateFeed) else 0
         return FeedInfo(
             feed.spec, feed.number, len(feed.slots), publications, self.events, self.matches,
-            self.last_sequence, *_adapted(feed),
+            self.last_sequence, *_adapted(feed), 0 if isinstance(feed, StateFeed) else feed.waiting,
         )  # fmt: skip
 
 
@@ -91,6 +91,11 @@ class Directory:
         """Forget an owner who neither subscribed nor listens."""
         if owner.number == 0 and not owner.streams:
             self._owners.pop(owner.name, None)
+
+    def numbers(self, names: Collection[str]) -> frozenset[int]:
+        """The numbers of some owners, without those who have never subscribed."""
+        known = (self._owners.get(name) for name in names)
+        return frozenset(owner.number for owner in known if owner is not None and owner.number)
 
     def owners(self, after: str, limit: int) -> list[Owner]:
         names = sorted(name for name, owner in self._owners.items() if owner.number)

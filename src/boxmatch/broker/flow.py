@@ -29,7 +29,17 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _MOST_EVENTS = 4_096
-"""Events that are matched together: more do not make it faster, but everybody waits longer."""
+_MOST_SECONDS = 0.02
+"""Events that are matched together, and for how long: more do not make it faster, but everybody
+waits longer."""
+
+_MOST_WORK = 2.0
+"""Seconds of matching that may be queued: so much later, at most, a load is felt that is over."""
+
+_RECENT = 0.2
+"""What the last batch counts in how long a feed's events take."""
+_SLOWEST = 0.1
+"""Seconds that an event is believed to take; more, and the machine was busy with something else."""
 
 
 @dataclass(eq=False)
@@ -48,6 +58,8 @@ class Publication:
     inboxes: Inboxes = field(default_factory=dict)
     matches: int = 0
     rate: float = 0.0
+    seconds: float = 0.0
+    """That it is expected to take."""
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +69,7 @@ class Publication:
 class Observer(Protocol):
     """Is told of times; see `boxmatch.broker.metrics`."""
 
-    def stage(self, name: str, seconds: float) -> None: ...
+    def stage(self, feed: str, name: str, seconds: float) -> None: ...
     def events_received(self, feed: str, events: int) -> None: ...
     def matched(self, feed: str, events: int, matches: int) -> None: ...
     def committed(self, feed: str, events: int) -> None: ...
@@ -83,6 +95,7 @@ class Flow:
         self.events = 0
         """On their way at the moment."""
         self.nbytes = 0
+        self._seconds = 0.0
         self._freed = asyncio.Event()
         self._queue: deque[Publication | Callable[[], None]] = deque()
         self._changed = threading.Condition(threading.Lock())
@@ -97,19 +110,25 @@ class Flow:
 
     async def publish(self, publication: Publication, patience: float) -> Receipt:
         """Send events on their way; returns when they are durable, or if so wanted, matched."""
-        events, nbytes = len(publication.events.rows), publication.nbytes
-        await self._wait_for_room(events, nbytes, patience)
+        events = len(publication.events.rows)
+        await self._wait_for_room(publication, patience)
+        publication.seconds = events * publication.feed.pace
         self.events += events
-        self.nbytes += nbytes
+        self.nbytes += publication.nbytes
+        self._seconds += publication.seconds
+        publication.feed.waiting += events
         self._observer.events_received(publication.feed.spec.name, events)
         self._put(publication)
         return await asyncio.shield(publication.answer)
 
-    async def _wait_for_room(self, events: int, nbytes: int, patience: float) -> None:
+    async def _wait_for_room(self, publication: Publication, patience: float) -> None:
+        events, nbytes = len(publication.events.rows), publication.nbytes
+
         def has_room() -> bool:
             return self.events == 0 or (
                 self.events + events <= self._most_events
                 and self.nbytes + nbytes <= self._most_bytes
+                and self._seconds + events * publication.feed.pace <= _MOST_WORK
             )
 
         try:
@@ -179,13 +198,13 @@ class Flow:
             self._observer.refused("storage")
             settle(publication.answer, result)
             return
-        now = time.perf_counter()
-        self._observer.stage("commit", now - publication.matched)
+        name = publication.feed.spec.name
+        self._observer.stage(name, "commit", time.perf_counter() - publication.matched)
         number = result.last - result.first + 1  # of the first time, if this was a repetition
         receipt = Receipt(result.first, result.last, number, True, result.repeated)
         settle(publication.answer, receipt)
         if not result.repeated:
-            self._observer.committed(publication.feed.spec.name, events)
+            self._observer.committed(name, events)
             self._deliver(publication, result.first)
 
     def _refuse(self, publication: Publication, error: Exception) -> None:
@@ -197,6 +216,8 @@ class Flow:
         events = len(publication.events.rows)
         self.events -= events
         self.nbytes -= publication.nbytes
+        self._seconds = self._seconds - publication.seconds if self.events else 0.0
+        publication.feed.waiting -= events
         return events
 
     # In the matching thread
@@ -221,17 +242,20 @@ class Flow:
     def _take(self) -> list[Publication | Callable[[], None]]:
         """The next items, up to so many events. The longer the queue, the larger the batch."""
         taken: list[Publication | Callable[[], None]] = []
-        events = 0
-        while self._queue and events < _MOST_EVENTS:
+        events, seconds = 0, 0.0
+        while self._queue and events < _MOST_EVENTS and seconds < _MOST_SECONDS:
             item = self._queue.popleft()
             taken.append(item)
-            events += len(item.events.rows) if isinstance(item, Publication) else 0
+            if isinstance(item, Publication):
+                events += len(item.events.rows)
+                seconds += len(item.events.rows) * item.feed.pace
         return taken
 
     def _match(self, feed: EventFeed, publications: Sequence[Publication]) -> None:
         began = time.perf_counter()
+        name = feed.spec.name
         for publication in publications:
-            self._observer.stage("wait", began - publication.received)
+            self._observer.stage(name, "wait", began - publication.received)
         if len(publications) == 1:
             rows = publications[0].events.rows
         else:
@@ -249,8 +273,9 @@ class Flow:
         slots = found.slots
         feed.slots.count(slots)
         now = time.perf_counter()
-        self._observer.stage("match", now - began)
-        self._observer.matched(feed.spec.name, len(rows), len(slots))
+        feed.pace += _RECENT * (min((now - began) / len(rows), _SLOWEST) - feed.pace)
+        self._observer.stage(name, "match", now - began)
+        self._observer.matched(name, len(rows), len(slots))
         first_row = first_match = 0
         for publication in publications:
             last_row = first_row + len(publication.events.rows)

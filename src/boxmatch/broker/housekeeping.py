@@ -83,9 +83,12 @@ class Housekeeping:
             raise
 
     async def _count(self) -> None:
-        backlogs = await asyncio.to_thread(self._core.store.backlogs)
+        store = self._core.store
+        backlogs = await asyncio.to_thread(store.backlogs)
+        letters = await asyncio.to_thread(store.dead_letter_counts)
         for owner in self._core.directory.by_number.values():
             owner.backlog = backlogs.get(owner.number, 0)
+            owner.dead_letters = letters.get(owner.number, 0)
 
     async def _tidy(self) -> None:
         retention = self._core.settings.retention

@@ -13,6 +13,10 @@ Unknown = Literal["refuse", "carry"]
 """What becomes of attributes of an event that the schema lacks: an error, or just delivered."""
 
 
+_VALUE_BYTES = 64
+"""Of a value in a dict, together with its place there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
     """How much precision a feed of events may give up under load; see `boxmatch.adaptive`."""
@@ -62,6 +66,8 @@ class FeedInfo(NamedTuple):
     sampled_matches: int = 0
     """Matches at a rate above 0 that were looked at again, and how many of them were false."""
     sampled_false: int = 0
+    waiting: int = 0
+    """Events that are received, and not yet durable."""
 
 
 class Events(NamedTuple):
@@ -72,7 +78,8 @@ class Events(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return sum(map(len, self.bodies))
+        """About what they take in memory."""
+        return sum(map(len, self.bodies)) + _VALUE_BYTES * sum(map(len, self.rows))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
+import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -25,7 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from boxmatch import __version__
-from boxmatch.broker.messages import FeedInfo
+from boxmatch.broker.messages import FeedInfo, Note
 
 if TYPE_CHECKING:
     from boxmatch.broker.store import Sizes
@@ -33,14 +35,29 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STAGES = ("wait", "match", "commit", "end_to_end")
 """In the queue; in the index; to the disk; from a publisher to a subscriber."""
+WAYS = ("socket", "sse", "poll", "webhook")
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 MOST_LABELS = 1000
 MOST_OWNERS = 100
+MOST_HISTOGRAMS = 100
+"""Feeds that have histograms of their own: each is many lines."""
 _OTHERS = "(others)"
 _log = logging.getLogger("boxmatch.metrics")
+
+
+class FeedCounts(NamedTuple):
+    """What was counted of a feed since the broker started."""
+
+    received: int
+    matched: int
+    matches: int
+    committed: int
+    delivered: int
+    stages: dict[str, list[int]]
+    """By stage, how many took so long: up to each of `BUCKETS`, and beyond."""
 
 
 class Watched(Protocol):
@@ -63,14 +80,14 @@ class Metrics:
         self._matched = _Tally("events_matched", "Events that went through the matcher.", feed)
         self._matches = _Tally("matches", "Subscriptions that events matched.", feed)
         self._committed = _Tally("events_committed", "Events durable in the log.", feed)
-        self._delivered = _Tally("notes_delivered", "Notes handed to subscribers.", ("way",))
+        self._delivered = _Tally("notes_delivered", "Notes handed to subscribers.", ("feed", "way"))
         self._webhooks = _Tally("webhook_deliveries", "Requests to webhooks.", ("outcome",))
         self._dropped = _Tally("notes_dropped", "Notes that subscribers have lost.", ())
         self._refused = _Tally("refused", "What was refused, and why.", ("reason",))
         self._requests = _Tally(
             "http_requests", "Requests answered.", ("method", "route", "status")
         )
-        self._stages = {stage: _Durations() for stage in STAGES}
+        self._stages = _Stages()
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(_Counted(self))
         ProcessCollector(registry=self.registry)
@@ -87,9 +104,18 @@ class Metrics:
     def committed(self, feed: str, events: int) -> None:
         self._committed.add((feed,), events)
 
-    def delivered(self, way: str, notes: int) -> None:
-        """`way` is socket, sse, poll or webhook."""
-        self._delivered.add((way,), notes)
+    def delivered(self, way: str, notes: Sequence[Note]) -> None:
+        """`way` is one of `WAYS`. How old notes are is taken from the newest."""
+        now = time.time()
+        feed = notes[0].feed
+        if len(notes) == 1 or len({note.feed for note in notes}) == 1:
+            self._delivered.add((feed, way), len(notes))
+            self._stages.add(feed, "end_to_end", now - notes[-1].at, len(notes))
+            return
+        newest = {note.feed: note.at for note in notes}
+        for feed, count in Counter(note.feed for note in notes).items():
+            self._delivered.add((feed, way), count)
+            self._stages.add(feed, "end_to_end", now - newest[feed], count)
 
     def dropped(self, notes: int) -> None:
         self._dropped.add((), notes)
@@ -105,9 +131,9 @@ class Metrics:
         """`route` as a template: /feeds/{feed}."""
         self._requests.add((method, route, str(status)), 1)
 
-    def stage(self, name: str, seconds: float, count: int = 1) -> None:
+    def stage(self, feed: str, name: str, seconds: float, count: int = 1) -> None:
         """One of `STAGES`: `count` events, or notes, took so long each."""
-        self._stages[name].add(seconds, count)
+        self._stages.add(feed, name, seconds, count)
 
     # Called now and then.
 
@@ -119,6 +145,42 @@ class Metrics:
         """A feed was dropped: no more of it."""
         for tally in (self._received, self._matched, self._matches, self._committed):
             tally.forget((feed,))
+        for way in WAYS:
+            self._delivered.forget((feed, way), into=(_OTHERS, way))
+        self._stages.forget(feed)
+
+    def counts(self, feed: str) -> FeedCounts:
+        """What was counted of a feed."""
+        key = (feed,)
+        return FeedCounts(
+            self._received.count(key),
+            self._matched.count(key),
+            self._matches.count(key),
+            self._committed.count(key),
+            sum(self._delivered.count((feed, way)) for way in WAYS),
+            self._stages.counts(feed),
+        )
+
+    def activity(self) -> dict[str, int]:
+        """Events and notes that went through each feed, so far."""
+        total: dict[str, int] = {}
+        for tally in (self._received, self._delivered):
+            for (feed, *_), count in tally.counts().items():
+                total[feed] = total.get(feed, 0) + count
+        return total
+
+    def delivered_by_way(self) -> dict[str, int]:
+        total = dict.fromkeys(WAYS, 0)
+        for (_, way), count in self._delivered.counts().items():
+            total[way] = total.get(way, 0) + count
+        return total
+
+    def refused_by_reason(self) -> dict[str, int]:
+        return {reason: count for (reason,), count in self._refused.counts().items()}
+
+    @property
+    def dropped_notes(self) -> int:
+        return self._dropped.count(())
 
     def render(self) -> bytes:
         """All of it, in Prometheus' text format (`CONTENT_TYPE`). Reads the database: a moment."""
@@ -137,11 +199,11 @@ class Metrics:
         stages = HistogramMetricFamily(
             "boxmatch_stage_seconds",
             "How long events take in each stage; end_to_end is from receiving to delivery.",
-            labels=("stage",),
+            labels=("feed", "stage"),
         )
-        for name, durations in self._stages.items():
+        for feed, name, durations in self._stages.all():
             buckets, total = durations.snapshot()
-            stages.add_metric([name], buckets, total)
+            stages.add_metric([feed, name], buckets, total)
         yield stages
         failed = 0
         if self._watched is not None:
@@ -185,13 +247,22 @@ class _Tally:
             labels = (_OTHERS,) * len(labels)
         self._counts[labels] = self._counts.get(labels, 0) + count
 
-    def forget(self, labels: tuple[str, ...]) -> None:
+    def forget(self, labels: tuple[str, ...], into: tuple[str, ...] | None = None) -> None:
+        """No more of this; what was counted may go to another, so that a sum stays what it is."""
         with self._lock:
-            self._counts.pop(labels, None)
+            count = self._counts.pop(labels, None)
+            if count is not None and into is not None:
+                self._counts[into] = self._counts.get(into, 0) + count
+
+    def count(self, labels: tuple[str, ...]) -> int:
+        return self._counts.get(labels, 0)
+
+    def counts(self) -> dict[tuple[str, ...], int]:
+        with self._lock:
+            return dict(self._counts)
 
     def family(self) -> CounterMetricFamily:
-        with self._lock:
-            counts = dict(self._counts)
+        counts = self.counts()
         family = CounterMetricFamily(f"boxmatch_{self._name}", self._text, labels=self._labels)
         for labels, count in counts.items():
             family.add_metric(labels, count)
@@ -212,16 +283,55 @@ class _Durations:
             self._counts[bucket] += count
             self._total += seconds * count
 
+    def counts(self) -> list[int]:
+        """How many there are in each bucket, and beyond the last."""
+        with self._lock:
+            return self._counts.copy()
+
     def snapshot(self) -> tuple[list[tuple[str, float]], float]:
         """Buckets as Prometheus wants them, each with all that is below."""
         with self._lock:
-            counts, total = list(self._counts), self._total
+            counts, total = self._counts.copy(), self._total
         buckets: list[tuple[str, float]] = []
         running = 0
         for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
             running += count
             buckets.append((bound, running))
         return buckets, total
+
+
+class _Stages:
+    """Histograms of all stages, by feed. What is counted of a known feed takes no lock for all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._feeds: dict[str, dict[str, _Durations]] = {}
+
+    def add(self, feed: str, stage: str, seconds: float, count: int) -> None:
+        known = self._feeds.get(feed)
+        if known is None:
+            known = self._new(feed)
+        known[stage].add(seconds, count)
+
+    def _new(self, feed: str) -> dict[str, _Durations]:
+        with self._lock:
+            name = feed if len(self._feeds) < MOST_HISTOGRAMS else _OTHERS
+            return self._feeds.setdefault(name, {stage: _Durations() for stage in STAGES})
+
+    def forget(self, feed: str) -> None:
+        with self._lock:
+            self._feeds.pop(feed, None)
+
+    def counts(self, feed: str) -> dict[str, list[int]]:
+        known = self._feeds.get(feed)
+        if known is None:
+            return {stage: [0] * (len(BUCKETS) + 1) for stage in STAGES}
+        return {stage: durations.counts() for stage, durations in known.items()}
+
+    def all(self) -> list[tuple[str, str, _Durations]]:
+        with self._lock:
+            feeds = list(self._feeds.items())
+        return [(feed, stage, one) for feed, known in feeds for stage, one in known.items()]
 
 
 def _gauges(broker: Watched) -> Iterator[Metric]:

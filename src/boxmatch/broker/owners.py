@@ -46,5 +46,7 @@ class Owner:
     delivered: int = 0
     backlog: int = 0
     """As of the last count."""
+    dead_letters: int = 0
+    """The same."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     streams: set[NoteStream] = field(default_factory=set)

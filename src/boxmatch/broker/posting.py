@@ -36,6 +36,7 @@ class Posting:
             dead_letter=self._bury,
             allow_private=core.settings.allow_private_webhooks,
             on_result=self._tell,
+            on_taken=lambda notes: metrics.delivered("webhook", notes),
         )
         for number, text in core.store.webhooks():
             known = core.directory.by_number.get(number)
@@ -48,6 +49,10 @@ class Posting:
 
     def last_error(self, owner: str) -> str | None:
         return self._sender.last_error(owner)
+
+    def failing(self) -> set[str]:
+        """Owners whose webhook did not take what was last posted."""
+        return {owner for owner in tuple(self._webhooks) if self.last_error(owner)}
 
     async def put(self, owner: str, webhook: Webhook) -> None:
         """Post the owner's notes there from now on."""

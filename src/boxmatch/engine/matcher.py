@@ -14,9 +14,10 @@ import numpy.typing as npt
 from boxmatch.engine import bulk, storage
 from boxmatch.engine.bulk import Bulk, Reading, Rejected
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
-from boxmatch.engine.explain import Explanation, Predicate
+from boxmatch.engine.explain import Explainer, Explanation
 from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
 from boxmatch.engine.memory import release_free_memory
+from boxmatch.engine.nearest import Among, Nearest, find_nearest
 from boxmatch.engine.parallel import by_chunks
 from boxmatch.engine.parts import BoolArray, Part, Row, Segment, Store, Tail, build_segments
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
@@ -33,8 +34,7 @@ from boxmatch.model.axis import ABSENT
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes, Int64Array
 from boxmatch.model.events import EventEncoder
-from boxmatch.model.filters import Box, compile_filter, render
-from boxmatch.model.keys import is_absent
+from boxmatch.model.filters import compile_filter
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 
@@ -390,26 +390,21 @@ class Matcher:
 
     def explain(self, event: Mapping[str, Any], subscription_id: SubscriptionId) -> Explanation:
         """Predicate by predicate: what the subscription wants, what the event has."""
+        return self.explainer(subscription_id).explain(event)
+
+    def explainer(self, subscription_id: SubscriptionId) -> Explainer:
+        """For many events: explains the subscription as it is now."""
         checked, _ = check_id(subscription_id)
-        snapshot, rows = self._boxes_of(checked)
-        point = snapshot.encoder.one(event)
-        alternatives = []
-        for box in rows:
-            predicates = []
-            for attribute, low, high in box:
-                name = self.schema.names[attribute]
-                got = event.get(name)
-                predicates.append(
-                    Predicate(
-                        name,
-                        render(self.schema, [self._symbolic(snapshot, [(attribute, low, high)])]),
-                        None if is_absent(got) else got,
-                        bool(low <= point[attribute] <= high),
-                    )
-                )
-            alternatives.append(tuple(predicates))
-        matched = any(all(p.satisfied for p in predicates) for predicates in alternatives)
-        return Explanation(checked, matched, tuple(alternatives))
+        return Explainer(checked, *self._boxes_of(checked))
+
+    def nearest(
+        self, event: Mapping[str, Any], *, limit: int = 20, among: Among | None = None
+    ) -> Nearest:
+        """Who wants the event, and which `limit` others come nearest: why not these?
+
+        Looks at every subscription, exactly, or at those that `among` marks of an array of ids.
+        """
+        return find_nearest(self._snapshot, event, limit, among)
 
     # Looking
 
@@ -428,7 +423,7 @@ class Matcher:
         """The filter as text: not always as it was given, but with the same meaning."""
         checked, _ = check_id(subscription_id)
         snapshot, rows = self._boxes_of(checked)
-        return render(self.schema, [self._symbolic(snapshot, row) for row in rows])
+        return snapshot.render(*rows)
 
     def _boxes_of(self, subscription_id: SubscriptionId) -> tuple[Snapshot, list[Row]]:
         """The boxes of a subscription, and a snapshot whose axes go with them."""
@@ -440,14 +435,6 @@ class Matcher:
                     rows = [boxes.row(position) for position in sorted(positions)]
                     return self._snapshot, _possible(rows)
         raise UnknownSubscriptionError(subscription_id)
-
-    def _symbolic(self, snapshot: Snapshot, row: Row) -> Box:
-        """A box with strings in the place of their labels."""
-        axes = snapshot.axes
-        return tuple(
-            (a, axes[a].bound(low), axes[a].bound(high)) if a in axes else (a, low, high)
-            for a, low, high in row
-        )
 
     def memory_usage(self) -> dict[str, int]:
         """Bytes held, by part, with their `total`."""
@@ -476,6 +463,7 @@ class Matcher:
             part.match_one(points[:1])
             part.match(points)
             part.count(points)
+        trial.nearest({}, limit=0)  # its keys are of no string that could be shown
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to the directory `path`, or over the matcher that is saved there.

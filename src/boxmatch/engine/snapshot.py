@@ -11,9 +11,10 @@ import numpy as np
 
 from boxmatch.adaptive.excess import Excess, rarest_first
 from boxmatch.adaptive.skipping import SkipPlan
-from boxmatch.engine.parts import BoolArray, Part, Segment
+from boxmatch.engine.parts import BoolArray, Part, Row, Segment
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.events import EventEncoder
+from boxmatch.model.filters import Box, render
 from boxmatch.model.strings import StringAxis
 
 
@@ -55,6 +56,18 @@ class Snapshot:
         if skipped is None:
             return ()
         return tuple(compress(self.encoder.schema.names, skipped & self._used))
+
+    def render(self, *boxes: Row) -> str:
+        """Boxes as the text of a filter."""
+        return render(self.encoder.schema, [self._symbolic(box) for box in boxes])
+
+    def _symbolic(self, box: Row) -> Box:
+        """A box with strings in the place of their labels."""
+        axes = self.axes
+        return tuple(
+            (a, axes[a].bound(low), axes[a].bound(high)) if a in axes else (a, low, high)
+            for a, low, high in box
+        )
 
     @cached_property
     def _used(self) -> BoolArray:

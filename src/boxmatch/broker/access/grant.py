@@ -40,6 +40,11 @@ class Grant:
         """Whether the key may act as this owner: subscribe, hear, acknowledge, set a webhook."""
         return self.admin or owner in self.subscribe or ALL in self.subscribe
 
+    @property
+    def owners(self) -> frozenset[str] | None:
+        """Those that the key may act as; None is all."""
+        return None if self.admin or ALL in self.subscribe else self.subscribe
+
     def may_administer(self) -> bool:
         return self.admin
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
@@ -19,6 +19,7 @@ class Letter(NamedTuple):
     first: int
     last: int
     body: bytes
+    notes: Sequence[Note] = ()
 
 
 class Failure(NamedTuple):
@@ -33,23 +34,23 @@ class Failure(NamedTuple):
 def letters(notes: Iterable[Note]) -> Iterator[Letter]:
     """Cut notes into requests that are not too large, in order."""
     parts: list[bytes] = []
-    first = last = size = 0
+    within: list[Note] = []
+    size = 0
     for note in notes:
         part = note.to_json()
         if parts and size + len(part) > MAX_BODY:
-            yield Letter(first, last, _body(parts))
-            parts, size = [], 0
-        if not parts:
-            first = note.sequence
+            yield _letter(within, parts)
+            parts, within, size = [], [], 0
         parts.append(part)
+        within.append(note)
         size += len(part)
-        last = note.sequence
     if parts:
-        yield Letter(first, last, _body(parts))
+        yield _letter(within, parts)
 
 
-def _body(parts: list[bytes]) -> bytes:
-    return b'{"notes":[' + b",".join(parts) + b"]}"
+def _letter(notes: Sequence[Note], parts: list[bytes]) -> Letter:
+    body = b'{"notes":[' + b",".join(parts) + b"]}"
+    return Letter(notes[0].sequence, notes[-1].sequence, body, notes)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:

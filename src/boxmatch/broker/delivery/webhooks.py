@@ -13,7 +13,7 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Literal, Protocol
@@ -89,6 +89,7 @@ class WebhookSender:
         dead_letter: Callable[[str, int, int, int, str, bytes], Awaitable[object]],
         allow_private: bool = False,
         on_result: Callable[[str, str], None] = lambda owner, outcome: None,
+        on_taken: Callable[[Sequence[Note]], None] = lambda notes: None,
         requests: int = 64,
         resolve: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
@@ -102,6 +103,7 @@ class WebhookSender:
         self.sleep = sleep
         self._allow_private = allow_private
         self._on_result = on_result
+        self.on_taken = on_taken
         self._own_resolver = SystemResolver(requests)  # without threads until it is asked
         self._resolve = resolve or self._own_resolver
         self._tls = tls
@@ -319,6 +321,7 @@ class _Courier:
                 self.posting = False
                 self.error, self._failures = None, 0
                 sender.tell(owner, "delivered")
+                sender.on_taken(letter.notes)
                 return True
             self.error = failure.reason
             if failure.gone:

@@ -34,11 +34,18 @@ class Found(NamedTuple):
 
 
 class EventFeed:
-    """Subscriptions and the index over them. All but `spec` is for the matching thread alone."""
+    """Subscriptions and the index over them.
+
+    All but `spec`, `waiting` and reading the `pace` is for the matching thread alone.
+    """
 
     def __init__(self, spec: FeedSpec, number: int) -> None:
         self.spec = spec
         self.number = number
+        self.waiting = 0
+        """Events that are received, and not yet durable. In the event loop."""
+        self.pace = 0.0
+        """Seconds that it lately took to match an event."""
         self.slots = Slots()
         self.matcher = Matcher(spec.schema, index=spec.index)
         self.exact = Matcher(spec.schema)
@@ -75,11 +82,14 @@ class EventFeed:
 
     def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Found:
         """Who wants these events, by slot, if they have waited so many seconds."""
-        rate = self.adapting.decide(waited)
-        result = self.matcher.match_batch(rows, threads=1, max_false_positive_rate=rate)
+        rate = self.adapting.decide(waited, len(rows))
+        try:
+            result = self.matcher.match_batch(rows, threads=1, max_false_positive_rate=rate)
+        finally:
+            self.adapting.matched()
         if not result.skipped_attributes:
             rate = 0.0
-        elif self.adapting.is_to_sample():
+        elif self.adapting.is_to_sample(len(rows)):
             some = slice(0, SAMPLE)
             exact = self.matcher.count_batch(rows[some], threads=1, max_false_positive_rate=0.0)
             self.adapting.sampled(result.counts[some], exact)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,22 @@ import numpy.typing as npt
 from boxmatch.broker.owners import Subscription
 
 Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Float64Array = npt.NDArray[np.float64]
 
 Inboxes = dict[int, list[tuple[int, list[str]]]]
 """By owner's number: which of some events concern it, and which of its subscriptions they match."""
 
 _FEW = 64
+_NOBODY = -1
+
+
+class Standing(NamedTuple):
+    """Some subscriptions: their numbers, how often each matched, and when it was made."""
+
+    slots: Int64Array
+    matches: Int64Array
+    created: Float64Array
 
 
 class Slots:
@@ -23,9 +35,10 @@ class Slots:
     def __init__(self) -> None:
         self.subscriptions: list[Subscription | None] = []
         self._free: list[int] = []
-        self._owner: Int64Array = np.empty(_FEW, np.int64)
+        self._owner: Int64Array = np.full(_FEW, _NOBODY)
         self._id: npt.NDArray[np.object_] = np.empty(_FEW, object)
         self._matches: Int64Array = np.zeros(_FEW, np.int64)
+        self._created: Float64Array = np.zeros(_FEW)
 
     def __len__(self) -> int:
         return len(self.subscriptions) - len(self._free)
@@ -36,11 +49,12 @@ class Slots:
         if slot == len(self.subscriptions):
             self.subscriptions.append(None)
             if slot == len(self._owner):
-                self._owner = np.concatenate([self._owner, np.empty_like(self._owner)])
+                self._owner = np.concatenate([self._owner, np.full_like(self._owner, _NOBODY)])
                 self._id = np.concatenate([self._id, np.empty_like(self._id)])
                 self._matches = np.concatenate([self._matches, np.zeros_like(self._matches)])
+                self._created = np.concatenate([self._created, np.zeros_like(self._created)])
         self._owner[slot], self._id[slot] = subscription.owner.number, subscription.id
-        self._matches[slot] = 0
+        self._matches[slot], self._created[slot] = 0, subscription.created
         self.replace(slot, subscription)
         return slot
 
@@ -52,7 +66,7 @@ class Slots:
     def remove(self, slot: int) -> None:
         """The number is free from now on."""
         self.subscriptions[slot] = None
-        self._id[slot] = None
+        self._owner[slot], self._id[slot] = _NOBODY, None
         self._free.append(slot)
 
     def count(self, slots: Int64Array) -> None:
@@ -62,6 +76,18 @@ class Slots:
     def matches(self, slot: int) -> int:
         """How often a subscription matched since it came, or the broker started."""
         return int(self._matches[slot])
+
+    def standing(self, owners: Collection[int] | None = None) -> Standing:
+        """Those of some owners, or all that are in use. From any thread, as of about now."""
+        owner, matches, created = self._owner, self._matches, self._created
+        used = owner[: min(len(matches), len(created), len(self.subscriptions))]
+        chosen = used != _NOBODY if owners is None else np.isin(used, list(owners))
+        slots = np.flatnonzero(chosen)
+        return Standing(slots, matches[slots], created[slots])
+
+    def owned_by(self, owners: Collection[int]) -> BoolArray:
+        """By slot: does it belong to one of these owners? From any thread."""
+        return np.isin(self._owner, list(owners))
 
     def inboxes(self, event: Int64Array, slots: Int64Array) -> Inboxes:
         """Matches (which event, which subscription), put together by owner and event."""

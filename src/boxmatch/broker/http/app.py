@@ -10,11 +10,13 @@ from starlette.routing import WebSocketRoute
 
 from boxmatch.broker.access import Keys, Meter
 from boxmatch.broker.http import (
+    dashboard,
     events,
     feeds,
     notes,
     openapi,
     operations,
+    overview,
     socket,
     state,
     subscriptions,
@@ -46,8 +48,10 @@ def make_app(
     add_handlers(app)
     # Routes are tried in order, so those with the load come first; and side by side, which is
     # quicker than routers in routers.
-    parts = (events, notes, socket, subscriptions, state, feeds, webhooks, operations, openapi)
-    for module in parts:
+    for module in (
+        *(events, notes, socket, subscriptions, state, feeds, webhooks),
+        *(overview, operations, openapi, dashboard),
+    ):
         app.router.routes.extend(module.router.routes)
     app.router.routes.append(WebSocketRoute("/{path:path}", socket.no_socket))
     described: list[dict[str, Any]] = []

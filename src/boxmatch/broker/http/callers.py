@@ -6,7 +6,6 @@ belongs to others looks the same whether it is there or not.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
@@ -60,8 +59,7 @@ class Context:
     def delivered(self, way: str, notes: Sequence[Note]) -> None:
         """Count notes that were handed to their owner, and how old they are by now."""
         if self.metrics is not None and notes:
-            self.metrics.delivered(way, len(notes))
-            self.metrics.stage("end_to_end", time.time() - notes[-1].at, len(notes))
+            self.metrics.delivered(way, notes)
 
 
 def key_in(header: str | None) -> str | None:

@@ -16,6 +16,7 @@ from boxmatch.broker.http.callers import Admin, AnyCaller, Asker, Caller, Name, 
 from boxmatch.broker.http.filters import checked_filter
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.messages import Adaptive, FeedInfo, FeedSpec
+from boxmatch.broker.store import LoggedEvent
 from boxmatch.engine.explain import Explanation
 from boxmatch.model.schema import Schema
 
@@ -109,16 +110,38 @@ async def drop_feed(feed: Name, caller: Admin) -> Response:
     openapi_extra=takes(shapes.DryRunQuestion),
 )
 async def dry_run(feed: Name, request: Request, caller: Asker) -> Response:
-    """How many of the latest events a filter would have matched."""
+    """How many of the latest events a filter would have matched, what boxes it compiles to, and
+    why it wants the `recent` ones or not.
+    """
     asked = await read_model(request, shapes.DryRunQuestion, caller.limits.body_bytes)
-    result = await caller.broker.dry_run(feed, checked_filter(asked.filter, caller.limits))
-    # Examples are events of the past, which the key may not read unless it may read the log.
-    examples = result.examples if caller.grant.may_read(feed) else []
-    shown = [
-        {"sequence": one.sequence, "at": one.at, "event": orjson.Fragment(one.body)}
-        for one in examples
-    ]
-    return answer({"events": result.events, "matches": result.matches, "examples": shown})
+    # Events of the past are shown to those who may read the log.
+    may_read = caller.grant.may_read(feed)
+    filter = checked_filter(asked.filter, caller.limits)
+    result = await caller.broker.dry_run(feed, filter, asked.recent if may_read else 0)
+    return answer(
+        {
+            "events": result.events,
+            "matches": result.matches,
+            "examples": [_event_json(one) for one in result.examples] if may_read else [],
+            "boxes": [
+                [{"attribute": name, "wanted": wanted} for name, wanted in box]
+                for box in result.boxes
+            ],
+            "box_count": result.box_count,
+            "recent": [
+                {
+                    **_event_json(one.event),
+                    "matches": one.explanation.matched,
+                    "predicates": [asdict(each) for each in one.explanation.predicates],
+                }
+                for one in result.recent
+            ],
+        }
+    )
+
+
+def _event_json(one: LoggedEvent) -> dict[str, Any]:
+    return {"sequence": one.sequence, "at": one.at, "event": orjson.Fragment(one.body)}
 
 
 @router.post(

@@ -205,6 +205,12 @@ class Reader:
             rows = connection.execute(statement, (owner, after, limit))
             return list(map(DeadLetter._make, rows))
 
+    def dead_letter_counts(self) -> dict[int, int]:
+        with self.connection() as connection:
+            return dict(
+                connection.execute("SELECT owner, count(*) FROM dead_letter GROUP BY owner")
+            )
+
     def _pages(self, statement: str, feed: int) -> Iterator[Any]:
         # Whole pages: a connection that stays with a caller would keep the log ahead from being
         # taken up.

@@ -201,6 +201,10 @@ class Store:
     def dead_letters(self, owner: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         return self._reader.dead_letters(owner, after, limit)
 
+    def dead_letter_counts(self) -> dict[int, int]:
+        """How many there are, by owner."""
+        return self._reader.dead_letter_counts()
+
     def sizes(self) -> Sizes:
         return self._reader.sizes()
 

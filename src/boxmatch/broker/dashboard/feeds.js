@@ -1,0 +1,159 @@
+/** The feeds: which are shown, in which order, and which are open. */
+
+import { command } from "./api.js";
+import { arrange, byId, element, setText, showEmpty } from "./dom.js";
+import { FeedCard, NUMBERS } from "./feed_card.js";
+import { exactly, plural } from "./format.js";
+import { recall, remember } from "./memory.js";
+
+const OPEN_AT_FIRST = 3;
+const ROWS_AT_FIRST = 100;
+/** As many are found by name; of more, those with most to see come first. */
+const FEW = 12;
+const REORDER_MS = 10_000;
+
+/** The section. `overview` and `histories` come with each look at the broker. */
+export class FeedsSection {
+  constructor() {
+    this.cards = new Map();
+    this.shown = ROWS_AT_FIRST;
+    this.order = [];
+    this.orderedAt = 0;
+    this.chosen = recall("opened"); // null until the reader opens or closes one
+    this.opened = new Set(this.chosen);
+    this.list = byId("feeds-list");
+    this.head = element("div", { class: "feed-row feed-head", "aria-hidden": "true" },
+      element("span", {}, "feed"), element("span", {}, "matching"), element("span", {}, "last minute"),
+      element("div", { class: "numbers" }, ...NUMBERS.map(([, label, unit]) => element("span", {},
+        label === "subscriptions" ? "subscr." : label, element("span", { class: "unit" }, unit)))));
+    this.watcher = new IntersectionObserver((entries) => this.onSeen(entries), { rootMargin: "200px" });
+    byId("feeds-search").addEventListener("input", () => { this.shown = ROWS_AT_FIRST; this.render(); });
+    byId("feeds-order").addEventListener("change", () => { this.orderedAt = 0; this.render(); scrollTo(0, 0); });
+    byId("feeds-more").addEventListener("click", () => { this.shown += ROWS_AT_FIRST; this.render(); });
+  }
+
+  onSeen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const card = this.cards.get(target.dataset.feed);
+      if (card === undefined || card.element !== target) continue;
+      card.seen = isIntersecting;
+      card.drawIfSeen();
+      if (isIntersecting) this.updateCard(card);
+    }
+  }
+
+  card(name) {
+    if (!this.cards.has(name)) {
+      const card = new FeedCard(name, {
+        watch: (one) => this.watcher.observe(one.element),
+        onToggle: (one) => this.toggle(one),
+      });
+      this.cards.set(name, card);
+      card.setOpen(this.opened.has(name));
+    }
+    return this.cards.get(name);
+  }
+
+  toggle(card) {
+    card.setOpen(!card.open);
+    if (card.open) this.opened.add(card.name);
+    else this.opened.delete(card.name);
+    this.chosen = [...this.opened];
+    remember("opened", this.chosen);
+    this.updateCard(card);
+  }
+
+  update(overview, histories) {
+    this.overview = overview;
+    this.histories = histories;
+    this.feeds = new Map(overview.feeds.map((feed) => [feed.name, feed]));
+    for (const [name, card] of this.cards) {
+      if (this.feeds.has(name)) continue;
+      card.setOpen(false);
+      this.watcher.unobserve(card.element);
+      this.cards.delete(name);
+    }
+    if (this.list.childElementCount === 0 && this.feeds.size > FEW) byId("feeds-order").value = "received";
+    if (this.chosen === null) this.openSome();
+    this.render();
+  }
+
+  render() {
+    if (this.overview === undefined) return;
+    const wanted = byId("feeds-search").value.trim().toLowerCase();
+    const found = this.inOrder().filter((name) => name.toLowerCase().includes(wanted));
+    const cards = found.slice(0, this.shown).map((name) => this.card(name));
+    arrange(this.list, cards.length > 0 ? [this.head, ...cards.map((card) => card.element)] : []);
+    for (const card of cards) this.updateCard(card);
+    this.say(found.length);
+  }
+
+  updateCard(card) {
+    const feed = this.feeds.get(card.name);
+    if (feed !== undefined) card.update(feed, this.histories.of(card.name), this.overview.at, this.histories.buckets.at(-1));
+  }
+
+  openSome() {
+    const busiest = [...this.feeds.values()].sort((a, b) => b.received - a.received);
+    for (const { name } of busiest) {
+      if (this.opened.size >= OPEN_AT_FIRST) return;
+      this.opened.add(name);
+      this.cards.get(name)?.setOpen(true);
+    }
+  }
+
+  /** Rows that jump cannot be read, so numbers change places seldom, and not under the hand. */
+  inOrder() {
+    const by = byId("feeds-order").value;
+    const names = [...this.feeds.keys()];
+    const complete = names.length === this.order.length && this.order.every((name) => this.feeds.has(name));
+    const touched = this.list.matches(":hover") || this.list.contains(document.activeElement);
+    const due = by !== "name" && Date.now() - this.orderedAt > REORDER_MS && !touched;
+    if (complete && this.orderedAt > 0 && !due) return this.order;
+    const weight = (name) => {
+      const { now } = this.histories.of(name);
+      const value = { received: now.rates.received, waiting: now.waiting, p99: now.latency.end_to_end?.p99, rate: now.rate }[by];
+      return Number.isFinite(value) ? value : -1;
+    };
+    const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
+    this.order = names.sort(by === "name" ? byName : (a, b) => weight(b) - weight(a) || byName(a, b));
+    // With the first look at the broker there are no rates yet, so the second counts.
+    const unknown = by === "received" && names.some((name) => weight(name) < 0);
+    this.orderedAt = Date.now() - (unknown ? REORDER_MS : 0);
+    return this.order;
+  }
+
+  say(found) {
+    const all = this.feeds.size;
+    const approximate = [...this.feeds.values()].filter((feed) => feed.rate > 0).length;
+    const parts = [found === all ? plural(all, "feed") : `${exactly(found)} of ${plural(all, "feed")}`];
+    if (approximate > 0) parts.push(`${exactly(approximate)} approximate`);
+    setText(byId("feeds-count"), all === 0 ? "" : parts.join(", "));
+    const more = byId("feeds-more");
+    more.hidden = found <= this.shown;
+    setText(more, `Show more (${exactly(found - this.shown)} left)`);
+    const empty = byId("feeds-empty");
+    empty.hidden = true;
+    if (all === 0) this.sayNone(empty);
+    else if (found === 0) showEmpty(empty, "No feed has such a name", "Change what is in “Find”.");
+  }
+
+  sayNone(node) {
+    if (this.overview.roles.admin) {
+      const example = '{"name": "ticks", "schema": {"symbol": "string", "price": "float", "volume": "int"}}';
+      showEmpty(node, "No feeds yet", "Make one:", command("feeds", example));
+    } else {
+      showEmpty(node, "This key sees no feed",
+        "What it subscribes to is in the other sections. To see a feed takes a key that may publish to it or read it:",
+        "boxmatch admin keys create LABEL --read FEED");
+    }
+  }
+
+  /** For the keys j and k. */
+  step(by) {
+    const buttons = [...this.list.querySelectorAll(".feed-toggle")];
+    const at = buttons.findIndex((one) => one.closest(".feed").contains(document.activeElement));
+    const next = at < 0 ? (by > 0 ? 0 : buttons.length - 1) : Math.min(buttons.length - 1, Math.max(0, at + by));
+    buttons[next]?.focus();
+  }
+}

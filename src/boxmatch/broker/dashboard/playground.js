@@ -1,0 +1,141 @@
+/** Try a filter: errors at their place, boxes, and recent events with the reason. */
+
+import * as api from "./api.js";
+import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
+import { editorOf, parseObject, say, unitOffset } from "./editor.js";
+import { exactly, joined, moment, percent, plural } from "./format.js";
+import { recall, remember } from "./memory.js";
+import { eventLine, predicateList, verdict } from "./predicates.js";
+import { attributesOf, exampleFilter } from "./schemas.js";
+
+const DEBOUNCE_MS = 250;
+
+export class PlaygroundSection {
+  constructor() {
+    this.select = byId("filter-feed");
+    this.editor = editorOf("filter");
+    this.texts = new Map(recall("filters") ?? []);
+    this.select.addEventListener("change", () => this.chooseFeed());
+    this.editor.area.addEventListener("input", () => this.later());
+    this.editor.area.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.run();
+    });
+    byId("filter-again").addEventListener("click", () => this.run());
+    byId("only-matching").addEventListener("change", () => this.showRecent());
+  }
+
+  update(overview, { ofEvents: feeds, busiest }) {
+    this.overview = overview;
+    byId("playground-body").hidden = feeds.length === 0;
+    byId("playground-empty").hidden = feeds.length > 0;
+    const how = "It takes a feed of events; the section Feeds says how to make one.";
+    if (feeds.length === 0) showEmpty(byId("playground-empty"), "No feed to try a filter on", how);
+    else if (fillSelect(this.select, feeds, busiest) || this.feed === undefined) this.chooseFeed();
+  }
+
+  async chooseFeed() {
+    this.feed = this.select.value;
+    this.clear();
+    const feed = this.feed;
+    this.attributes = await attributesOf(feed, this.overview);
+    if (feed !== this.feed) return;
+    this.showAttributes();
+    this.editor.text = this.texts.get(feed) ?? exampleFilter(this.attributes);
+    this.run();
+  }
+
+  showAttributes() {
+    const chips = this.attributes.map(([name, type]) =>
+      element("button", { type: "button", class: "chip", title: `insert ${name}`, onclick: () => this.editor.insert(name) },
+        name, element("span", { class: "chip-type" }, type)));
+    byId("filter-attributes").replaceChildren(...(chips.length > 0 ? [element("p", { class: "label" }, "Attributes"), ...chips] : []));
+  }
+
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.run(), DEBOUNCE_MS);
+  }
+
+  async run() {
+    clearTimeout(this.timer);
+    this.asking?.abort();
+    const asking = (this.asking = new AbortController());
+    const text = this.editor.text;
+    this.texts.set(this.feed, text);
+    remember("filters", [...this.texts].slice(-20));
+    if (text.trim() === "") return this.clear("Type a filter to see what it would have matched.");
+    const filter = this.filterIn(text);
+    if (filter === undefined) return;
+    try {
+      const found = await api.dryRun(this.feed, filter, asking.signal);
+      if (!asking.signal.aborted) this.show(found);
+    } catch (error) {
+      if (!asking.signal.aborted) this.fail(error, text);
+    }
+  }
+
+  filterIn(text) {
+    if (!text.trimStart().startsWith("{")) return text;
+    const { value, message, offset } = parseObject(text);
+    if (value === undefined) this.reject(message, offset);
+    return value;
+  }
+
+  fail(error, text) {
+    const { position } = error.problem;
+    const message = error.message.split("\n")[0].replace(/ \(at offset \d+\)$/, "");
+    this.reject(message, typeof position === "number" ? unitOffset(text, position) : null);
+  }
+
+  /** What was found for the text before would be wrong for this one. */
+  reject(message, offset) {
+    this.clear("The filter is not right yet.");
+    this.editor.fail(message, offset);
+  }
+
+  clear(text = "") {
+    this.editor.clear();
+    this.found = null;
+    setText(byId("filter-summary"), text);
+    byId("filter-boxes").replaceChildren();
+    byId("filter-recent").replaceChildren();
+    say(byId("recent-empty"), "");
+  }
+
+  show(found) {
+    this.editor.clear();
+    this.found = found;
+    const share = joined(percent(found.matches / found.events));
+    setText(byId("filter-summary"), found.events === 0 ? "The filter is right. The feed has no events yet to try it on."
+      : `Matches ${exactly(found.matches)} of the last ${plural(found.events, "event")} (${share}).`);
+    const boxes = found.boxes ?? [];
+    const count = found.box_count ?? boxes.length;
+    const rest = count > boxes.length ? [element("li", { class: "none" }, `and ${plural(count - boxes.length, "box", "boxes")} more`)] : [];
+    byId("filter-boxes").replaceChildren(...boxes.map(boxItem), ...rest,
+      ...(count === 0 ? [element("li", { class: "none" }, "No box: it can never be true.")] : []));
+    this.showRecent();
+  }
+
+  showRecent() {
+    if (!this.found) return;
+    const recent = this.found.recent ?? [];
+    const shown = byId("only-matching").checked ? recent.filter((one) => one.matches) : recent;
+    byId("filter-recent").replaceChildren(...shown.map(recentItem));
+    const why = this.found.events === 0 ? "None yet." : recent.length === 0 ? "This key may not read the feed, so its events are not shown."
+      : shown.length === 0 ? `None of the last ${exactly(recent.length)} matches.` : "";
+    say(byId("recent-empty"), why);
+  }
+}
+
+function boxItem(conditions) {
+  const parts = conditions.map(({ wanted }) => element("code", {}, wanted));
+  return element("li", {}, ...(parts.length === 0 ? [element("span", { class: "always" }, "everything")] : parts));
+}
+
+function recentItem(one) {
+  return element("li", { "data-matches": String(one.matches) },
+    element("div", { class: "judged-head" }, verdict(one.matches, "matches", "does not match"),
+      element("span", { class: "sequence" }, exactly(one.sequence)), element("span", { class: "when" }, moment(one.at)),
+      eventLine(one.event)),
+    predicateList(one.predicates));
+}

@@ -1,0 +1,25 @@
+/** Why something matches or not, condition by condition. */
+
+import { element } from "./dom.js";
+import { literal } from "./format.js";
+
+export function verdict(matches, yes, no) {
+  return element("span", { class: matches ? "sign yes" : "sign no" },
+    element("span", { "aria-hidden": "true" }, matches ? "✓" : "✗"), element("span", { class: "unseen" }, matches ? yes : no));
+}
+
+export function predicateList(predicates) {
+  if (predicates.length === 0) return element("p", { class: "always" }, "no condition");
+  return element("ul", { class: "predicates" }, ...predicates.map(({ wanted, got, satisfied }) =>
+    element("li", { "data-satisfied": String(satisfied) },
+      verdict(satisfied, "holds:", "fails:"),
+      element("code", { class: "wanted" }, wanted),
+      element("span", { class: "got" }, "got ", element("code", {}, literal(got))))));
+}
+
+/** An event on one line, attribute by attribute. */
+export function eventLine(event) {
+  return element("code", { class: "event-line" }, ...Object.entries(event).flatMap(([name, value], index) => [
+    index === 0 ? "" : ", ", element("span", { class: "attribute" }, `${name} `), value === null ? "null" : literal(value),
+  ]));
+}

@@ -1,0 +1,66 @@
+/** Who receives, how far behind they are, and what went wrong. */
+
+import { command } from "./api.js";
+import { byId, setText, showEmpty } from "./dom.js";
+import { NOTHING, count, exactly, plural } from "./format.js";
+import { Rates } from "./samples.js";
+import { Table } from "./tables.js";
+
+const troubled = (owner) => owner.last_error !== null || owner.dead_letters > 0 || owner.dropped > 0;
+
+export class SubscribersSection {
+  constructor() {
+    this.rates = new Rates();
+    const zeroQuiet = (value, level) => ({ text: count(value), title: exactly(value), level: value > 0 ? level : "quiet" });
+    this.table = new Table(byId("owners-table"), [
+      { name: "subscriber", cell: (one) => ({ text: one.owner, title: one.owner }) },
+      { name: "backlog", number: true, cell: (one) => ({ ...zeroQuiet(one.backlog, null), share: one.backlog / this.most }) },
+      { name: "delivered /s", number: true, cell: (one) => rateCell(this.rates.found.get(one.owner)) },
+      { name: "delivered", number: true, cell: (one) => zeroQuiet(one.delivered, null) },
+      { name: "dropped", number: true, cell: (one) => zeroQuiet(one.dropped, "bad") },
+      { name: "subscriptions", number: true, cell: (one) => zeroQuiet(one.subscriptions, null) },
+      { name: "sessions", number: true, cell: (one) => zeroQuiet(one.sessions, null) },
+      { name: "webhook", cell: (one) => ({ text: one.webhook ?? NOTHING, level: { active: null, paused: "warn" }[one.webhook] ?? null }) },
+      { name: "dead letters", number: true, cell: (one) => zeroQuiet(one.dead_letters, "bad") },
+      { name: "last error", wide: true, cell: (one) => ({ text: one.last_error ?? "", title: one.last_error, level: "bad" }) },
+    ], (one) => one.owner);
+    byId("owners-search").addEventListener("input", () => this.render());
+  }
+
+  update(overview) {
+    this.overview = overview;
+    this.rates.look(overview.at, new Map(overview.owners.map((one) => [one.owner, one.delivered])));
+    this.render();
+  }
+
+  render() {
+    if (this.overview === undefined) return;
+    const { owners, owner_count: all } = this.overview;
+    const wanted = byId("owners-search").value.trim().toLowerCase();
+    const found = owners.filter((one) => `${one.owner} ${one.last_error ?? ""}`.toLowerCase().includes(wanted));
+    // Those in trouble first, then by name: by backlog they would change places every second.
+    found.sort((a, b) => troubled(b) - troubled(a) || a.owner.localeCompare(b.owner, "en", { numeric: true }));
+    this.most = Math.max(1, ...owners.map((one) => one.backlog));
+    this.table.update(found);
+    byId("owners-table").parentElement.hidden = found.length === 0;
+    this.say(found.length, owners, all);
+  }
+
+  say(found, owners, all) {
+    const bad = owners.filter(troubled).length;
+    const some = owners.length < all;
+    const parts = [some ? `the ${exactly(owners.length)} with most errors or backlog of ${plural(all, "subscriber")}` : plural(all, "subscriber")];
+    if (bad > 0) parts.push(`${exactly(bad)} with losses or errors`);
+    setText(byId("owners-count"), owners.length === 0 ? "" : parts.join(", "));
+    const empty = byId("owners-empty");
+    empty.hidden = true;
+    if (owners.length === 0) {
+      showEmpty(empty, "Nobody subscribes yet", "Owners come into being with their first subscription:",
+        command("owners/alice/subscriptions/cheap", '{"feed": "ticks", "filter": "price < 30"}', " -X PUT"));
+    } else if (found === 0) showEmpty(empty, "No such subscriber here", "Change what is in “Find”.");
+  }
+}
+
+function rateCell(rate) {
+  return { text: rate === undefined ? NOTHING : count(rate), level: rate > 0 ? null : "quiet" };
+}

@@ -1,0 +1,137 @@
+/** Who gets an event, and why the others do not; and, if wanted, send it. */
+
+import * as api from "./api.js";
+import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
+import { editorOf, parseObject, say } from "./editor.js";
+import { exactly, joined, percent, plural } from "./format.js";
+import { predicateList, verdict } from "./predicates.js";
+import { attributesOf, exampleEvent } from "./schemas.js";
+
+export class TraceSection {
+  constructor() {
+    this.select = byId("trace-feed");
+    this.editor = editorOf("trace");
+    this.select.addEventListener("change", () => this.chooseFeed());
+    byId("trace-form").addEventListener("submit", (event) => { event.preventDefault(); this.send(false); });
+    byId("trace-publish").addEventListener("click", () => this.send(true));
+    byId("trace-example").addEventListener("click", () => this.fillExample());
+    this.editor.area.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.send(false);
+    });
+  }
+
+  update(overview, { ofEvents: feeds, busiest }) {
+    this.overview = overview;
+    byId("trace-body").hidden = feeds.length === 0;
+    byId("trace-empty").hidden = feeds.length > 0;
+    const how = "It takes a feed of events; the section Feeds says how to make one.";
+    if (feeds.length === 0) showEmpty(byId("trace-empty"), "No feed to send an event to", how);
+    else if (fillSelect(this.select, feeds, busiest) || this.feed === undefined) this.chooseFeed();
+    byId("trace-publish").hidden = !this.may("publish");
+  }
+
+  may(what) {
+    const { roles } = this.overview;
+    return roles.admin || roles[what].includes("*") || roles[what].includes(this.select.value);
+  }
+
+  chooseFeed() {
+    this.feed = this.select.value;
+    this.editor.text = "";
+    this.clear();
+    byId("trace-publish").hidden = !this.may("publish");
+    return this.fillExample();
+  }
+
+  async fillExample() {
+    const feed = this.feed;
+    const before = this.editor.text;
+    const event = (await this.newest(feed)) ?? exampleEvent(await attributesOf(feed, this.overview));
+    // What was typed in the meantime stays.
+    if (feed === this.feed && this.editor.text === before) this.editor.text = JSON.stringify(event, null, 2);
+  }
+
+  async newest(feed) {
+    if (!this.may("read")) return null;
+    try {
+      const { last_sequence: last } = await api.feed(feed); // what was looked at may be a second old
+      return last === 0 ? null : ((await api.events(feed, last - 1)).events[0]?.event ?? null);
+    } catch {
+      return null; // the key may not read the feed
+    }
+  }
+
+  async send(publish) {
+    this.asking?.abort();
+    const asking = (this.asking = new AbortController());
+    const text = this.editor.text;
+    const { value, message, offset } = parseObject(text);
+    if (value === undefined) return this.reject(message, offset);
+    this.busy(true);
+    try {
+      const found = await api.trace(this.feed, value, publish, asking.signal);
+      this.editor.clear();
+      this.show(found);
+    } catch (error) {
+      if (!asking.signal.aborted) this.reject(error.message, placeOf(attributeOf(error), text));
+    } finally {
+      this.busy(false);
+    }
+  }
+
+  busy(busy) {
+    for (const id of ["trace-send", "trace-publish"]) byId(id).disabled = busy;
+  }
+
+  reject(message, offset) {
+    this.clear();
+    this.editor.fail(message, offset);
+  }
+
+  clear() {
+    this.editor.clear();
+    setText(byId("trace-summary"), "Nothing traced yet.");
+    for (const id of ["trace-gets", "trace-misses"]) byId(id).replaceChildren();
+    for (const id of ["trace-rate", "gets-note", "misses-note"]) say(byId(id), "");
+  }
+
+  show(found) {
+    const all = found.matched + found.missed;
+    const sent = found.sequence === null ? "Not published." : `Published as number ${exactly(found.sequence)}.`;
+    setText(byId("trace-summary"), all === 0 ? `${sent} There are no subscriptions yet.`
+      : `${sent} ${exactly(found.matched)} of ${plural(all, "subscription")} ${found.matched === 1 ? "gets" : "get"} it.`);
+    const rate = joined(percent(found.rate));
+    say(byId("trace-rate"), found.rate > 0 ? `The feed tolerates ${rate} false matches at the moment; this answer is exact.` : "");
+    byId("trace-gets").replaceChildren(...found.gets.map((one) => item(one, true)));
+    byId("trace-misses").replaceChildren(...found.misses.map((one) => item(one, false)));
+    say(byId("gets-note"), note(found.matched, found.gets.length, "Nobody."));
+    say(byId("misses-note"), note(found.missed, found.misses.length, all === 0 ? "Nobody." : "All get it."));
+  }
+}
+
+function note(all, shown, none) {
+  if (all === 0) return none;
+  if (shown === 0) return `${exactly(all)}; this key may not see whose they are.`;
+  return all > shown ? `and ${exactly(all - shown)} more` : "";
+}
+
+/** What an error is about. Not every one says so apart from its text. */
+const attributeOf = (error) => error.problem.attribute ?? error.message.match(/^attribute '(.+?)' /)?.[1];
+
+/** Where an attribute stands in the text of the event. */
+function placeOf(attribute, text) {
+  if (typeof attribute !== "string") return null;
+  const found = text.indexOf(JSON.stringify(attribute));
+  return found < 0 ? null : found;
+}
+
+function item(one, gets) {
+  const filter = typeof one.filter === "string" ? one.filter : JSON.stringify(one.filter);
+  const failed = gets ? "" : plural(one.failed, "condition fails", "conditions fail");
+  return element("li", { "data-owner": one.owner, "data-id": one.id },
+    element("div", { class: "judged-head" }, verdict(gets, "gets it:", "does not:"),
+      element("span", { class: "who" }, one.owner, element("span", { class: "slash" }, "/"), one.id),
+      one.exact ? element("span", { class: "tag" }, "always exact") : null,
+      element("span", { class: "when" }, failed)),
+    gets ? element("code", { class: "filter-line" }, filter) : predicateList(one.predicates));
+}
