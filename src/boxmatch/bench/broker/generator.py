@@ -33,10 +33,17 @@ _TELL: Final = 0.25
 _TELL_LOADED: Final = 50
 
 
-def main(pipe: Connection, port: int, setting: Setting, options: Options) -> None:
+def main(
+    pipe: Connection,
+    port: int,
+    setting: Setting,
+    options: Options,
+    kind: type[Generator] | None = None,
+) -> None:
     """Carry out commands that come through the pipe: (method, arguments), None at the end.
 
-    Answers are ("progress", done, of), ("result", value) or ("error", text).
+    Answers are ("progress", done, of), ("result", value) or ("error", text). `kind` is the class
+    whose methods they are.
     """
     try:
         import uvloop
@@ -46,7 +53,7 @@ def main(pipe: Connection, port: int, setting: Setting, options: Options) -> Non
         factory = None
     raise_file_limit(setting.subscribers + options.loaders + options.connections)
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_obey(pipe, Generator(pipe, port, setting, options)))
+        runner.run(_obey(pipe, (kind or Generator)(pipe, port, setting, options)))
 
 
 async def _obey(pipe: Connection, generator: Generator) -> None:
@@ -87,7 +94,7 @@ class Generator:
         workload = self._setting.workload
         schema = dict.fromkeys(workload.names, "int")
         connection = await self._connect()
-        body = orjson.dumps({"name": FEED, "schema": schema})
+        body = orjson.dumps({"name": FEED, "schema": schema, "index": self._setting.index})
         status, text = await connection.ask("POST", "/feeds", body)
         if status != 201:
             raise WireError(f"the feed was refused: {status} {text!r}")
@@ -128,12 +135,7 @@ class Generator:
         loop = asyncio.get_running_loop()
         for start in range(0, self._setting.subscribers, _AT_ONCE):
             stop = min(start + _AT_ONCE, self._setting.subscribers)
-            opened = [
-                Subscriber(
-                    number, after, self._received, self._options.acknowledge, self._subscriber_lost
-                )
-                for number in range(start, stop)
-            ]
+            opened = [self._subscriber(number, after) for number in range(start, stop)]
             self._subscribers += opened
             await asyncio.gather(
                 *(
@@ -145,6 +147,10 @@ class Generator:
                 await asyncio.gather(*(one.ready for one in opened))
             self.tell(stop, self._setting.subscribers)
         return perf_counter() - began
+
+    def _subscriber(self, number: int, after: int) -> Subscriber:
+        every = self._options.acknowledge
+        return Subscriber(number, after, self._received, every, self._subscriber_lost)
 
     def _subscriber_lost(self, error: Exception) -> None:
         self._failure = self._failure or error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from boxmatch.bench.broker.settings import Options, Setting
 _START: Final = 120.0
 _STOP: Final = 60.0
 _POLL: Final = 0.1
+_STAGE: Final = re.compile(r"^boxmatch_stage_seconds_(count|sum)\{([^}]*)\} (\S+)", re.MULTILINE)
+_LABEL: Final = re.compile(r'stage="(\w+)"')
 
 Progress = Callable[[float, float], None]
 """Done, of how much."""
@@ -117,28 +120,37 @@ class Server:
         """The end of what it has written."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
 
+    def ask(self, path: str) -> str:
+        """What it answers to a GET."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            text: str = answer.read().decode()
+        return text
+
     def stages(self) -> dict[str, tuple[float, float]]:
         """How often and how long each stage of an event's way took, since the start."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
         found: dict[str, list[float]] = {}
-        for line in text.splitlines():
-            for place, kind in enumerate(("count", "sum")):
-                head = f'boxmatch_stage_seconds_{kind}{{stage="'
-                if line.startswith(head):
-                    name, _, value = line.removeprefix(head).partition('"} ')
-                    found.setdefault(name, [0.0, 0.0])[place] = float(value)
+        for kind, labels, value in _STAGE.findall(self.ask("/metrics")):
+            name = _LABEL.search(labels)
+            if name is not None:  # of all feeds together
+                place = 0 if kind == "count" else 1
+                found.setdefault(name[1], [0.0, 0.0])[place] += float(value)
         return {name: (count, total) for name, (count, total) in found.items()}
 
 
 class LoadGenerator:
     """The process that makes the load; see `boxmatch.bench.broker.generator`."""
 
-    def __init__(self, port: int, setting: Setting, options: Options) -> None:
+    def __init__(
+        self,
+        port: int,
+        setting: Setting,
+        options: Options,
+        kind: type[generator.Generator] = generator.Generator,
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(
-            target=generator.main, args=(other, port, setting, options), daemon=True
+            target=generator.main, args=(other, port, setting, options, kind), daemon=True
         )
         self._process.start()
         other.close()

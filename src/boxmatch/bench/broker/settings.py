@@ -18,6 +18,8 @@ class Setting:
 
     workload: RangeWorkload
     subscribers: int = 1_000
+    index: str = "tile"
+    """The feed's."""
 
     def __post_init__(self) -> None:
         if self.workload.event_size != self.workload.attributes:

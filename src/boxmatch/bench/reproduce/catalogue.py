@@ -34,7 +34,7 @@ PAPERS: Final[Mapping[str, Paper]] = {
         ada_rein.EXPERIMENTS,
         "Figure 5, the latency of a broker under a changing load (Ada-REIN shortens it 2.09 times, "
         "from 57.11 to 27.32 ms, and its deviation 1.65 times, from 33.19 to 20.07): it is about "
-        "the controller, not about an index.",
+        "the controller, and has a command and a report of its own, pada.",
     ),
     "hem": Paper(
         "HEM: hardware-aware event matching",

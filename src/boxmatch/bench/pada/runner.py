@@ -1,0 +1,116 @@
+"""Runs the experiments on the test bed, index by index, a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final
+
+from boxmatch.bench.broker.comparing import Truth, truth_of
+from boxmatch.bench.broker.settings import Options, Setting
+from boxmatch.bench.broker.watching import disk
+from boxmatch.bench.pada.measure import Figures, OnBed
+from boxmatch.bench.pada.overload import overload
+from boxmatch.bench.pada.settings import ADJUSTMENTS, INDEXES, MORE, OVERLOADED, Adjustment, Bed
+from boxmatch.bench.provenance import provenance
+from boxmatch.bench.reproduce.results import Results
+from boxmatch.bench.reproduce.runner import Watcher
+
+FLUCTUATION: Final = "pada-fluctuation"
+OVERLOAD: Final = "pada-overload"
+NAMES: Final = {"pada": (FLUCTUATION, OVERLOAD), FLUCTUATION: (FLUCTUATION,), OVERLOAD: (OVERLOAD,)}
+"""What the command takes, and which experiments that is."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row to be measured."""
+
+    experiment: str
+    index: str
+    adjustment: Adjustment
+
+    def heading(self, bed: Bed, run: dict[str, Any]) -> dict[str, Any]:
+        """All that is known of the row before anything is measured."""
+        return {
+            "paper": "ada-rein",
+            "experiment": self.experiment,
+            "x": self.adjustment.name,
+            "series": self.index,
+            "index": self.index,
+            "exact": self.adjustment.maximum is None,
+            "asked": {"parameters": self.adjustment.request, "skipping": None},
+            "workload": bed.parameters,
+            **run,
+        }
+
+    def measure(self, on: OnBed, bed: Bed) -> Figures:
+        if self.experiment == OVERLOAD:
+            return overload(on, bed, self.adjustment)
+        return on.measure(self.adjustment)
+
+
+def tasks(experiments: Iterable[str]) -> list[Task]:
+    """All rows of these experiments, those of one index together."""
+    wanted = set(experiments)
+    made = [Task(FLUCTUATION, index, adjustment) for index in INDEXES for adjustment in ADJUSTMENTS]
+    made += [Task(OVERLOAD, index, MORE) for index in OVERLOADED]
+    return sorted(
+        (task for task in made if task.experiment in wanted),
+        key=lambda task: INDEXES.index(task.index),
+    )
+
+
+def run(
+    experiments: Iterable[str], bed: Bed, scale: float, results: Results, watcher: Watcher
+) -> dict[str, Any]:
+    """Measure what `results` does not have yet; return what the rows have in common.
+
+    Raises `MismatchError` when a match was not delivered, and `BenchFailedError` when nothing is.
+    """
+    origin = provenance()
+    shared = {
+        "scale": scale,
+        "seed": bed.workload.seed,
+        "event_file": None,
+        "commit": origin["commit"],
+    }
+    everything = tasks(experiments)
+    missing = [task for task in everything if task.heading(bed, shared) not in results]
+    watcher.start(len(everything), len(everything) - len(missing))
+    if missing:
+        watcher.doing("matching without a broker")
+        truth = _truth(bed)
+        for index, its_tasks in _by_index(missing):
+            tell = partial(_tell, watcher, index)
+            with TemporaryDirectory(dir=results.path.parent, prefix="pada-") as folder:
+                its_disk = disk(Path(folder))
+                with OnBed(bed, index, truth, Path(folder), tell) as on:
+                    for task in its_tasks:
+                        began = perf_counter()
+                        figures = task.measure(on, bed)
+                        figures["took_seconds"] = perf_counter() - began
+                        head = task.heading(bed, shared)
+                        results.add({**head, "disk": its_disk, **figures, **origin})
+                        watcher.finished()
+    return shared
+
+
+def _truth(bed: Bed) -> Truth:
+    setting = Setting(workload=bed.workload, subscribers=bed.owners)
+    return truth_of(setting, Options(pool=bed.pool, batch=bed.overload_batch))
+
+
+def _by_index(missing: list[Task]) -> Iterator[tuple[str, list[Task]]]:
+    for index in INDEXES:
+        its = [task for task in missing if task.index == index]
+        if its:
+            yield index, its
+
+
+def _tell(watcher: Watcher, index: str, what: str) -> None:
+    watcher.doing(f"{index}: {what}")
