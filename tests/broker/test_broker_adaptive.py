@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from test_broker_core import all_notes, events, run, running, ticks, wanted  # in this folder
 
 import boxmatch as bm
-from boxmatch.broker.feeds.adapting import SAMPLE, Adapting
+from boxmatch.broker.feeds.adapting import SAMPLE, Adapting, in_effect
+from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.messages import Adaptive, FeedSpec, Wanted
 from boxmatch.workloads import RangeWorkload
 
@@ -102,7 +104,7 @@ def test_on_and_off_while_it_runs(tmp_path: Path) -> None:
 def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.create_feed(replace(ticks(), index="rein"))
             await broker.adapt_feed("ticks", Adaptive(threshold=0.01, step=0.01, maximum=0.05))
             # A feed that has been idle is exact; on a slow machine that may be while we look.
             broker._directory.feed("ticks").feed.adapting._clock = lambda: 0.0
@@ -123,6 +125,13 @@ def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> N
             assert broker.feed("ticks").rate == 0.0
 
     run(main)
+
+
+@pytest.mark.parametrize(("index", "pays"), [("tile", False), ("count", False), ("hem", True)])
+def test_precision_is_given_up_only_where_that_is_faster(index: str, pays: bool) -> None:
+    spec = replace(ticks(), index=index, adaptive=ADAPTIVE)
+    assert in_effect(spec) == (ADAPTIVE if pays else None)
+    assert EventFeed(spec, 1).adapting.decide(60.0, 100) == (0.1 if pays else 0.0)
 
 
 class TestAdapting:

@@ -18,6 +18,7 @@ import orjson
 import structlog
 
 from boxmatch.broker.core import Core
+from boxmatch.broker.feeds.adapting import in_effect
 from boxmatch.broker.messages import FeedInfo, OwnerInfo
 from boxmatch.broker.metrics import Metrics
 from boxmatch.broker.owners import Owner
@@ -85,10 +86,11 @@ class Watching:
 
     def _feed(self, info: FeedInfo) -> dict[str, Any]:
         spec = info.spec
+        adaptive = in_effect(spec)
         return {
             "kind": spec.kind,
             "index": spec.index,
-            "adaptive": None if spec.adaptive is None else asdict(spec.adaptive),
+            "adaptive": None if adaptive is None else asdict(adaptive),
             "subscriptions": info.subscriptions,
             "publications": info.publications,
             "last_sequence": info.last_sequence,

@@ -38,6 +38,8 @@ class Capabilities:
     """Has `add` and `remove` of its own."""
     approximate: bool = False
     """Can leave out the predicates of `skipped` attributes."""
+    skipping_pays: bool = True
+    """Leaving them out makes it faster."""
 
 
 class Index(ABC):

@@ -2,6 +2,9 @@
 
 import { arrange, element, setAttribute, setText } from "./dom.js";
 
+/** Below it a bar is a speck. */
+const LEAST_SHARE = 0.03;
+
 /**
  * `columns`: {name, number?, code?, wide?, cell(row) → text or {text, title?, level?, share?}}.
  * Roles are given in full, since narrow screens show rows as blocks, which would drop them.
@@ -49,5 +52,6 @@ function fill(cell, given) {
   setAttribute(cell, "data-empty", text === "" ? "yes" : null);
   if (share === null) return;
   setAttribute(cell, "data-share", "");
-  cell.style.setProperty("--share", `${(share * 100).toFixed(1)}%`);
+  const seen = share < LEAST_SHARE ? 0 : share;
+  cell.style.setProperty("--share", `${(seen * 100).toFixed(1)}%`);
 }

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.broker.feeds.slots import Int64Array
-from boxmatch.broker.messages import Adaptive
+from boxmatch.broker.messages import Adaptive, FeedSpec
 from boxmatch.errors import BrokerError
+from boxmatch.indexes.registry import index_class
 
 SAMPLE = 16
 """Events of a batch that are matched again, exactly."""
@@ -16,6 +17,13 @@ _EVERY = 64
 """Events of which at most one is matched again: what is looked at must not eat up what is won."""
 _IDLE = 0.5
 """Seconds without an event after which a feed is exact, whatever the rate was before."""
+
+
+def in_effect(spec: FeedSpec) -> Adaptive | None:
+    """What a feed gives up under load: nothing, if its index would not be faster for it."""
+    capabilities = index_class(spec.index).capabilities
+    pays = capabilities.approximate and capabilities.skipping_pays
+    return spec.adaptive if pays else None
 
 
 class Adapting:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import structlog
 
-from boxmatch.broker.feeds.adapting import SAMPLE, Adapting
+from boxmatch.broker.feeds.adapting import SAMPLE, Adapting, in_effect
 from boxmatch.broker.feeds.slots import Int64Array, Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.owners import Subscription
@@ -50,7 +50,7 @@ class EventFeed:
         self.matcher = Matcher(spec.schema, index=spec.index)
         self.exact = Matcher(spec.schema)
         """Of subscriptions that want to be exact whatever the load."""
-        self.adapting = Adapting(spec.adaptive)
+        self.adapting = Adapting(in_effect(spec))
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
         self.changed = 0.0
@@ -142,7 +142,7 @@ class EventFeed:
     def adapt(self, spec: FeedSpec) -> None:
         """Give up precision under load from now on, more or less of it, or none."""
         self.spec = spec
-        self.adapting = Adapting(spec.adaptive)
+        self.adapting = Adapting(in_effect(spec))
 
     def _matcher_of(self, subscription: Subscription) -> Matcher:
         return self.exact if subscription.wanted.exact else self.matcher

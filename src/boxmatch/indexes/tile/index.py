@@ -40,7 +40,8 @@ class TileIndex(Index):
 
     name = "tile"
     parameters = {"cells": 64}
-    capabilities = Capabilities(approximate=True)
+    # Lines pass over whole tiles at once; what is left for single predicates to decide is little.
+    capabilities = Capabilities(approximate=True, skipping_pays=False)
     _limits = {"cells": (8, 120)}
 
     def build(self, boxes: Boxes) -> Int64Array:
