@@ -47,6 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], 
     return done.output, json.loads(line), path
 
 
+@pytest.mark.slow
 def test_a_row_has_all_figures(run: tuple[str, dict[str, Any], Path]) -> None:
     _, row, _ = run
     assert row["parameters"]["subscriptions"] == 3_000
@@ -64,6 +65,7 @@ def test_a_row_has_all_figures(run: tuple[str, dict[str, Any], Path]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_join_in_sql_says_what_it_is(run: tuple[str, dict[str, Any], Path]) -> None:
     joined = run[1]["sql"]
     assert joined["operator"] == "BroadcastNestedLoopJoin"
@@ -73,6 +75,7 @@ def test_the_join_in_sql_says_what_it_is(run: tuple[str, dict[str, Any], Path]) 
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells in /proc")
+@pytest.mark.slow
 def test_workers_were_watched(run: tuple[str, dict[str, Any], Path]) -> None:
     held, index = run[1]["memory"], run[1]["prepare"]["index_bytes"]
     assert held["workers"]
@@ -83,6 +86,7 @@ def test_workers_were_watched(run: tuple[str, dict[str, Any], Path]) -> None:
     assert 0 < held["index_proportional"] <= index + pages
 
 
+@pytest.mark.slow
 def test_an_estimate_from_the_row(run: tuple[str, dict[str, Any], Path]) -> None:
     done = CliRunner().invoke(app, ["bench", "spark", "--estimate", "--json", str(run[2])])
     assert done.exit_code == 0, done.output
@@ -258,6 +262,7 @@ def test_nothing_to_measure() -> None:
         assert CliRunner().invoke(app, ["bench", "spark", *arguments]).exit_code == 2
 
 
+@pytest.mark.slow
 def test_tables_of_a_row_without_join_and_memory(run: tuple[str, dict[str, Any], Path]) -> None:
     from boxmatch.bench.spark.tables import tables
 

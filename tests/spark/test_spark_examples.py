@@ -1,18 +1,47 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
 import boxmatch as bm
 from boxmatch.workloads import MarketWorkload
+from guide import Guide, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.mark.parametrize("kind", ["batch", "streaming"])
+def test_jobs(
+    kind: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the session that tests share; otherwise as `examples/README.md` says."""
+    _, says = next(Guide("../examples/README.md", section=f"A {kind} job on Spark").with_output())
+    example = runpy.run_path(str(EXAMPLES / f"spark_{kind}.py"))
+    if kind == "batch":
+        example["write_files"](tmp_path)
+    example["run"](spark, str(tmp_path))
+    assert capsys.readouterr().out.strip() == says.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["batch", "streaming"])
+def test_jobs_as_commands(kind: str, tmp_path: Path) -> None:
+    guide = Guide("../examples/README.md", section=f"A {kind} job on Spark")
+    command, says = next(guide.blocks("sh"))
+    script = EXAMPLES.parent / command.split()[1]
+    assert run(["python", str(script)], tmp_path).strip() == says.strip()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
