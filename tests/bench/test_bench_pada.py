@@ -17,8 +17,9 @@ from boxmatch.bench.pada.arrivals import moments, shape
 from boxmatch.bench.pada.counting import Deliveries, by_second, count
 from boxmatch.bench.pada.listening import Heard, Listener
 from boxmatch.bench.pada.overload import memory, recovery
+from boxmatch.bench.pada.rates import RATED, measure_rates
 from boxmatch.bench.pada.report import report
-from boxmatch.bench.pada.runner import FLUCTUATION, OVERLOAD, tasks
+from boxmatch.bench.pada.runner import FLUCTUATION, OVERLOAD, RATES, tasks
 from boxmatch.bench.pada.sending import Schedule, Sending
 from boxmatch.bench.pada.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed
 from boxmatch.bench.pada.tables import tables, verdicts
@@ -221,6 +222,18 @@ class TestPlan:
             Bed().at(1.0, 1, 0.0)
 
 
+def test_rates_in_the_engine_alone() -> None:
+    """That nothing is missing at any rate is checked while it is measured."""
+    bed = Bed().at(0.002, 3)
+    row = {"experiment": RATES, "index": "rein", **measure_rates(bed, "rein")}
+    assert row["matches"] > 0
+    exact = [case["false"] for case in row["rates"] if case["rate"] == 0]
+    assert exact == [0, 0, 0]
+    assert all(case["us"] > 0 for case in row["rates"])
+    [table] = tables([row])
+    assert [line[1] for line in table.rows] == ["0", "0.01", "0.1", "1", "5"]
+
+
 def test_a_report_of_nothing() -> None:
     assert tables([]) == []
     assert verdicts([]) == []
@@ -232,7 +245,9 @@ def test_all_of_it_at_a_tiny_scale(run_boxmatch: Command, tmp_path: Path) -> Non
     options = ("--scale", "0.002", "--load", "0.5", "--out", str(tmp_path))
     done = run_boxmatch("bench", "reproduce", "pada", *options)
     assert done.code == 0, done.err
-    rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    every = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [row["index"] for row in every if row["experiment"] == RATES] == list(RATED)
+    rows = [row for row in every if row["experiment"] != RATES]
     assert [(row["experiment"], row["index"]) for row in rows if row["x"] == "off"] == [
         (FLUCTUATION, index) for index in INDEXES
     ]
@@ -249,4 +264,4 @@ def test_all_of_it_at_a_tiny_scale(run_boxmatch: Command, tmp_path: Path) -> Non
     assert not list(tmp_path.glob("pada-*"))
     again = run_boxmatch("bench", "reproduce", "pada", *options)
     assert again.code == 0, again.err
-    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(rows)
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(every)

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from boxmatch.bench.reproduce.results import Results
     from boxmatch.bench.reproduce.runner import Watcher
 
-NAMES = ("pada", "pada-fluctuation", "pada-overload")
+NAMES = ("pada", "pada-rates", "pada-fluctuation", "pada-overload")
 """They are not among `all`: they load the whole machine for a quarter of an hour."""
 LISTED = (
+    ("pada-rates", "Rates", "What skipping gains in the engine alone, by rate and size of batch"),
     ("pada-fluctuation", "Figure 5", "The adjuster in a broker, under a load that fluctuates"),
     ("pada-overload", "Overload", "Twice what exact matching carries for a minute, then nothing"),
 )
@@ -51,14 +52,14 @@ def measure(
 def write(console: Console, bed: Bed, results: Results, run: dict[str, Any], folder: Path) -> None:
     """Tables on the console, and the report."""
     from boxmatch.bench.pada.report import report
-    from boxmatch.bench.pada.runner import FLUCTUATION, OVERLOAD
+    from boxmatch.bench.pada.runner import EXPERIMENTS
     from boxmatch.bench.pada.tables import tables, verdicts
     from boxmatch.bench.reproduce.tables import console_table
 
     rows = [
         row
         for row in results.of_run(run)
-        if row["experiment"] in (FLUCTUATION, OVERLOAD) and row["workload"] == bed.parameters
+        if row["experiment"] in EXPERIMENTS and row["workload"] == bed.parameters
     ]
     for table in tables(rows):
         console.print(console_table(table))

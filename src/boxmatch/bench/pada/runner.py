@@ -15,14 +15,25 @@ from boxmatch.bench.broker.settings import Options, Setting
 from boxmatch.bench.broker.watching import disk
 from boxmatch.bench.pada.measure import Figures, OnBed
 from boxmatch.bench.pada.overload import overload
-from boxmatch.bench.pada.settings import ADJUSTMENTS, INDEXES, MORE, OVERLOADED, Adjustment, Bed
+from boxmatch.bench.pada.rates import RATED, measure_rates
+from boxmatch.bench.pada.settings import (
+    ADJUSTMENTS,
+    INDEXES,
+    MORE,
+    OFF,
+    OVERLOADED,
+    Adjustment,
+    Bed,
+)
 from boxmatch.bench.provenance import provenance
 from boxmatch.bench.reproduce.results import Results
 from boxmatch.bench.reproduce.runner import Watcher
 
 FLUCTUATION: Final = "pada-fluctuation"
 OVERLOAD: Final = "pada-overload"
-NAMES: Final = {"pada": (FLUCTUATION, OVERLOAD), FLUCTUATION: (FLUCTUATION,), OVERLOAD: (OVERLOAD,)}
+RATES: Final = "pada-rates"
+EXPERIMENTS: Final = (RATES, FLUCTUATION, OVERLOAD)
+NAMES: Final = {"pada": EXPERIMENTS, **{name: (name,) for name in EXPERIMENTS}}
 """What the command takes, and which experiments that is."""
 
 
@@ -49,6 +60,7 @@ class Task:
         }
 
     def measure(self, on: OnBed, bed: Bed) -> Figures:
+        """On a broker that has all subscriptions."""
         if self.experiment == OVERLOAD:
             return overload(on, bed, self.adjustment)
         return on.measure(self.adjustment)
@@ -59,7 +71,8 @@ def tasks(experiments: Iterable[str]) -> list[Task]:
     wanted = set(experiments)
     made = [Task(FLUCTUATION, index, adjustment) for index in INDEXES for adjustment in ADJUSTMENTS]
     made += [Task(OVERLOAD, index, MORE) for index in OVERLOADED]
-    return sorted(
+    alone = [Task(RATES, index, OFF) for index in RATED if RATES in wanted]
+    return alone + sorted(
         (task for task in made if task.experiment in wanted),
         key=lambda task: INDEXES.index(task.index),
     )
@@ -82,10 +95,17 @@ def run(
     everything = tasks(experiments)
     missing = [task for task in everything if task.heading(bed, shared) not in results]
     watcher.start(len(everything), len(everything) - len(missing))
-    if missing:
+    alone = [task for task in missing if task.experiment == RATES]
+    for task in alone:
+        watcher.doing(f"{task.index}: matching at several rates")
+        figures = measure_rates(bed, task.index)
+        results.add({**task.heading(bed, shared), **figures, **origin})
+        watcher.finished()
+    over_sockets = missing[len(alone) :]
+    if over_sockets:
         watcher.doing("matching without a broker")
         truth = _truth(bed)
-        for index, its_tasks in _by_index(missing):
+        for index, its_tasks in _by_index(over_sockets):
             tell = partial(_tell, watcher, index)
             with TemporaryDirectory(dir=results.path.parent, prefix="pada-") as folder:
                 its_disk = disk(Path(folder))

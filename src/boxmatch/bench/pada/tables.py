@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from boxmatch.bench.pada.runner import FLUCTUATION, OVERLOAD
+from boxmatch.bench.pada.runner import FLUCTUATION, OVERLOAD, RATES
 from boxmatch.bench.pada.settings import ADJUSTMENTS, INDEXES, OFF
 from boxmatch.bench.reproduce.grid import Row
 from boxmatch.bench.reproduce.tables import Table, number
@@ -26,10 +26,35 @@ def of_experiment(rows: Iterable[Row], experiment: str) -> list[Row]:
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
-    """Latency, false positives, and the overload; those for which there are rows."""
+    """Rates in the engine, latency, false positives, the overload; those that have rows."""
     fluctuating, overloaded = of_experiment(rows, FLUCTUATION), of_experiment(rows, OVERLOAD)
-    made = [_latency(fluctuating), _errors(fluctuating), _overload(overloaded)]
+    rated = [row for row in rows if row["experiment"] == RATES]
+    made = [_rates(rated), _latency(fluctuating), _errors(fluctuating), _overload(overloaded)]
     return [table for table in made if table.rows]
+
+
+def _rates(rows: list[Row]) -> Table:
+    batches = sorted({case["batch"] for row in rows for case in row["rates"]})
+    columns = (
+        *("index", "rate, %", "measured, %"),
+        *(f"µs an event, batches of {batch}" for batch in batches),
+        *(f"exact / this, {batch}" for batch in batches),
+    )
+    made = []
+    for row in rows:
+        taken = {(case["rate"], case["batch"]): case for case in row["rates"]}
+        for rate in sorted({case["rate"] for case in row["rates"]}):
+            here = [taken[rate, batch] for batch in batches]
+            gains = [taken[0.0, case["batch"]]["us"] / case["us"] for case in here]
+            made.append(
+                (
+                    *(row["index"], f"{100 * rate:g}", number(100 * here[0]["false"])),
+                    *(number(case["us"]) for case in here),
+                    *(f"{gain:.2f}" for gain in gains),
+                )
+            )
+    title = "The engine alone: what skipping gains, and what larger batches do"
+    return Table(title, columns, tuple(made), 2)
 
 
 def _latency(rows: list[Row]) -> Table:
