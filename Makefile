@@ -9,7 +9,7 @@ PYTHON := $(BIN)/python
 BASE_PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all lint format bench java clean distclean
+.PHONY: help run demo test test-all lint format bench docs screenshots java chromium clean distclean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
@@ -21,10 +21,10 @@ run: $(READY) java  ## Run the pipeline on Spark: a made-up market feed against 
 demo: $(READY)  ## The engine alone: 100,000 ticks against 1,000,000 subscriptions
 	@$(PYTHON) -m boxmatch demo $(ARGS)
 
-test: lint java  ## Lint, check types, run the tests (what CI runs)
+test: lint java chromium  ## Lint, check types, run the tests (what CI runs)
 	@$(PYTHON) -m pytest -q -n logical --dist loadfile -m "not slow" $(ARGS)
 
-test-all: lint java  ## The same, with the slow tests too
+test-all: lint java chromium  ## The same, with the slow tests too
 	@$(PYTHON) -m pytest -q -n logical --dist loadfile $(ARGS)
 
 lint: $(READY)  ## Check style, format and types
@@ -39,14 +39,37 @@ format: $(READY)  ## Format the code and apply the safe fixes
 bench: $(READY)  ## Run the default benchmark; ARGS="width --json out.jsonl" for others
 	@$(PYTHON) -m boxmatch bench $(ARGS)
 
+docs: $(READY)  ## Build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build $(ARGS)
+	@echo "site/index.html is the first page; to search, serve it: $(PYTHON) -m http.server --directory site"
+
+screenshots: $(READY) chromium  ## Take the pictures of the dashboard in docs/images/
+	@$(PYTHON) docs/screenshots.py $(ARGS)
+
+# What pip cannot install, a Debian package and what needs it: root gets it, others are told.
+define system_package
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+  echo "Installing $(1) with apt-get (once, a minute or so)"; \
+  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $(1); } >/dev/null 2>&1 \
+    || { echo "apt-get cannot install $(1): $(2)" >&2; exit 1; }; \
+else \
+  echo "$(2): install it (on Debian and Ubuntu: apt install $(1))" >&2; \
+  exit 1; \
+fi
+endef
+
 java:
 	@if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \
-	  echo "Spark needs Java 17 or later: install it (on Debian and Ubuntu: apt install openjdk-17-jre-headless), or set JAVA_HOME" >&2; \
-	  exit 1; \
+	  $(call system_package,openjdk-17-jre-headless,Spark needs Java 17 or later on the PATH or at JAVA_HOME); \
+	fi
+
+chromium:
+	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1; then \
+	  $(call system_package,chromium,the tests of the dashboard need Chromium); \
 	fi
 
 clean:  ## Remove caches and build output, keep .venv
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv as well

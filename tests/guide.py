@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 
+AT_THE_ROOT = ("README.md", "CONTRIBUTING.md")
+
 _BLOCK = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w./-]+\.\w+)\n")
 _MARK = "=== block ==="
@@ -37,13 +39,15 @@ class Block(NamedTuple):
 
 
 class Guide:
-    """A page below `docs`, or of a page below the root the part under one heading."""
+    """A page, or the part of it under one heading; "" is what comes before all headings."""
 
     def __init__(self, name: str, *, section: str | None = None) -> None:
-        path = ROOT / "docs" / name if section is None else ROOT / name
-        page = path.read_text(encoding="utf-8")
+        path = ROOT / name if name in AT_THE_ROOT else ROOT / "docs" / name
+        page = self.page = path.read_text(encoding="utf-8")
+        if section:
+            page = page.split(f"\n## {section}\n")[1]
         if section is not None:
-            page = page.split(f"\n## {section}\n")[1].partition("\n## ")[0]
+            page = page.partition("\n## ")[0]
         self.all = [Block(kind, text, mark) for mark, kind, text in _BLOCK.findall(page)]
         self.slow = {block.text for block in self.all if block.mark == "slow"}
 

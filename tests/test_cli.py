@@ -87,6 +87,7 @@ class TestDemo:
         assert "500 ticks against 20,000 subscriptions" in done.out
         assert "Busiest subscriptions" in done.out
         assert "One match explained" in done.out
+        assert "━" not in done.err  # progress is for terminals
 
     def test_json_is_the_same_for_any_batch(self, run_boxmatch: Command) -> None:
         outcomes = [
@@ -128,6 +129,21 @@ class TestBench:
         for line in lines:
             assert line["parameters"]["seed"] == 1
             assert {"commit", "date", "machine", "packages", "python", "version"} <= set(line)
+
+    def test_json_instead_of_tables(self, run_boxmatch: Command) -> None:
+        small = ("--subscriptions", "300", "--index", "scan", "--competitors", "none")
+        done = run_boxmatch("bench", "width", *small, *self.QUICK, "--json")
+        assert done.code == 0
+        lines = [json.loads(line) for line in done.out.splitlines()]
+        assert [line["parameters"]["width"] for line in lines] == [0.1, 0.5, 0.7, 0.9]
+        again = run_boxmatch("bench", "--json", *small, *self.QUICK)
+        assert json.loads(again.out)["preset"] == "hem-default"
+
+    def test_experiments_as_json(self, run_boxmatch: Command) -> None:
+        done = run_boxmatch("bench", "reproduce", "--list", "--json")
+        listed = [json.loads(line) for line in done.out.splitlines()]
+        assert {"rein", "hem", "pada"} <= {line["paper"] for line in listed}
+        assert all(set(line) == {"paper", "experiment", "figure", "title"} for line in listed)
 
     def test_events_from_a_file(self, run_boxmatch: Command, tmp_path: Path) -> None:
         events, out = tmp_path / "events.csv", tmp_path / "out.jsonl"

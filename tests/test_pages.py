@@ -121,6 +121,6 @@ def test_tables_tell_labels_from_figures() -> None:
 def test_plotting_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     pages.require_plotting()
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(pages.PlottingError, match=r"boxmatch\[bench\] or boxmatch\[spark\]") as e:
+    with pytest.raises(pages.PlottingError, match=r"boxmatch\[bench\]") as e:
         pages.require_plotting()
     assert isinstance(e.value, BoxmatchError)

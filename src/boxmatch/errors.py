@@ -29,7 +29,8 @@ BoxmatchError
 │   ├── AccessError        (PermissionError) a key that is unknown, or may not do this
 │   ├── LimitError                        more than a key or a request may ask for
 │   └── OverloadError                     more than the broker can take at the moment
-└── ClientError            (RuntimeError) what a broker answered to a client, or that it did not
+├── ClientError            (RuntimeError) what a broker answered to a client, or that it did not
+└── MissingExtraError      (ImportError)  a part of the package that was not installed
 ```
 """
 
@@ -148,6 +149,17 @@ class IndexTooLargeError(IndexConfigError, MemoryError):
 
 class StorageError(BoxmatchError, OSError):
     """A saved matcher that cannot be read or written. Names the file."""
+
+
+class MissingExtraError(BoxmatchError, ImportError):
+    """A part of the package needs a module that is not installed. Says which extra brings it."""
+
+    def __init__(self, what: str, module: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{what} needs {module}, which is not installed: pip install 'boxmatch[{extra}]'",
+            name=module,
+        )
 
 
 class SparkError(BoxmatchError, ValueError):

@@ -46,7 +46,7 @@ class TestKeys:
                          "5", "--subscriptions", "7", "--expires", "2w", *data).out
         )  # fmt: skip
         assert re.fullmatch(rf"bm_{made['id']}_.{{43}}", made["key"])
-        [listed] = json.loads(run_boxmatch("admin", "keys", "list", *data).out)
+        listed = json.loads(run_boxmatch("admin", "keys", "list", *data).out)
         assert "key" not in listed
         assert {name: listed[name] for name in made if name != "key"} == {
             "id": made["id"],
@@ -119,7 +119,7 @@ class TestKeys:
     def test_shows_that_one_has_expired(self, run_boxmatch: Command, tmp_path: Path) -> None:
         with Keys.open(tmp_path, clock=lambda: time.time() - 100) as keys:
             keys.create("x", admin=True, expires=time.time() - 50)
-        [listed] = json.loads(
+        listed = json.loads(
             run_boxmatch("admin", "keys", "list", "--data", str(tmp_path), "--json").out
         )
         assert listed["state"] == "expired"

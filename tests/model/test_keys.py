@@ -104,7 +104,7 @@ def test_bools_and_enums_keep_their_order() -> None:
         np.float32("nan"),
         Decimal("nan"),
         Decimal("sNaN"),
-        np.datetime64("NaT"),
+        np.datetime64("NaT", "us"),
         pd.NaT,
         pd.NA,
     ],

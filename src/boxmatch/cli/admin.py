@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from datetime import UTC, datetime
@@ -11,26 +10,45 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from boxmatch.cli.help import Command, Group, examples
+from boxmatch.cli.terminal import AsJson, output, print_json, working
+from boxmatch.extras import requires
+
 if TYPE_CHECKING:
     from boxmatch.broker.access import Grant, KeyInfo
     from boxmatch.broker.checkup import Checkup
 
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
-admin = typer.Typer(help="Look after a broker: its keys, its data.", no_args_is_help=True)
-keys = typer.Typer(
-    help="Who may do what. Works while the broker runs, which notices within a second.",
+admin = typer.Typer(
+    cls=Group,
+    help="Look after a broker: its keys, its data.",
+    epilog="boxmatch admin keys create operations --admin --data data\n"
+    "boxmatch admin check --data data",
     no_args_is_help=True,
+    rich_markup_mode=None,
+)
+keys = typer.Typer(
+    cls=Group,
+    help="Who may do what.\n\nWorks while the broker runs, which notices within a second.",
+    epilog="boxmatch admin keys create exchange --publish ticks --data data\n"
+    "boxmatch admin keys list --data data",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 admin.add_typer(keys, name="keys")
 
 Data = Annotated[
     Path, typer.Option(metavar="DIR", help="The broker's data folder, as given to serve.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@keys.command()
+@keys.command(cls=Command)
+@examples(
+    "boxmatch admin keys create operations --admin --data data",
+    "boxmatch admin keys create exchange --publish ticks --expires 90d --data data",
+    "boxmatch admin keys create alice --subscribe alice --data data",
+)
 def create(
     label: Annotated[str, typer.Argument(help="Whom or what the key is for.")],
     data: Data,
@@ -51,17 +69,20 @@ def create(
         str | None,
         typer.Option(metavar="WHEN", help="After 30m, 12h, 90d, 4w; or a date; never if left out."),
     ] = None,
-    events_per_second: Annotated[float | None, typer.Option(min=0)] = None,
-    requests_per_second: Annotated[float | None, typer.Option(min=0)] = None,
-    events_per_request: Annotated[int | None, typer.Option(min=0)] = None,
-    body_bytes: Annotated[int | None, typer.Option(min=0, help="Of one request.")] = None,
-    filter_bytes: Annotated[int | None, typer.Option(min=0, help="Of one filter.")] = None,
-    subscriptions: Annotated[
-        int | None, typer.Option(min=0, help="Of one owner. Limits left out are the broker's.")
+    events_per_second: Annotated[
+        float | None, typer.Option(min=0, help="Limit; those left out are the broker's.")
     ] = None,
+    requests_per_second: Annotated[float | None, typer.Option(min=0, help="Limit.")] = None,
+    events_per_request: Annotated[int | None, typer.Option(min=0, help="Limit.")] = None,
+    body_bytes: Annotated[int | None, typer.Option(min=0, help="Limit of one request.")] = None,
+    filter_bytes: Annotated[int | None, typer.Option(min=0, help="Limit of one filter.")] = None,
+    subscriptions: Annotated[int | None, typer.Option(min=0, help="Limit of one owner.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it. It is not kept, only its hash: it cannot be shown again."""
+    """Make a key and print it.
+
+    It is not kept, only its hash: it cannot be shown again.
+    """
     from boxmatch.broker.access import Keys
 
     given = {
@@ -84,25 +105,29 @@ def create(
             expires=None if expires is None else _moment(expires, time.time()),
         )
     if as_json:
-        typer.echo(json.dumps({"key": text, **_granted(grant), "limits": limits}))
+        print_json({"key": text, **_granted(grant), "limits": limits})
         return
     # The key alone goes to stdout, so that a script can take it from there.
     typer.echo(f"Key {grant.id} may {_roles(grant)}. It is shown only now:", err=True)
     typer.echo(text)
 
 
-@keys.command("list")
+@keys.command("list", cls=Command)
+@examples(
+    "boxmatch admin keys list --data data",
+    "boxmatch admin keys list --data data --json | grep active",
+)
 def list_keys(data: Data, as_json: AsJson = False) -> None:
-    """Show all keys, also those that are expired or revoked. Secrets are not kept."""
+    """Show all keys, also those that are expired or revoked."""
     from boxmatch.broker.access import Keys
 
     with Keys.open(data, make=False) as opened:
         found = opened.list()
     now = time.time()
     if as_json:
-        typer.echo(json.dumps([_described(info, now) for info in found]))
+        for info in found:
+            print_json(_described(info, now))
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -119,34 +144,45 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
         )
         # As Text, since a label may hold what rich takes for markup.
         table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    output().print(table)
 
 
-@keys.command()
+@keys.command(cls=Command)
+@examples("boxmatch admin keys revoke 4f9c2a --data data   # an id of `keys list`")
 def revoke(
     key: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
     data: Data,
+    as_json: AsJson = False,
 ) -> None:
-    """End a key for good. A broker that runs refuses it within a second."""
+    """End a key for good.
+
+    A broker that runs refuses it within a second.
+    """
     from boxmatch.broker.access import Keys
 
     with Keys.open(data, make=False) as opened:
         id = opened.revoke(key)
-    typer.echo(f"Key {id} is revoked.")
+    if as_json:
+        print_json({"id": id, "state": "revoked"})
+    else:
+        typer.echo(f"Key {id} is revoked.")
 
 
-@admin.command()
+@admin.command(cls=Command)
+@examples("boxmatch admin check --data data", "boxmatch admin check --data saved --json")
 def check(data: Data, as_json: AsJson = False) -> None:
-    """Read all the data of a broker that is not running, and say what is damaged.
+    """Read all the data of a broker, and say what is damaged.
 
-    Exits with 1 if anything is. A broker that runs is checked by a backup: `boxmatch backup`.
+    Exits with 1 if anything is. The broker must not be running; one that runs is checked by a
+    backup of it: `boxmatch backup`.
     """
     from boxmatch.broker.checkup import check_up
 
-    found = check_up(data)
+    with requires("broker", "a broker"), working(f"reading {data}"):
+        found = check_up(data)  # imports what it finds that it needs
     if as_json:
         content = {**found._asdict(), "feeds": [feed._asdict() for feed in found.feeds]}
-        typer.echo(json.dumps(content))
+        print_json(content)
     else:
         _show(found)
     if found.problems:

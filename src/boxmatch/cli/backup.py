@@ -7,18 +7,30 @@ from typing import Annotated
 
 import typer
 
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import AsJson, print_json, progress
+from boxmatch.extras import requires
 
+
+@examples(
+    "boxmatch backup saved --data data",
+    "boxmatch serve --data saved   # the copy",
+)
 def backup(
-    target: Annotated[Path, typer.Argument(help="New directory for the copy.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="New directory for the copy.")],
     data: Annotated[Path, typer.Option(file_okay=False, help="Directory of the broker.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Copy a broker's data to a new directory, also while it runs, and check the copy."""
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+    """Copy the data of a broker, also of one that runs.
 
-    from boxmatch.broker.backup import back_up
+    The copy is checked, and can be served.
+    """
+    from rich.progress import TaskID
 
-    with Progress(console=Console(stderr=True), transient=True) as bars:
+    with requires("broker", "a broker"):
+        from boxmatch.broker.backup import back_up
+
+    with progress() as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(name: str, share: float) -> None:
@@ -27,6 +39,9 @@ def backup(
             bars.update(tasks[name], completed=share)
 
         made = back_up(data, target, show)
+    if as_json:
+        print_json({"path": str(made.path), "sizes": dict(made.sizes)})
+        return
     for name, nbytes in made.sizes.items():
         typer.echo(f"{nbytes / 1e6:12,.1f} MB  {name}")
     typer.echo(f"{made.path} is complete and checked; serve it with --data {made.path}")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from boxmatch.cli.completion import index_names, preset_names
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import JsonLines, JsonPath, output, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +19,13 @@ if TYPE_CHECKING:
     from boxmatch.bench.settings import Setting
 
 
+@examples(
+    "boxmatch bench                                     # a million subscriptions",
+    "boxmatch bench --subscriptions 10000 --repeats 1   # seconds",
+    "boxmatch bench width --json width.jsonl            # a line for each width",
+    "boxmatch bench equality --index opindex --competitors none --json",
+    "boxmatch bench --index hem --index-option groups=64",
+)
 def bench(
     presets: Annotated[
         list[str] | None,
@@ -23,6 +33,7 @@ def bench(
             metavar="PRESET",
             help="hem-default (if none is given), width, subscription-size, event-size, "
             "attributes, subscriptions, equality, ranges-10k, ranges-100k, or all.",
+            autocompletion=preset_names,
         ),
     ] = None,
     subscriptions: Annotated[int | None, typer.Option(help="Subscriptions.")] = None,
@@ -58,7 +69,9 @@ def bench(
     ] = None,
     repeats: Annotated[int, typer.Option(help="Batch times are the best of so many.")] = 5,
     threads: Annotated[int, typer.Option(help="Threads for batches.")] = 1,
-    index: Annotated[str, typer.Option(help="Index to measure.")] = "tile",
+    index: Annotated[
+        str, typer.Option(help="Index to measure.", autocompletion=index_names)
+    ] = "tile",
     index_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Parameter of the index; repeatable."),
@@ -70,11 +83,13 @@ def bench(
     start: Annotated[
         bool, typer.Option("--start", help="Also time new processes, cold and warm.")
     ] = False,
-    json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="PATH", help="Append one JSON line a setting.")
-    ] = None,
+    json_path: JsonPath = None,
 ) -> None:
-    """Measure an index on a seeded workload, check it against brute force, compare with others."""
+    """Measure an index, check its answers, compare with others.
+
+    The workload is seeded. Answers for some events are compared with brute force, id by id;
+    others (NumPy, DuckDB) are timed on the same data.
+    """
     from boxmatch.bench.measure import Options
     from boxmatch.bench.settings import choose
 
@@ -126,28 +141,27 @@ def _index_option(text: str) -> tuple[str, Any]:
 def _run(
     settings: list[Setting], options: Options, json_path: Path | None, with_start: bool
 ) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     from boxmatch.bench import report
     from boxmatch.bench.measure import STAGES, MismatchError, measure
     from boxmatch.bench.provenance import provenance
     from boxmatch.bench.start import start_seconds
 
-    # Into a file or a pipe there is no width to respect.
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    lines = JsonLines(json_path)
+    console = output()
     origin = provenance()
     results: list[dict[str, Any]] = []
     per_setting = STAGES + len(options.competitors)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=per_setting * len(settings) + 2 * with_start)
+    with progress(*columns) as bar:
+        task = bar.add_task("", total=per_setting * len(settings) + 2 * with_start)
         done = 0
 
         def stage(name: str) -> None:
             nonlocal done
             label = settings[len(results)].preset if len(results) < len(settings) else "start"
-            progress.update(task, description=f"{label}: {name}", completed=done)
+            bar.update(task, description=f"{label}: {name}", completed=done)
             done += 1
 
         started = {}
@@ -155,20 +169,20 @@ def _run(
             try:
                 result = measure(setting, options, stage)
             except MismatchError as error:
-                progress.stop()
+                bar.stop()
                 typer.echo(f"boxmatch: wrong answer in {setting.preset}: {error}", err=True)
                 raise typer.Exit(1) from None
             result |= origin
             results.append(result)
-            if json_path:
-                report.append_json(json_path, result)
+            lines.add(result)
         if with_start:
             stage("warm process")
             started["warm"] = start_seconds()
             stage("cold process")
             started["cold"] = start_seconds(cold=True)
-            if json_path:
-                report.append_json(json_path, {"preset": "start", **started, **origin})
+            lines.add({"preset": "start", **started, **origin})
+    if lines.printed:
+        return
     for table in report.tables(results):
         console.print(table)
     _footer(console, results, origin, started)

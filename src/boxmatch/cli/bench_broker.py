@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from boxmatch.errors import BrokerError
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import JsonLines, JsonPath, output, progress
+from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from boxmatch.bench.broker.settings import Options, Setting
 
 
+@examples(
+    "boxmatch bench broker",
+    "boxmatch bench broker --subscriptions 10000 --subscribers 100 --seconds 5",
+    "boxmatch bench broker --soak 600 --json soak.jsonl",
+)
 def bench_broker(
     subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions.")] = 100_000,
     subscribers: Annotated[
@@ -58,17 +64,14 @@ def bench_broker(
             "with the subscriptions that are in it, which saves loading them.",
         ),
     ] = None,
-    json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="PATH", help="Append one JSON line a phase.")
-    ] = None,
+    json_path: JsonPath = None,
 ) -> None:
-    """Run a broker and load it from another process, over loopback.
+    """Run a broker on this machine and put it under load.
 
-    Batches as fast as it goes, single events at a rate, and if wanted a soak; everything durable.
-    All that is delivered is compared with the engine's matches.
+    The load comes from another process, over loopback: batches as fast as it goes, single events
+    at a rate, and if wanted a soak; everything durable. All that is delivered is compared with the
+    engine's matches.
     """
-    from rich.console import Console
-
     try:
         from boxmatch.bench.broker.settings import Options, Setting
         from boxmatch.workloads import RangeWorkload
@@ -97,24 +100,26 @@ def bench_broker(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    # Into a file or a pipe there is no width to respect.
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = output()
+    lines = JsonLines(json_path)
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
-        _run(console, setting, options, scratch, json_path)
+        _run(console, setting, options, scratch, lines)
         return
     with tempfile.TemporaryDirectory(prefix="boxmatch-bench-") as folder:
-        _run(console, setting, options, Path(folder), json_path)
+        _run(console, setting, options, Path(folder), lines)
 
 
 def _run(
-    console: Console, setting: Setting, options: Options, folder: Path, json_path: Path | None
+    console: Console, setting: Setting, options: Options, folder: Path, lines: JsonLines
 ) -> None:
     from boxmatch.bench.broker.tables import tables
     from boxmatch.bench.provenance import provenance
 
     origin = provenance()
-    rows = _measure(setting, options, folder, json_path, origin)
+    rows = _measure(setting, options, folder, lines, origin)
+    if lines.printed:
+        return
     for table in tables(rows):
         console.print(table)
     machine, disk = origin["machine"], rows[0]["disk"]
@@ -131,38 +136,31 @@ def _measure(
     setting: Setting,
     options: Options,
     folder: Path,
-    json_path: Path | None,
+    lines: JsonLines,
     origin: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    try:
+    with requires("broker", "a broker"):
         from boxmatch.bench.broker.measure import measure
         from boxmatch.bench.broker.processes import BenchFailedError
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("boxmatch"):
-            raise
-        raise BrokerError(f"a broker needs {error.name}: pip install 'boxmatch[broker]'") from error
     from boxmatch.bench.measure import MismatchError
-    from boxmatch.bench.report import append_json
 
     rows: list[dict[str, Any]] = []
     columns = (BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None)
+    with progress(*columns) as bar:
+        task = bar.add_task("", total=None)
 
         def tell(name: str, done: float = 0.0, total: float | None = None) -> None:
-            progress.update(task, description=name, completed=done, total=total)
+            bar.update(task, description=name, completed=done, total=total)
 
         try:
             for row in measure(setting, options, folder, tell):
                 row |= origin
                 rows.append(row)
-                if json_path:
-                    append_json(json_path, row)
+                lines.add(row)
         except (MismatchError, BenchFailedError) as error:
-            progress.stop()
+            bar.stop()
             kind = "wrong answer" if isinstance(error, MismatchError) else "no answer"
             typer.echo(f"boxmatch: {kind}: {error}", err=True)
             raise typer.Exit(1) from None

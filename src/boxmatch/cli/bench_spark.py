@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import JsonLines, JsonPath, output, progress
+from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +19,11 @@ if TYPE_CHECKING:
     from boxmatch.bench.spark.settings import Options, Setting
 
 
+@examples(
+    "boxmatch bench spark --subscriptions 100000 --events 100000",
+    "boxmatch bench spark --sweep subscriptions --json spark.jsonl",
+    "boxmatch bench spark --estimate --json spark.jsonl   # of a cluster",
+)
 def bench_spark(
     sweep: Annotated[
         list[str] | None,
@@ -56,9 +64,7 @@ def bench_spark(
             metavar="DIR", file_okay=False, help="Where events, index and matches go meanwhile."
         ),
     ] = None,
-    json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="PATH", help="Append one JSON line a setting.")
-    ] = None,
+    json_path: JsonPath = None,
     estimate: Annotated[
         bool,
         typer.Option(
@@ -67,17 +73,14 @@ def bench_spark(
         ),
     ] = False,
 ) -> None:
-    """Match a million events with a million subscriptions on Spark, and compare.
+    """Measure matching on Spark: a million events, a million filters.
 
-    Every answer is checked: Spark's pairs against the engine's by count and checksum, and some
-    events against scan.
+    Compared with the engine alone and with a join in Spark SQL. Every answer is checked: Spark's
+    pairs against the engine's by count and checksum, and some events against scan.
     """
-    from rich.console import Console
-
     from boxmatch.bench.spark.settings import Options, choose
 
-    # Into a file or a pipe there is no width to respect.
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = output()
     if estimate:
         _estimate(console, json_path)
         return
@@ -96,11 +99,14 @@ def bench_spark(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    with requires("spark", "matching on Spark"):
+        import pyspark  # noqa: F401 - to see now, and not after a minute, whether it is there
+    lines = JsonLines(json_path)
     if scratch is not None:
-        _run(console, settings, options, scratch, json_path)
+        _run(console, settings, options, scratch, lines)
         return
     with tempfile.TemporaryDirectory(prefix="boxmatch-bench-") as folder:
-        _run(console, settings, options, Path(folder), json_path)
+        _run(console, settings, options, Path(folder), lines)
 
 
 def _run(
@@ -108,13 +114,15 @@ def _run(
     settings: list[Setting],
     options: Options,
     scratch: Path,
-    json_path: Path | None,
+    lines: JsonLines,
 ) -> None:
     from boxmatch.bench.provenance import provenance
     from boxmatch.bench.spark.tables import tables
 
     origin = provenance()
-    results = _measure(settings, options, scratch, json_path, origin)
+    results = _measure(settings, options, scratch, lines, origin)
+    if lines.printed:
+        return
     for table in tables(results):
         console.print(table)
     machine = origin["machine"]
@@ -130,14 +138,12 @@ def _measure(
     settings: list[Setting],
     options: Options,
     scratch: Path,
-    json_path: Path | None,
+    lines: JsonLines,
     origin: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from boxmatch.bench.measure import MismatchError
-    from boxmatch.bench.report import append_json
     from boxmatch.bench.spark.apart import PartFailedError
     from boxmatch.bench.spark.measure import STAGES, measure
 
@@ -148,13 +154,13 @@ def _measure(
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=STAGES * len(settings))
+    with progress(*columns) as bar:
+        task = bar.add_task("", total=STAGES * len(settings))
         done = 0
 
         def stage(name: str) -> None:
             nonlocal done
-            progress.update(task, description=f"{label}: {name}", completed=done)
+            bar.update(task, description=f"{label}: {name}", completed=done)
             done += 1
 
         for setting in settings:
@@ -162,14 +168,13 @@ def _measure(
             try:
                 result = measure(setting, options, scratch, stage)
             except (MismatchError, PartFailedError) as error:
-                progress.stop()
+                bar.stop()
                 kind = "wrong answer" if isinstance(error, MismatchError) else "no answer"
                 typer.echo(f"boxmatch: {kind} in {label}: {error}", err=True)
                 raise typer.Exit(1) from None
             result |= origin
             results.append(result)
-            if json_path:
-                append_json(json_path, result)
+            lines.add(result)
     return results
 
 
@@ -178,8 +183,12 @@ def _estimate(console: Console, json_path: Path | None) -> None:
 
     if json_path is None or not json_path.exists():
         raise typer.BadParameter("--estimate needs --json with the lines of an earlier run")
-    rows = [json.loads(line) for line in json_path.read_text(encoding="utf-8").splitlines()]
-    rows = [row for row in rows if row.get("bench") == "spark"]
+    try:
+        lines = json_path.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise typer.BadParameter(f"{json_path} does not hold JSON lines: {error}") from None
+    rows = [row for row in rows if isinstance(row, dict) and row.get("bench") == "spark"]
     if not rows:
         raise typer.BadParameter(f"{json_path} has no lines of boxmatch bench spark")
     for table in estimate_tables(rows):

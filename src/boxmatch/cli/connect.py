@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from boxmatch.client import Client
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+_SECONDS = 5.0
 
 Url = Annotated[
     str, typer.Option(envvar="BOXMATCH_URL", metavar="URL", help="Where the broker is.")
@@ -25,9 +26,31 @@ Trust = Annotated[
 
 
 def connect(url: str, key: str | None, trust: Path | None) -> Client:
-    """A client with these options."""
+    """A client with these options; `ClientError` if nobody listens there.
+
+    The client itself tries again for a minute, which is right for a broker that is restarted,
+    and too long for one that was never started.
+    """
+    from boxmatch.client import Client
+
+    client = Client(url, key, verify=True if trust is None else trust)
+    _knock(url)
+    return client
+
+
+def _knock(url: str) -> None:
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    where = urlsplit(url)
+    if where.scheme in getproxies() or where.hostname is None:
+        return
+    port = where.port or (443 if where.scheme == "https" else 80)
     try:
-        from boxmatch.client import Client
-    except ModuleNotFoundError as error:
-        raise ClientError(f"{error}: pip install 'boxmatch[client]'") from None
-    return Client(url, key, verify=True if trust is None else trust)
+        socket.create_connection((where.hostname, port), timeout=_SECONDS).close()
+    except OSError as error:
+        raise ClientError(
+            f"there is no broker at {url} ({error.strerror or error}): start one with "
+            "boxmatch serve, or say where it is with --url or BOXMATCH_URL"
+        ) from None

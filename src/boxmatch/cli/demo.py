@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import AsJson, output, print_json, progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +41,11 @@ class Outcome:
     explained: str = ""
 
 
+@examples(
+    "boxmatch demo",
+    "boxmatch demo --subscriptions 10000 --ticks 1000   # a second",
+    "boxmatch demo --threads 1 --json",
+)
 def demo(
     subscriptions: Annotated[int, typer.Option(min=10, help="Standing alerts.")] = 1_000_000,
     ticks: Annotated[int, typer.Option(min=1, help="Ticks of the feed.")] = 100_000,
@@ -47,11 +54,10 @@ def demo(
         int | None, typer.Option(min=1, help="Threads; all cores if left out.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the market.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Match a made-up market feed against a million subscriptions."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from boxmatch.engine.matcher import Matcher
     from boxmatch.workloads import MarketWorkload
@@ -66,15 +72,15 @@ def demo(
         TimeElapsedColumn(),
         TextColumn("{task.fields[rate]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        _subscribe(matcher, market, subscriptions, outcome, progress)
-        hits, last = _match(matcher, market, ticks, batch, threads, outcome, progress)
+    with progress(*columns, transient=False) as bars:
+        _subscribe(matcher, market, subscriptions, outcome, bars)
+        hits, last = _match(matcher, market, ticks, batch, threads, outcome, bars)
     _single(matcher, market.tick_dicts(0, min(ticks, _SINGLE)), outcome)
     _look(matcher, market, hits, last, outcome)
     if as_json:
-        typer.echo(json.dumps(vars(outcome)))
+        print_json(vars(outcome))
     else:
-        _show(Console(highlight=False, soft_wrap=True), outcome)
+        _show(output(prose=True), outcome)
 
 
 def _subscribe(

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from boxmatch.errors import SchemaError
-
-if TYPE_CHECKING:
-    from boxmatch.model.schema import Schema
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from boxmatch.cli.help import examples
+from boxmatch.cli.schemas import Attributes, SchemaFile, given_schema
+from boxmatch.cli.terminal import AsJson, print_json, working
 
 
+@examples(
+    "boxmatch check 'price > 3' --attribute price=float",
+    """boxmatch check "NOT side = 'buy'" --attribute 'side=buy|sell'""",
+    "boxmatch check 'price > 3 OR price IS NULL' --schema schema.json --json",
+)
 def check(
     text: Annotated[str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression.")],
-    schema: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Schema as a JSON file.")
-    ] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=TYPE",
-            help="An attribute of the schema; TYPE is int, float, string, bool, timestamp, or "
-            "the values of an enumeration separated by '|'. Repeatable.",
-        ),
-    ] = None,
+    schema: SchemaFile = None,
+    attribute: Attributes = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a filter and show what it means, or where it is wrong."""
     from boxmatch.model.filters import compile_filter, render
 
-    known = _schema(schema, attribute or [])
+    known = given_schema(schema, attribute or [])
+    if known is None:
+        raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
     compiled = compile_filter(known, text)
     boxes = [render(known, [box]) for box in compiled.boxes]
     if as_json:
         normal = render(known, compiled.boxes)
-        typer.echo(json.dumps({"filter": normal, "boxes": boxes, "never": compiled.never}))
+        print_json({"filter": normal, "boxes": boxes, "never": compiled.never})
     elif compiled.never:
         typer.echo("This filter can never match.")
     else:
@@ -48,32 +43,18 @@ def check(
             typer.echo(f"  {box}")
 
 
-def _schema(path: Path | None, attributes: list[str]) -> Schema:
-    from boxmatch.model.schema import Schema
-
-    if path is not None:
-        if attributes:
-            raise typer.BadParameter("give --schema or --attribute, not both")
-        return Schema.from_json(path.read_text(encoding="utf-8"))
-    if not attributes:
-        raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
-    types: dict[str, str | list[str]] = {}
-    for item in attributes:
-        name, equals, kind = item.partition("=")
-        if not equals:
-            raise SchemaError(f"{item!r} is not NAME=TYPE")
-        types[name] = kind.split("|") if "|" in kind else kind
-    return Schema(types)
-
-
+@examples("boxmatch info alerts.bm", "boxmatch info alerts.bm --json")
 def info(
-    path: Annotated[Path, typer.Argument(help="A directory that Matcher.save wrote.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A directory that Matcher.save wrote.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show what a saved matcher holds."""
     from boxmatch.engine.matcher import Matcher
 
-    matcher = Matcher.load(path)
+    with working(f"loading {path}"):
+        matcher = Matcher.load(path)
     memory = matcher.memory_usage()
     if as_json:
         content = {
@@ -81,7 +62,7 @@ def info(
             "schema": json.loads(matcher.schema.to_json()),
             "memory": memory,
         }
-        typer.echo(json.dumps(content))
+        print_json(content)
         return
     typer.echo(f"{len(matcher):,} subscriptions over {len(matcher.schema)} attributes:")
     for attribute in matcher.schema:

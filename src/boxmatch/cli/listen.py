@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from boxmatch.cli.connect import DEFAULT_URL, Key, Trust, Url, connect
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import AsJson
 
 if TYPE_CHECKING:
     from boxmatch.client import Note
 
 
+@examples(
+    "boxmatch listen alice",
+    "boxmatch listen alice --count 10 --json",
+    "boxmatch listen alice --after 0 --idle 5   # all that is kept, then end",
+)
 def listen(
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose notes.")],
     url: Url = DEFAULT_URL,
@@ -27,14 +33,13 @@ def listen(
     idle: Annotated[
         float | None, typer.Option(min=0, help="End when none came for so many seconds.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one note a line.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what an owner's subscriptions match, as it comes.
 
     A note is acknowledged once it is printed. Ends with Ctrl-C.
     """
     with (
-        contextlib.suppress(KeyboardInterrupt),
         connect(url, key, trust) as client,
         client.listen(owner, after=after, idle=idle) as notes,
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from boxmatch.cli.help import Command, Group, examples
+from boxmatch.cli.terminal import AsJson, output, print_json, progress, working
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,12 +27,22 @@ _WIDTH = 70
 """Letters of a filter that the terminal shows."""
 
 pipeline = typer.Typer(
-    help="Match events against subscriptions on Spark, from files to notifications and a report.",
+    cls=Group,
+    help="From files of events to notifications and a report.",
+    epilog="boxmatch pipeline run              # a sample, made here\n"
+    "boxmatch pipeline sample market\n"
+    "boxmatch pipeline run --config market/pipeline.toml",
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
-@pipeline.command()
+@pipeline.command(cls=Command)
+@examples(
+    "boxmatch pipeline run",
+    "boxmatch pipeline run --config market/pipeline.toml --master 'local[4]'",
+    "boxmatch pipeline run --config market/pipeline.toml --restart --json",
+)
 def run(
     config: Annotated[
         Path | None,
@@ -40,40 +52,48 @@ def run(
         bool, typer.Option("--restart", help="Do everything again, instead of going on.")
     ] = False,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Read, clean, derive, match, notify, and write statistics and a report.
+    """Read, clean, derive, match, notify, and write a report.
 
     A run that failed goes on where it stopped when it is started again. Without --config a sample
     is made in ./boxmatch-sample and run.
     """
-    from rich.console import Console
-
     from boxmatch.spark.pipeline import Pipeline, write_sample
 
-    notes = Console(stderr=True, highlight=False, soft_wrap=True)
     if config is None:
-        config = write_sample(_SAMPLE)
-        notes.print(f"No --config given: running the sample in {_SAMPLE}, set up by {config}")
+        with working("making ticks and alerts"):
+            config = write_sample(_SAMPLE)
+        said = f"No --config given: running the sample in {_SAMPLE}, set up by {config}"
+        typer.echo(said, err=True)
     chosen = Pipeline(config)
     chosen.check()
-    with _shown(notes) as progress:
-        session = _session(master, chosen.config.output.path, progress)
-        result = chosen.run(session, restart=restart, progress=progress.stage)
+    with _shown() as stages:
+        session = _session(master, chosen.config.output.path, stages)
+        result = chosen.run(session, restart=restart, progress=stages.stage)
     if as_json:
-        typer.echo(json.dumps(result.summary))
+        print_json(result.summary)
     else:
-        _show(Console(highlight=False, soft_wrap=True), result)
+        _show(output(prose=True), result)
 
 
-@pipeline.command()
+@pipeline.command(cls=Command)
+@examples("boxmatch pipeline sample", "boxmatch pipeline sample market")
 def sample(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = _SAMPLE,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a sample: ticks of a made-up market, alerts on them, and a config to start from."""
+    """Write a sample to start from.
+
+    Ticks of a made-up market, alerts on them, and a file of settings.
+    """
     from boxmatch.spark.pipeline import write_sample
 
-    config = write_sample(folder)
+    with working("making ticks and alerts"):
+        config = write_sample(folder)
+    if as_json:
+        print_json({"config": str(config)})
+        return
     typer.echo(f"The sample is in {folder}; run it with: boxmatch pipeline run --config {config}")
 
 
@@ -101,8 +121,8 @@ class _Stages:
 
 
 @contextmanager
-def _shown(console: Console) -> Iterator[_Stages]:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _shown() -> Iterator[_Stages]:
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(finished_text="✓"),
@@ -110,17 +130,17 @@ def _shown(console: Console) -> Iterator[_Stages]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[said]}"),
     )
-    with Progress(*columns, console=console) as progress:
-        yield _Stages(progress)
+    with progress(*columns, record=True) as bars:
+        yield _Stages(bars)
 
 
-def _session(master: str, output: str, progress: _Stages) -> SparkSession:
+def _session(master: str, folder: str, stages: _Stages) -> SparkSession:
     """A session whose chatter goes to a log beside the output."""
     from boxmatch.errors import SparkError
     from boxmatch.spark import local_session
 
-    progress.begin("start Spark")
-    log = Path(os.devnull) if "://" in output else Path(output, "spark.log")
+    stages.begin("start Spark")
+    log = Path(os.devnull) if "://" in folder else Path(folder, "spark.log")
     try:
         with _stderr_to(log):
             session = local_session(master)
@@ -134,7 +154,7 @@ def _session(master: str, output: str, progress: _Stages) -> SparkSession:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         # They write the error that is about to be raised as JSON, stack trace and all.
         PySparkLogger.getLogger(name).disabled = True
-    progress.end("start Spark", "")
+    stages.end("start Spark", "")
     return session
 
 
@@ -189,8 +209,9 @@ def _show(console: Console, result: PipelineResult) -> None:
             filter if len(filter) <= _WIDTH else filter[: _WIDTH - 1] + "…",
         )
     console.print(table)
-    console.print(f"Notifications: {result.output}/notifications")
-    console.print(f"Report:        {result.report}")
+    # Not wrapped, so that a path can be copied.
+    console.print(f"Notifications: {result.output}/notifications", soft_wrap=True)
+    console.print(f"Report:        {result.report}", soft_wrap=True)
 
 
 def _reasons(counts: Mapping[str, Any]) -> str:

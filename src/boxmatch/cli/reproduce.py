@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+
+from boxmatch.cli import reproduce_pada
+from boxmatch.cli.completion import experiment_names
+from boxmatch.cli.help import Group, examples
+from boxmatch.cli.terminal import AsJson, output, print_json, progress, with_json_path
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from boxmatch.bench.reproduce.experiment import Experiment
-    from boxmatch.bench.reproduce.plan import Options
     from boxmatch.bench.reproduce.results import Results
 
 _RESULTS = "results.jsonl"
 _REPORT = "report.html"
 
 
-class BenchGroup(TyperGroup):
-    """Runs `run` unless the first word is a command of its own."""
+class BenchGroup(Group):
+    """Runs `run` unless the first word is a command of its own. `--json` may go without a path."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and ctx.resilient_parsing:  # a shell asks what could come next
+            return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] != "--help"):
             args = ["run", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args if args[0] == "reproduce" else with_json_path(args))
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        presets: Any = self.commands["run"].params[0]
+        return [*super().shell_complete(ctx, incomplete), *presets.shell_complete(ctx, incomplete)]
 
 
+@examples(
+    "boxmatch bench reproduce --list",
+    "boxmatch bench reproduce hem --scale 0.1",
+    "boxmatch bench reproduce all --out reproduction   # hours",
+)
 def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="rapidmatch, rein, ada-rein, hem, subject-spaces, or all; or single experiments "
-            "by name.",
+            help="rapidmatch, rein, ada-rein, hem, subject-spaces, or all; pada, which is not "
+            "among all; or single experiments by name.",
+            autocompletion=experiment_names,
         ),
     ] = None,
     scale: Annotated[
@@ -53,6 +69,13 @@ def reproduce(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the workloads.")] = 1,
+    load: Annotated[
+        float | None,
+        typer.Option(
+            help="Arrivals of pada-fluctuation on average, as a share of what exact matching "
+            "carries; 0.95 if not given."
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Where results and report go.")
     ] = Path("reproduction"),
@@ -60,48 +83,85 @@ def reproduce(
         bool, typer.Option("--restart", help="Measure everything again, instead of going on.")
     ] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Show the experiments.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run the papers' experiments again and set our figures beside theirs.
+    """Run the papers' experiments again.
 
-    Writes results.jsonl and report.html, one file that needs no network. A run that is cut short
-    goes on where it stopped. What is measured on disk (subject-spaces-durable) is written beside
-    the results, and removed.
+    Sets our figures beside theirs. Writes results.jsonl and report.html, one file that needs no
+    network. A run that is cut short goes on where it stopped. What is measured on disk
+    (subject-spaces-durable, pada) is written beside the results, and removed. pada runs a broker
+    under load, and writes pada.html.
     """
-    from rich.console import Console
-
-    # Into a file or a pipe there is no width to respect.
-    console = Console(width=None if sys.stdout.isatty() else 180)
+    console = output(wide=180)
     if show_list:
-        _list(console)
+        _list(console, as_json=as_json)
         return
     from boxmatch.bench.reproduce.catalogue import PAPERS, choose
-    from boxmatch.bench.reproduce.html import PlottingError, require_plotting
+    from boxmatch.bench.reproduce.html import require_plotting
     from boxmatch.bench.reproduce.plan import Options
     from boxmatch.bench.reproduce.results import Results
+    from boxmatch.bench.reproduce.runner import run
 
     if not names:
-        raise typer.BadParameter(f"name a paper ({', '.join(PAPERS)}) or all")
+        raise typer.BadParameter(f"name a paper ({', '.join(PAPERS)}), pada or all")
+    on_broker = [name for name in names if name in reproduce_pada.NAMES]
     try:
         require_plotting()
-        experiments = choose(names)
+        experiments = choose(name for name in names if name not in on_broker)
         options = Options(scale=scale, seed=seed, event_file=events)
+        bed = reproduce_pada.bed_of(scale, seed, load)
         results = Results(out / _RESULTS, restart=restart)
-    except (ValueError, PlottingError) as error:
+    except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    run = _run(experiments, options, results)
-    _write(console, experiments, results, run, out / _REPORT)
+    if experiments:
+        with _showing() as bar:
+            origin = run(experiments, options, results, bar)
+        of_run = {**options.identity, "commit": origin["commit"]}
+        # With --json the tables are kept back; the report is written in any case.
+        with _quiet(console, as_json):
+            _write(console, experiments, results, of_run, out / _REPORT)
+        _print_rows(results, of_run, as_json)
+    if on_broker:
+        with _showing() as bar:
+            of_run = reproduce_pada.measure(on_broker, bed, scale, results, bar)
+        with _quiet(console, as_json):
+            reproduce_pada.write(console, bed, results, of_run, out)
+        _print_rows(results, of_run, as_json)
 
 
-def _list(console: Console) -> None:
+@contextmanager
+def _quiet(console: Console, wanted: bool) -> Iterator[None]:
+    console.quiet = wanted
+    yield
+    console.quiet = False
+
+
+def _print_rows(results: Results, run: dict[str, Any], wanted: bool) -> None:
+    if wanted:
+        for row in results.of_run(run):
+            print_json(row)
+
+
+def _list(console: Console, *, as_json: bool) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from boxmatch.bench.reproduce.catalogue import PAPERS
 
-    table = Table("paper", "experiment", "figure", "title", box=SIMPLE_HEAD, pad_edge=False)
-    for name, paper in PAPERS.items():
-        for experiment in paper.experiments:
-            table.add_row(name, experiment.name, experiment.figure, experiment.title)
+    columns = ("paper", "experiment", "figure", "title")
+    rows = [
+        (name, experiment.name, experiment.figure, experiment.title)
+        for name, paper in PAPERS.items()
+        for experiment in paper.experiments
+    ]
+    rows += [("pada", *listed) for listed in reproduce_pada.LISTED]
+    if as_json:
+        for row in rows:
+            print_json(dict(zip(columns, row, strict=True)))
+        return
+    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
 
 
@@ -122,19 +182,12 @@ class _Bar:
         self._progress.advance(self._task)
 
 
-def _run(experiments: list[Experiment], options: Options, results: Results) -> dict[str, Any]:
-    """Measure; return what the rows of this run have in common."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+@contextmanager
+def _showing() -> Iterator[_Bar]:
+    """A progress bar; what goes wrong under it ends the program with a sentence."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from boxmatch.bench.measure import MismatchError
-    from boxmatch.bench.reproduce.runner import run
 
     columns = (
         BarColumn(bar_width=24),
@@ -143,15 +196,14 @@ def _run(experiments: list[Experiment], options: Options, results: Results) -> d
         TextColumn("{task.description}"),
     )
     try:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            origin = run(experiments, options, results, _Bar(progress))
+        with progress(*columns) as bar:
+            yield _Bar(bar)
     except MismatchError as error:
         typer.echo(f"boxmatch: wrong answer in {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo("boxmatch: stopped; the same command goes on from here", err=True)
         raise typer.Exit(130) from None
-    return {**options.identity, "commit": origin["commit"]}
 
 
 def _write(

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from boxmatch.errors import BrokerError
+from boxmatch.cli.help import examples
+from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from boxmatch.broker.listening import Listening
 
 
+@examples(
+    "boxmatch serve --data data",
+    "boxmatch serve --data data --port 9000 --retention-days 30 --log-format json",
+    "boxmatch admin keys create operations --admin --data data   # to let others in",
+    "boxmatch serve --data data --host 0.0.0.0 --certificate certificate.pem",
+)
 def serve(
     data: Annotated[
         Path, typer.Option(file_okay=False, help="Directory of the broker; made if missing.")
@@ -62,13 +69,9 @@ def serve(
     ] = False,
 ) -> None:
     """Run a broker until it is stopped with Ctrl-C or SIGTERM."""
-    try:
+    with requires("broker", "a broker"):
         from boxmatch.broker.logs import LogSettings
         from boxmatch.broker.server import ServerOptions, run
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("boxmatch"):
-            raise
-        raise BrokerError(f"a broker needs {error.name}: pip install 'boxmatch[broker]'") from error
     from boxmatch.broker.settings import Limits, Retention, Settings
 
     settings = Settings(

@@ -7,13 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
+from boxmatch.cli.completion import feed_names
 from boxmatch.cli.connect import DEFAULT_URL, Key, Trust, Url, connect
+from boxmatch.cli.help import examples
+from boxmatch.cli.terminal import AsJson, print_json
 
 
+@examples(
+    """boxmatch subscribe alice cheap ticks "symbol = 'IBM' AND price < 30\"""",
+    """boxmatch subscribe alice large ticks '{"volume": {"low": 5000}}'""",
+    "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
+)
 def subscribe(
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Who wants it.")],
     id_: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.")],
-    feed: Annotated[str, typer.Argument(metavar="FEED", help="The feed.")],
+    feed: Annotated[
+        str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
+    ],
     filter_: Annotated[
         str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression, or a JSON object.")
     ],
@@ -26,16 +36,26 @@ def subscribe(
     try_: Annotated[
         bool, typer.Option("--dry-run", help="Only count which of the last events it wants.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Subscribe an owner to the events of a feed that a filter wants."""
+    """Subscribe an owner to the events that a filter wants.
+
+    A subscription of the same id is replaced.
+    """
     wanted = _filter(filter_)
     with connect(url, key, trust) as client:
         if try_:
             tried = client.dry_run(feed, wanted)
-            typer.echo(f"{tried.matches:,} of the last {tried.events:,} events")
+            if as_json:
+                print_json({"matches": tried.matches, "events": tried.events})
+            else:
+                typer.echo(f"{tried.matches:,} of the last {tried.events:,} events")
             return
         made = client.subscribe(owner, id_, feed, wanted, exact=exact)
-    typer.echo(f"{made.owner}/{made.id} wants {feed}: {filter_}")
+    if as_json:
+        print_json({"owner": made.owner, "id": made.id, "feed": feed, "filter": wanted})
+    else:
+        typer.echo(f"{made.owner}/{made.id} wants {feed}: {filter_}")
 
 
 def _filter(text: str) -> Any:

@@ -10,13 +10,16 @@ with Client("http://127.0.0.1:8080") as client:
             print(note.sequence, note.subscriptions, note.event)
 ```
 
-`AsyncClient` has the same methods to `await`. Names are loaded when first used.
+`AsyncClient` has the same methods to `await`. Names are loaded when first used; what they
+need is an extra of the package, `boxmatch[client]`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from boxmatch.client.asynchronous import AsyncClient, AsyncListener
@@ -72,7 +75,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "boxmatch.client.results")), name)
+    with requires("client", f"boxmatch.client.{name}"):
+        value = getattr(import_module(_HOMES.get(name, "boxmatch.client.results")), name)
     globals()[name] = value  # the next use is an ordinary lookup
     return value
 

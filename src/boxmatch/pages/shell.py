@@ -12,25 +12,22 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from boxmatch.errors import BoxmatchError
+from boxmatch.errors import MissingExtraError
 
 Specification = dict[str, Any]
 """A chart in Vega-Lite."""
 
 
-class PlottingError(BoxmatchError, ImportError):
+class PlottingError(MissingExtraError):
     """The library that charts are drawn with is not installed."""
 
 
-def require_plotting() -> None:
-    """Raise `PlottingError` unless charts can be made."""
+def require_plotting(extra: str = "bench") -> None:
+    """Raise `PlottingError` unless charts can be made; `extra` brings what that takes."""
     try:
         import vl_convert  # noqa: F401 - only to see whether it is there
     except ImportError:
-        raise PlottingError(
-            "the report needs vl-convert-python: install boxmatch with an extra that brings it, "
-            "boxmatch[bench] or boxmatch[spark]"
-        ) from None
+        raise PlottingError("the report", "vl-convert-python", extra) from None
 
 
 class Charts:

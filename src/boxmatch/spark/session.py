@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from boxmatch.errors import SparkError
+from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +29,8 @@ def local_session(
     Connect server is started and the session talks to that. On a cluster make the session
     yourself: everything in `boxmatch.spark` takes DataFrames and asks for no particular session.
     """
-    try:
+    with requires("spark", "a Spark session"):
         from pyspark.sql import SparkSession
-    except ImportError:
-        raise SparkError("pyspark is not installed: pip install 'boxmatch[spark]'") from None
     running = SparkSession.getActiveSession()
     if running is not None:
         return running

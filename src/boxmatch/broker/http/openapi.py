@@ -28,6 +28,7 @@ _OPEN: Final = frozenset({"/healthz", "/readyz"})
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Boxmatch</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="docs/swagger-ui.css">
 <link rel="icon" href="docs/favicon-32x32.png"></head>
 <body><div id="page"></div>

@@ -93,11 +93,16 @@ class TileState(NamedTuple):
     box_high: Int64Array
 
 
+def _item_type(array: Any) -> np.dtype[Any]:
+    """Of an array's annotation: its last argument, whichever way this NumPy spells the others."""
+    while arguments := get_args(array):
+        array = arguments[-1]
+    found: np.dtype[Any] = np.dtype(array)
+    return found
+
+
 # Once, and not by threads that load: evaluating annotations is not safe there in Python 3.11.
-_TYPES = {
-    name: np.dtype(get_args(get_args(hint)[1])[0])
-    for name, hint in get_type_hints(TileState).items()
-}
+_TYPES = {name: _item_type(hint) for name, hint in get_type_hints(TileState).items()}
 
 
 def check_types(state: TileState) -> None:

@@ -30,12 +30,8 @@ class Connection:
 
     def client(self) -> Client:
         """A client to be closed."""
-        try:
-            from boxmatch.client import Client
-        except ImportError as error:
-            raise SparkError(
-                f"format('boxmatch') needs the client, pip install 'boxmatch[client]': {error}"
-            ) from None
+        from boxmatch.client import Client
+
         return Client(self.url, self.key)
 
     def feed(self, name: str) -> Feed:

@@ -88,7 +88,7 @@ class Pipeline:
 
     def check(self) -> None:
         """Raise an error for what can be seen to be wrong without a Spark session."""
-        require_plotting()
+        require_plotting("spark")
         for source in (self.config.events, self.config.subscriptions):
             input_files(source)
         Folder.at(self.config.output.path).prepare()

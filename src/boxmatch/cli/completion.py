@@ -1,0 +1,71 @@
+"""Words that a shell offers: names of presets, indexes, experiments, and feeds of a broker.
+
+What cannot be found out at once is not offered; nothing here may print or fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from boxmatch.cli.connect import DEFAULT_URL
+
+_SECONDS = 0.5
+"""A broker that has not answered by then offers no names."""
+
+
+def preset_names(incomplete: str) -> list[str]:
+    """Presets of `boxmatch bench`."""
+    from boxmatch.bench.settings import PRESETS
+
+    return _fitting([*PRESETS, "all"], incomplete)
+
+
+def index_names(incomplete: str) -> list[str]:
+    """Indexes by name."""
+    from boxmatch.indexes.registry import index_names
+
+    return _fitting(list(index_names()), incomplete)
+
+
+def experiment_names(incomplete: str) -> list[str]:
+    """Papers, and their experiments."""
+    from boxmatch.bench.reproduce.catalogue import PAPERS
+    from boxmatch.cli.reproduce_pada import NAMES
+
+    single = [one.name for paper in PAPERS.values() for one in paper.experiments]
+    return _fitting([*PAPERS, "all", *single, *NAMES], incomplete)
+
+
+def attribute_types(incomplete: str) -> list[str]:
+    """`price=` is completed with the types that there are."""
+    name, equals, _ = incomplete.partition("=")
+    kinds = ("int", "float", "string", "bool", "timestamp")
+    return _fitting([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
+
+
+def feed_names(ctx: Any, incomplete: str) -> list[str]:
+    """Feeds of the broker that the command would talk to."""
+    return _fitting(_asked(ctx, "feeds"), incomplete)
+
+
+def _asked(ctx: Any, what: str) -> list[str]:
+    """Names that a broker lists."""
+    import urllib.request
+
+    url = ctx.params.get("url") or os.environ.get("BOXMATCH_URL") or DEFAULT_URL
+    key = ctx.params.get("key") or os.environ.get("BOXMATCH_KEY")
+    if not url.startswith(("http://", "https://")):
+        return []
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    request = urllib.request.Request(f"{url.rstrip('/')}/{what}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+            return [str(one["name"]) for one in json.load(answer)[what]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _fitting(names: list[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

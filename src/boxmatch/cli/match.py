@@ -1,0 +1,313 @@
+"""`boxmatch match`: a file of events against a file of subscriptions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from boxmatch.cli.files import (
+    STANDARD,
+    Format,
+    called,
+    csv_types,
+    document,
+    format_of,
+    lines_as_they_come,
+    opened,
+    reading,
+    tables,
+)
+from boxmatch.cli.help import examples
+from boxmatch.cli.schemas import (
+    Attributes,
+    Inferred,
+    SchemaFile,
+    given_schema,
+    inferred_from_columns,
+    inferred_from_events,
+)
+from boxmatch.cli.terminal import AsJson, counting, print_json, working
+from boxmatch.errors import AttributeValueError, BoxmatchError, EventError, FilterError
+
+if TYPE_CHECKING:
+    from boxmatch.engine.ids import SubscriptionId
+    from boxmatch.engine.matcher import Matcher
+    from boxmatch.engine.results import MatchResult
+    from boxmatch.model.schema import Schema
+
+_SAMPLE = 10_000
+"""Events of NDJSON or JSON that a schema is inferred from."""
+_ROWS = 16_384
+"""Rows of a table that are matched at a time."""
+
+
+@examples(
+    "boxmatch match --subscriptions subscriptions.csv --events events.jsonl",
+    "boxmatch match -s subscriptions.csv -e events.parquet -o matches.parquet",
+    "boxmatch match -s subscriptions.csv -e events.jsonl --explain alice",
+    "boxmatch match -s subscriptions.csv -e events.csv --save alerts.bm",
+    "tail -f events.jsonl | boxmatch match -s alerts.bm --json",
+)
+def match(
+    subscriptions: Annotated[
+        str,
+        typer.Option(
+            "--subscriptions",
+            "-s",
+            metavar="FILE",
+            help="Columns id and filter, as CSV, Parquet, Arrow, JSON or NDJSON; or a directory "
+            "that --save or Matcher.save wrote.",
+        ),
+    ],
+    events: Annotated[
+        str,
+        typer.Option(
+            "--events",
+            "-e",
+            metavar="FILE",
+            help="The events, in any of these formats; '-' is standard input.",
+        ),
+    ] = STANDARD,
+    schema: SchemaFile = None,
+    attribute: Attributes = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write matches to .csv, .parquet or .arrow, one row for each (columns row and "
+            "subscription), or to .jsonl, one line for each event as with --json.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Copy this attribute of the event to --output. Repeatable."
+        ),
+    ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Say for each event why this subscription matches or does not."
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the subscriptions as compiled, to load at once."),
+    ] = None,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave out subscriptions that are wrong, and name them."),
+    ] = False,
+    format_: Annotated[
+        Format | None,
+        typer.Option("--format", help="What the events are, if their name does not say so."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads; all cores if left out.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Match a file of events against a file of subscriptions.
+
+    Shows for each event that somebody wants its row, from 0 on, and who wants it. Events from
+    standard input are NDJSON and are answered as they come.
+
+    Without --schema or --attribute the schema is inferred from the events: the columns of a
+    table, or the first lines of JSON, where numbers are floats and times are strings.
+    """
+    from boxmatch.cli.matches import writer_for
+
+    if explain is not None and output is not None:
+        raise typer.BadParameter("give --explain or --output, not both")
+    given = given_schema(schema, attribute or [])
+    with opened(events) as source:
+        with working("loading subscriptions"):
+            saved = _saved(subscriptions, given)
+            known = given if saved is None else saved.schema
+            feed = _Feed.open(format_of(events, format_), source, known)
+            write = writer_for(output, keep or [], feed.schema, as_json=as_json)
+            matcher = saved
+            if saved is None and feed.schema is not None:
+                matcher = _load(subscriptions, feed.schema, feed.hint, skip_bad=skip_bad)
+            if matcher is not None and save is not None:
+                matcher.save(save)
+        if matcher is not None and explain is not None:
+            _explain(matcher, explain, feed, called(events), as_json=as_json)
+            return
+        # Where lines appear on a terminal, they show by themselves how far it is.
+        quiet = output is None and sys.stdout.isatty()
+        with write, counting("events", shown=not quiet) as count:
+            if matcher is not None:  # or else there are no events, and so no schema
+                for first, batch, found in _matched(matcher, feed, threads, called(events)):
+                    write.add(first, batch, found)
+                    count(len(batch))
+    write.conclude()
+
+
+def _matched(
+    matcher: Matcher, feed: _Feed, threads: int | None, name: str
+) -> Iterator[tuple[int, Any, MatchResult]]:
+    """Batches, each with the number of its first row and its matches."""
+    for first, batch in feed.batches():
+        try:
+            found = matcher.match_batch(batch, threads=threads)
+        except (AttributeValueError, EventError) as error:
+            raise _placed(error, name, matcher, first, batch, feed.hint) from None
+        yield first, batch, found
+
+
+class _Feed(NamedTuple):
+    """Events in batches."""
+
+    schema: Schema | None
+    """As given, or what the first events say; None if there are none."""
+    hint: str
+    """Where the schema comes from, if it was not given, for errors that may be due to it."""
+    ahead: list[Any]
+    """Batches that had to be read for the schema."""
+    rest: Iterator[Any]
+
+    @classmethod
+    def open(cls, kind: Format, source: IO[bytes], known: Schema | None) -> _Feed:
+        rest: Iterator[Any]
+        if kind == "ndjson":
+            rest = lines_as_they_come(source)
+        elif kind == "json":
+            rest = _documents(source)
+        else:
+            rest = _slices(kind, source, None if known is None else csv_types(known))
+        if known is not None:
+            return cls(known, "", [], rest)
+        # One batch is what is there already: who writes into a pipe may wait for an answer.
+        ahead = [batch for batch in islice(rest, 1) if len(batch)]
+        if not ahead:
+            return cls(None, "", [], rest)
+        inferred = _inferred(ahead[0])
+        return cls(inferred.schema, f"\n{inferred}", ahead, rest)
+
+    def batches(self) -> Iterator[tuple[int, Any]]:
+        """Batches, each with the number of its first row."""
+        first = 0
+        for batch in chain(self.ahead, self.rest):
+            yield first, batch
+            first += len(batch)
+
+
+def _documents(source: IO[bytes]) -> Iterator[list[Any]]:
+    value = document(source.read())
+    yield value if isinstance(value, list) else [value]
+
+
+def _slices(
+    kind: Literal["arrow", "csv", "parquet"], source: IO[bytes], types: dict[str, Any] | None
+) -> Iterator[Any]:
+    with reading(kind):
+        for batch in tables(kind, source, types):
+            for start in range(0, batch.num_rows, _ROWS):
+                yield batch.slice(start, _ROWS)
+
+
+def _inferred(batch: Any) -> Inferred:
+    if isinstance(batch, list):
+        return inferred_from_events(batch[:_SAMPLE])
+    return inferred_from_columns(batch.schema)
+
+
+def _saved(path: str, known: Schema | None) -> Matcher | None:
+    """The matcher in a directory that `--save` or `Matcher.save` wrote; None for a file."""
+    if not Path(path).is_dir():
+        return None
+    from boxmatch.engine.matcher import Matcher
+
+    if known is not None:
+        raise typer.BadParameter(f"{path} has a schema: leave out --schema and --attribute")
+    return Matcher.load(path)
+
+
+def _load(path: str, schema: Schema, hint: str, *, skip_bad: bool) -> Matcher:
+    from boxmatch.engine.matcher import Matcher
+
+    matcher = Matcher(schema)
+    with opened(path) as source:
+        table = _subscriptions(format_of(path), source)
+    try:
+        done = matcher.subscribe_many(table, on_error="skip" if skip_bad else "raise")
+    except FilterError as error:
+        raise BoxmatchError(f"{path}: {error}{hint}") from None
+    except (BoxmatchError, ValueError) as error:
+        raise BoxmatchError(f"{path}: {error}") from None
+    for rejected in done.rejected:
+        typer.echo(f"boxmatch: left out row {rejected.row}: {rejected.reason}", err=True)
+    return matcher
+
+
+def _subscriptions(kind: Format, source: IO[bytes]) -> Any:
+    if kind == "ndjson":
+        return list(chain.from_iterable(lines_as_they_come(source)))
+    if kind == "json":
+        return next(_documents(source))
+    import pyarrow as pa
+
+    text = {"id": pa.string(), "filter": pa.string()}
+    with reading(kind):
+        table = tables(kind, source, text if kind == "csv" else None).read_all()
+    return _with_numbers(table) if kind == "csv" else table
+
+
+def _with_numbers(table: Any) -> Any:
+    """Ids of a CSV file that all look like integers are integers; 007 is not, and stays text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if "id" not in table.column_names or table.num_rows == 0:
+        return table
+    column = table["id"]
+    numbers = pc.match_substring_regex(column, r"^(0|-?[1-9][0-9]{0,17})$")
+    if not pc.all(numbers).as_py():
+        return table
+    return table.set_column(table.column_names.index("id"), "id", column.cast(pa.int64()))
+
+
+def _placed(
+    error: BoxmatchError, name: str, matcher: Matcher, first: int, batch: Any, hint: str
+) -> BoxmatchError:
+    """The error with the row of the whole input that it is about."""
+    if isinstance(batch, list):
+        for row, event in enumerate(batch, first):
+            try:
+                matcher.match(event)
+            except BoxmatchError as alone:
+                return BoxmatchError(f"{name}, row {row}: {alone}{hint}")
+    where = f", counted from row {first}" if first else ""
+    return BoxmatchError(f"{name}{where}: {error}{hint}")
+
+
+def _explain(matcher: Matcher, text: str, feed: _Feed, name: str, *, as_json: bool) -> None:
+    from boxmatch.cli.matches import event_json, rows_of
+
+    explainer = matcher.explainer(_id(matcher, text))
+    for first, batch in feed.batches():
+        for row, event in enumerate(rows_of(batch), first):
+            try:
+                told = explainer.explain(event)
+            except (AttributeValueError, EventError) as error:
+                raise BoxmatchError(f"{name}, row {row}: {error}") from None
+            if as_json:
+                predicates = [vars(predicate) for predicate in told.predicates]
+                print_json({"row": row, "subscription": told.subscription,
+                            "matched": told.matched, "predicates": predicates})  # fmt: skip
+            else:
+                typer.echo(f"row {row}: {event_json(event)}\n{told}")
+        sys.stdout.flush()
+
+
+def _id(matcher: Matcher, text: str) -> SubscriptionId:
+    """An id as typed: a number, if ids are numbers."""
+    return text if text in matcher or not text.lstrip("-").isdigit() else int(text)

@@ -1,0 +1,253 @@
+"""Where matches go: lines for people, JSON lines, or a file with a row for each."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+
+import typer
+
+from boxmatch.errors import EventError, StorageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from boxmatch.engine.results import MatchResult
+    from boxmatch.model.schema import Schema
+
+_NAMED = 8
+"""Subscriptions of an event that a terminal shows by name."""
+
+
+class Writer(Protocol):
+    """Takes the matches of one batch after the other."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def add(self, first: int, batch: Any, found: MatchResult) -> None: ...
+    def conclude(self) -> None: ...
+
+
+def writer_for(
+    path: Path | None, keep: Sequence[str], schema: Schema | None, *, as_json: bool
+) -> Writer:
+    """The writer that fits the name of the file, or standard output."""
+    if path is None:
+        if keep:
+            raise typer.BadParameter("--keep is for --output; elsewhere events are whole")
+        return Lines(None, as_json=as_json)
+    if as_json:
+        raise typer.BadParameter("give --json or --output, not both")
+    suffix = path.suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        return Lines(path, as_json=True)
+    if suffix not in (".csv", ".parquet", ".arrow"):
+        raise typer.BadParameter(
+            f"--output {path}: the name must end with .csv, .parquet, .arrow or .jsonl"
+        )
+    return Table(path, suffix, keep, schema)
+
+
+class _Counted:
+    """Counts what was matched, and keeps a file out of sight until it is whole."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._events = 0
+        self._matches = 0
+        self._wanted = 0
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        whole = False
+        try:
+            with self._writing():
+                self._close()
+            whole = kind is None
+        finally:
+            if self._path is not None:
+                if whole:
+                    os.replace(self._partial, self._path)
+                else:
+                    self._partial.unlink(missing_ok=True)
+
+    @property
+    def _partial(self) -> Path:
+        assert self._path is not None
+        return self._path.with_name(f".{self._path.name}.partial")
+
+    def _make(self) -> None:
+        """Find out now that nothing can be written there."""
+        with self._writing():
+            self._partial.touch()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What the system refuses is told with the name of the file."""
+        try:
+            yield
+        except OSError as error:
+            if self._path is None:
+                raise
+            reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or error
+            raise StorageError(f"cannot write {self._path}: {reason}") from None
+
+    def _count(self, found: MatchResult) -> None:
+        self._events += len(found.counts)
+        self._matches += len(found)
+        self._wanted += int((found.counts > 0).sum())
+
+    def _close(self) -> None:
+        raise NotImplementedError
+
+    def conclude(self) -> None:
+        """Say how much it was: after a file, or to somebody who sees nothing but lines."""
+        text = (
+            f"{self._events:,} event{'s' * (self._events != 1)}, "
+            f"{self._wanted:,} of them wanted, {self._matches:,} matches"
+        )
+        if self._path is not None:
+            typer.echo(f"{text} in {self._path}")
+        elif sys.stderr.isatty():
+            typer.echo(text, err=True)
+
+
+class Lines(_Counted):
+    """A line for each event that somebody wants."""
+
+    def __init__(self, path: Path | None, *, as_json: bool) -> None:
+        super().__init__(path)
+        self._as_json = as_json
+        self._file: IO[str] = sys.stdout
+        self._most = _NAMED if path is None and sys.stdout.isatty() else None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._make()
+            self._file = self._partial.open("w", encoding="utf-8")
+        return self
+
+    def add(self, first: int, batch: Any, found: MatchResult) -> None:
+        self._count(found)
+        ids = found.subscription.tolist()
+        rows = found.counts.nonzero()[0]
+        start = 0
+        with self._writing():
+            for row, event in zip(rows.tolist(), rows_of(batch, rows), strict=True):
+                stop = start + int(found.counts[row])
+                self._file.write(self._line(first + row, sorted(ids[start:stop]), event) + "\n")
+                start = stop
+            self._file.flush()
+
+    def _line(self, row: int, ids: list[Any], event: Mapping[str, Any]) -> str:
+        if self._as_json:
+            told = {"row": row, "subscriptions": ids, "event": event}
+            return json.dumps(told, ensure_ascii=False, default=str)
+        names = ", ".join(map(str, ids[: self._most]))
+        if self._most is not None and len(ids) > self._most:
+            names += f" and {len(ids) - self._most:,} more"
+        return f"{row}  {names}  {event_json(event)}"
+
+    def _close(self) -> None:
+        if self._path is not None:
+            self._file.close()
+
+
+class Table(_Counted):
+    """A row for each match: the event's row, what is kept of it, and the subscription."""
+
+    def __init__(self, path: Path, suffix: str, keep: Sequence[str], schema: Schema | None) -> None:
+        super().__init__(path)
+        self._suffix = suffix
+        self._keep = keep
+        self._types = {attribute.name: attribute.type for attribute in schema or ()}
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        self._make()
+        return self
+
+    def add(self, first: int, batch: Any, found: MatchResult) -> None:
+        import pyarrow as pa
+
+        self._count(found)
+        rows = found.to_arrow()
+        columns: dict[str, Any] = {"row": pa.array(found.event + first)}
+        for name in self._keep:
+            columns[name] = self._column(batch, name).take(rows["event"])
+        columns["subscription"] = rows["subscription"]
+        table = pa.table(columns)
+        with self._writing():
+            if self._writer is None:
+                self._writer = self._opened(table.schema)
+            self._writer.write_table(table)
+
+    def _column(self, batch: Any, name: str) -> Any:
+        import pyarrow as pa
+
+        if not isinstance(batch, list):
+            if name not in batch.schema.names:
+                raise EventError(f"--keep {name}: the events have no such column")
+            return batch.column(name)
+        kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+        kind = self._types.get(name, "string")
+        if self._writer is None and not any(name in event for event in batch):
+            raise EventError(f"--keep {name}: the first events have no such attribute")
+        values = [event.get(name) for event in batch]
+        if kind in kinds:
+            return pa.array(values, kinds[kind])
+        return pa.array([None if v is None else str(v) for v in values], pa.string())
+
+    def _opened(self, schema: pa.Schema) -> Any:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet as pq
+
+        if self._suffix == ".parquet":
+            return pq.ParquetWriter(self._partial, schema)
+        if self._suffix == ".csv":
+            return pyarrow.csv.CSVWriter(self._partial, schema)
+        return pa.ipc.new_file(str(self._partial), schema)
+
+    def _close(self) -> None:
+        import pyarrow as pa
+
+        if self._writer is None:  # there were no events
+            names = ("row", *self._keep, "subscription")
+            kinds = {"row": pa.int64()}
+            self._writer = self._opened(
+                pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+            )
+        self._writer.close()
+
+
+def rows_of(batch: Any, rows: npt.NDArray[np.int64] | None = None) -> Iterator[Mapping[str, Any]]:
+    """Events of a batch as dicts, all of them or those rows; without what is null in a table."""
+    if isinstance(batch, list):
+        yield from batch if rows is None else (batch[row] for row in rows.tolist())
+        return
+    for event in (batch if rows is None else batch.take(rows)).to_pylist():
+        yield {name: value for name, value in event.items() if value is not None}
+
+
+def event_json(event: Mapping[str, Any]) -> str:
+    """An event on one line."""
+    return json.dumps(event, ensure_ascii=False, default=str)

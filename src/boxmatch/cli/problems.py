@@ -1,0 +1,128 @@
+"""What is said when a command cannot do its work: one paragraph, and the exit code 2."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sqlite3
+import sys
+import traceback
+from types import FrameType
+from typing import Any, NoReturn, Self
+
+import typer
+
+from boxmatch.errors import BoxmatchError, ClientError
+
+DEBUG = "--debug"
+_VARIABLE = "BOXMATCH_DEBUG"
+_INVALID = "Invalid value: "
+
+_HINTS = {401: "\nGive a key with --key or BOXMATCH_KEY."}
+"""What helps when a broker answers so."""
+_TALKATIVE = ("pyarrow", "pyspark", "py4j")
+"""Packages whose errors are about the data: the first line says what, the others where in them."""
+
+
+class Interrupts:
+    """Remembers Ctrl-C, which a compiler in C may swallow, and then fail for a reason of its own.
+
+    What is half done when the signal comes complains while it is thrown away: that is kept quiet.
+    """
+
+    happened = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.getsignal(signal.SIGINT)
+        self._hook = sys.unraisablehook
+        # Whoever has set another one knows why.
+        self._ours = self._before is signal.default_int_handler
+        if self._ours:
+            signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._ours and not self.happened:
+            signal.signal(signal.SIGINT, self._before)
+            sys.unraisablehook = self._hook
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.happened = True
+        sys.unraisablehook = lambda report: None
+        signal.default_int_handler(number, frame)
+
+
+def wants_traceback(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without `--debug`, wherever it stands, and whether it was there.
+
+    Who has just seen an error adds it at the end of the line.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    before = [word for word in arguments[:end] if word != DEBUG]
+    asked = len(before) < end or os.environ.get(_VARIABLE, "0") not in ("", "0")
+    return before + arguments[end:], asked
+
+
+def tell(error: BaseException, *, debug: bool) -> int:
+    """Say on standard error what went wrong; the exit code."""
+    if debug and not _about_usage(error):
+        traceback.print_exception(error, file=sys.stderr)
+    typer.echo(f"boxmatch: {explain(error)}", err=True)
+    return 2
+
+
+def explain(error: BaseException) -> str:
+    """What went wrong, in words for who typed the command."""
+    if _about_usage(error):
+        return _usage(error)
+    if isinstance(error, MemoryError) and not isinstance(error, BoxmatchError):
+        return "there is not enough memory for this"
+    if isinstance(error, ClientError):
+        return str(error) + _HINTS.get(error.status or 0, "")
+    if isinstance(error, BoxmatchError):
+        return str(error)
+    if isinstance(error, OSError):
+        return _system(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed, though Boxmatch needs it"
+    if isinstance(error, sqlite3.Error):
+        return f"the database of the broker cannot be used: {error}"
+    first = str(error).strip().partition("\n")[0]
+    if type(error).__module__.partition(".")[0] in _TALKATIVE:
+        return first
+    return (
+        f"this should not happen: {type(error).__name__}{': ' if first else ''}{first}\n"
+        f"It is a fault of Boxmatch. The same command with {DEBUG} shows where it is."
+    )
+
+
+def _about_usage(error: BaseException) -> bool:
+    """Raised while arguments were read. Typer has its own copy of these classes, or it has not."""
+    return hasattr(error, "format_message")
+
+
+def _usage(error: Any) -> str:
+    text = error.format_message().removeprefix(_INVALID).replace(": Value error, ", ": ").strip()
+    text = text[:1].lower() + text[1:]
+    context = getattr(error, "ctx", None)
+    return text if context is None else f"{text}\nTry: {context.command_path} --help"
+
+
+def _system(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    text = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return f"{' and '.join(names)}: {text}" if names else text
+
+
+def is_call_for_help(error: BaseException) -> bool:
+    """A group was called without a command; the error's text is the help."""
+    return type(error).__name__ == "NoArgsIsHelpError"
+
+
+def leave_quietly() -> NoReturn:
+    """End where nobody reads any more, without a word when Python closes standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)

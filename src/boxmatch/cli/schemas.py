@@ -1,0 +1,123 @@
+"""Schemas as the command line has them: a file, attributes one by one, or inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from boxmatch.cli.completion import attribute_types
+from boxmatch.cli.files import FileError
+from boxmatch.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from boxmatch.model.schema import Attribute, Schema
+
+_EXACT = 1 << 53
+"""Up to here every integer is a float."""
+_REASONS = 3
+"""Reasons that are told, of perhaps many."""
+
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Schema as a JSON file."),
+]
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=TYPE",
+        help="An attribute of the schema; TYPE is int, float, string, bool, timestamp, or "
+        "the values of an enumeration separated by '|'. Repeatable.",
+        autocompletion=attribute_types,
+    ),
+]
+
+
+def given_schema(path: Path | None, attributes: list[str]) -> Schema | None:
+    """The schema that the options describe; None if there are none."""
+    from boxmatch.model.schema import Schema
+
+    if path is not None:
+        if attributes:
+            raise typer.BadParameter("give --schema or --attribute, not both")
+        try:
+            return Schema.from_json(path.read_text(encoding="utf-8"))
+        except (SchemaError, UnicodeDecodeError) as error:
+            raise SchemaError(f"{path}: {error}") from None
+    if not attributes:
+        return None
+    types: dict[str, str | list[str]] = {}
+    for item in attributes:
+        name, equals, kind = item.partition("=")
+        if not equals:
+            raise SchemaError(f"--attribute {item!r} is not NAME=TYPE")
+        types[name] = kind.split("|") if "|" in kind else kind
+    return Schema(types)
+
+
+class Inferred(NamedTuple):
+    """A schema of what events can have. Other columns do no harm until a filter asks for one."""
+
+    schema: Schema
+    left_out: tuple[str, ...]
+    """What was wrong with them."""
+
+    def __str__(self) -> str:
+        names = ", ".join(f"{attribute.name}={attribute.type}" for attribute in self.schema)
+        left_out = "".join(f" Left out: {reason}." for reason in self.left_out[:_REASONS])
+        return (
+            f"The schema was inferred from the events: {names}.{left_out} "
+            "Give another with --attribute or --schema."
+        )
+
+
+def inferred_from_columns(columns: pa.Schema) -> Inferred:
+    """The schema of a table."""
+    import pyarrow as pa
+
+    return _inferred(pa.schema([field]) for field in columns)
+
+
+def inferred_from_events(events: list[Any]) -> Inferred:
+    """The schema of some events.
+
+    JSON has one kind of number, so whether the first few happen to be whole says nothing: they
+    are floats, unless one of them is an integer that no float can hold.
+    """
+    columns: dict[str, list[Any]] = {}
+    for row, event in enumerate(events):
+        if not isinstance(event, Mapping):
+            raise FileError(f"row {row}: an event is a JSON object, not {event!r:.80}")
+        for name, value in event.items():
+            columns.setdefault(name, []).append(value)
+    return _inferred(
+        [{name: value} for value in _widened(values)] for name, values in columns.items()
+    )
+
+
+def _inferred(columns: Iterable[Any]) -> Inferred:
+    from boxmatch.model.inference import infer_attributes
+    from boxmatch.model.schema import Schema
+
+    found: list[Attribute] = []
+    left_out: list[str] = []
+    for column in columns:
+        try:
+            found += infer_attributes(column)
+        except SchemaError as error:
+            left_out.append(str(error))
+    if not found:
+        why = "; ".join(left_out[:_REASONS]) or "they are empty"
+        raise FileError(f"no schema can be inferred: {why}. Give it with --attribute or --schema.")
+    return Inferred(Schema(found), tuple(left_out))
+
+
+def _widened(values: list[Any]) -> list[Any]:
+    whole = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if any(abs(value) > _EXACT for value in whole):
+        return values
+    return [float(value) if type(value) is int else value for value in values]

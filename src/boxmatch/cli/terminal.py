@@ -1,0 +1,123 @@
+"""What is shown on a terminal, and what is told to a program instead."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON lines for programs, one object a line.")
+]
+
+_WIDE = 140
+"""Columns of a table that goes into a file or a pipe, where there is no width to respect."""
+
+
+def print_json(row: Mapping[str, Any]) -> None:
+    """One line of JSON; what JSON has no word for, such as a time, as text."""
+    typer.echo(json.dumps(row, ensure_ascii=False, default=str))
+
+
+def output(*, wide: int = _WIDE, prose: bool = False) -> Console:
+    """For tables and text on standard output; `prose` is wrapped on a terminal only."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=wide, soft_wrap=prose)
+
+
+JsonPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="[PATH]",
+        help="Append JSON lines to this file as well; without PATH print them instead of tables.",
+    ),
+]
+
+
+class JsonLines:
+    """Where the figures of a benchmark go as they are found: nowhere, a file, or standard output.
+
+    A file is opened at once, so that a long run does not end in finding out that it cannot be.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.printed = path is not None and str(path) == "-"
+        """Then there are no tables on standard output."""
+        self._path = None if self.printed else path
+        if self._path is not None:
+            self._path.open("a", encoding="utf-8").close()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        if self.printed:
+            print_json(row)
+            sys.stdout.flush()
+        elif self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def with_json_path(arguments: list[str]) -> list[str]:
+    """The same with a `-` after each `--json` that no path follows."""
+    words: list[str] = []
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue="--"):
+        words.append(word)
+        if word == "--json" and following.startswith("-") and following != "-":
+            words.append("-")
+    return words
+
+
+def progress(*columns: ProgressColumn, transient: bool = True, record: bool = False) -> Progress:
+    """A progress bar on standard error, if that is a terminal; it leaves nothing behind.
+
+    Of a `record` the last state is written elsewhere too, as in the log of a job.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(
+        *columns,
+        console=console,
+        transient=transient and not record,
+        disable=not (record or console.is_terminal),
+    )
+
+
+@contextlib.contextmanager
+def counting(what: str, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """Shows how many there were so far, where nobody knows how many there will be."""
+    if not (shown and sys.stderr.isatty()):
+        yield lambda number: None
+        return
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.completed:,.0f} {task.description}")
+    with progress(SpinnerColumn(), text, TimeElapsedColumn()) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda number: bar.advance(task, number)
+
+
+def working(what: str) -> AbstractContextManager[object]:
+    """Shows that something goes on, where nobody knows how far it has got."""
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    bar = progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bar.add_task(what, total=None)
+    return bar

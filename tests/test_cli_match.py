@@ -1,0 +1,307 @@
+"""`boxmatch match`: files in every format, standard input as it comes, and what may be wrong."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+import boxmatch as bm
+from boxmatch.cli import matches
+from boxmatch.cli.files import lines_as_they_come
+from boxmatch.cli.schemas import inferred_from_columns, inferred_from_events
+from command_line import Command
+
+SUBSCRIPTIONS = [
+    {"id": "alice", "filter": "symbol = 'IBM' AND price BETWEEN 20 AND 30"},
+    {"id": "bob", "filter": "price < 25 OR volume >= 1000000"},
+    {"id": "carol", "filter": "volume >= 500"},
+]
+EVENTS: list[dict[str, Any]] = [
+    {"symbol": "IBM", "price": 24.5, "volume": 100},
+    {"symbol": "SAP", "price": 120.0},
+    {"symbol": "IBM", "price": 29.0, "volume": 700},
+]
+WANTED = {0: ["alice", "bob"], 2: ["alice", "carol"]}
+ATTRIBUTES = ("symbol=string", "price=float", "volume=int")
+SCHEMA = tuple(word for one in ATTRIBUTES for word in ("--attribute", one))
+FORMATS = ("csv", "parquet", "arrow", "arrows", "json", "jsonl")
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    table = pa.Table.from_pylist(rows)
+    match path.suffix:
+        case ".json":
+            path.write_text(json.dumps(rows))
+        case ".jsonl":
+            path.write_text("\n\n".join(map(json.dumps, rows)))
+        case ".csv":
+            pyarrow.csv.write_csv(table, path)
+        case ".parquet":
+            pq.write_table(table, path)
+        case ".arrow":
+            pyarrow.feather.write_feather(table, str(path))
+        case ".arrows":
+            with pa.ipc.new_stream(str(path), table.schema) as stream:
+                stream.write_table(table)
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "subscriptions.csv", SUBSCRIPTIONS)
+    write(tmp_path / "events.jsonl", EVENTS)
+    return tmp_path
+
+
+def found(text: str) -> dict[int, list[Any]]:
+    lines = map(json.loads, text.splitlines())
+    return {line["row"]: line["subscriptions"] for line in lines}
+
+
+def test_what_a_terminal_shows(files: Path, run_boxmatch: Command) -> None:
+    done = run_boxmatch("match", "-s", "subscriptions.csv", "-e", "events.jsonl")
+    assert done == (
+        0,
+        '0  alice, bob  {"symbol": "IBM", "price": 24.5, "volume": 100}\n'
+        '2  alice, carol  {"symbol": "IBM", "price": 29.0, "volume": 700}\n',
+        "",
+    )
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats(files: Path, run_boxmatch: Command, kind: str) -> None:
+    subscriptions = write(files / f"s.{kind}", SUBSCRIPTIONS)
+    events = write(files / f"e.{kind}", EVENTS)
+    for schema in ((), SCHEMA):
+        done = run_boxmatch("match", "-s", subscriptions, "-e", events, "--json", *schema)
+        assert done.code == 0, done.err
+        assert found(done.out) == WANTED
+        assert json.loads(done.out.splitlines()[0])["event"] == EVENTS[0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "jsonl"])
+def test_files_of_matches(files: Path, run_boxmatch: Command, kind: str) -> None:
+    path = files / f"matches.{kind}"
+    keep = () if kind == "jsonl" else ("--keep", "symbol", "--keep", "volume")
+    for events in ("events.jsonl", write(files / "e.parquet", EVENTS)):
+        done = run_boxmatch(
+            "match", "-s", "subscriptions.csv", "-e", events, "-o", str(path), *keep
+        )
+        assert done == (0, f"3 events, 2 of them wanted, 4 matches in {path}\n", "")
+        if kind == "jsonl":
+            assert found(path.read_text()) == WANTED
+            continue
+        table = read(path)
+        assert table.column_names == ["row", "symbol", "volume", "subscription"]
+        rows = sorted((row["row"], row["subscription"]) for row in table.to_pylist())
+        assert rows == [(row, one) for row, ids in WANTED.items() for one in ids]
+        assert {(row["row"], row["volume"]) for row in table.to_pylist()} == {(0, 100), (2, 700)}
+    assert {one.name for one in files.iterdir()} == {
+        *("subscriptions.csv", "events.jsonl", "e.parquet", path.name)
+    }
+
+
+def read(path: Path) -> pa.Table:
+    match path.suffix:
+        case ".csv":
+            return pyarrow.csv.read_csv(path)
+        case ".parquet":
+            return pq.read_table(path)
+    return pyarrow.feather.read_table(str(path))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "jsonl"])
+def test_no_events(files: Path, run_boxmatch: Command, kind: str) -> None:
+    (files / "none.jsonl").write_text("\n")
+    (files / "none.csv").write_text("symbol,price\n")
+    for events in ("none.jsonl", "none.csv"):
+        done = run_boxmatch(
+            "match", "-s", "subscriptions.csv", "-e", events, "-o", f"none.m.{kind}"
+        )
+        assert done.code == 0, done.err
+        assert done.out.startswith("0 events, 0 of them wanted")
+        if kind != "jsonl":
+            assert read(files / f"none.m.{kind}").num_rows == 0
+
+
+def test_subscriptions_that_were_saved(files: Path, run_boxmatch: Command) -> None:
+    inputs = ("-s", "subscriptions.csv", "-e", "events.jsonl")
+    first = run_boxmatch("match", *inputs, "--save", "saved", "--json")
+    again = run_boxmatch("match", "-s", "saved", "-e", "events.jsonl", "--json")
+    assert first == again
+    assert found(again.out) == WANTED
+    assert "3 subscriptions" in run_boxmatch("info", "saved").out
+    refused = run_boxmatch("match", "-s", "saved", "-e", "events.jsonl", *SCHEMA)
+    assert refused.code == 2
+    assert "saved has a schema" in refused.err
+
+
+def test_explain(files: Path, run_boxmatch: Command) -> None:
+    inputs = ("-s", "subscriptions.csv", "-e", "events.jsonl", "--explain", "carol")
+    done = run_boxmatch("match", *inputs)
+    assert done.code == 0
+    assert "row 1: {" in done.out
+    assert "✗ volume >= 500   got absent" in done.out
+    lines = list(map(json.loads, run_boxmatch("match", *inputs, "--json").out.splitlines()))
+    assert [line["matched"] for line in lines] == [False, False, True]
+    assert lines[2]["predicates"] == [
+        {"attribute": "volume", "wanted": "volume >= 500", "got": 700, "satisfied": True}
+    ]
+
+
+def test_ids_that_are_numbers(files: Path, run_boxmatch: Command) -> None:
+    rows = [{"id": 7, "filter": "price < 25"}, {"id": 0, "filter": "price > 25"}]
+    subscriptions = write(files / "numbers.csv", rows)
+    inputs = ("-s", subscriptions, "-e", "events.jsonl")
+    assert found(run_boxmatch("match", *inputs, "--json").out) == {0: [7], 1: [0], 2: [0]}
+    assert "7 does not match" in run_boxmatch("match", *inputs, "--explain", "7").out
+    (files / "numbers.csv").write_text("id,filter\n007,price < 25\n8,price < 25\n")
+    assert found(run_boxmatch("match", *inputs, "--json").out) == {0: ["007", "8"]}
+
+
+def test_standard_input_is_answered_as_it_comes(
+    files: Path, run_boxmatch: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = io.TextIOWrapper(io.BytesIO(b'{"price": 1}\n[{"price": 2}]\n\n{"price": 30}'))
+    monkeypatch.setattr(sys, "stdin", piped)
+    done = run_boxmatch("match", "-s", "subscriptions.csv", "--json", *SCHEMA)
+    assert found(done.out) == {0: ["bob"], 1: ["bob"]}
+
+    reading, writing = os.pipe()
+    with open(reading, "rb") as source, open(writing, "wb", buffering=0) as sink:
+        values = lines_as_they_come(source)
+        sink.write(b'{"n": 1}\n{"n": 2}\n{"n"')
+        assert next(values) == [{"n": 1}, {"n": 2}]
+        sink.write(b": 3}\n")
+        assert next(values) == [{"n": 3}]
+        sink.write(b'{"n": 4}')
+        sink.close()
+        assert list(values) == [[{"n": 4}]]
+
+
+def test_subscriptions_that_are_left_out(files: Path, run_boxmatch: Command) -> None:
+    rows = [*SUBSCRIPTIONS, {"id": "dora", "filter": "prize < 3"}]
+    subscriptions = write(files / "some.csv", rows)
+    inputs = ("-s", subscriptions, "-e", "events.jsonl", "--json")
+    done = run_boxmatch("match", *inputs, "--skip-bad")
+    assert done.code == 0
+    assert found(done.out) == WANTED
+    assert done.err.startswith("boxmatch: left out row 3: there is no attribute 'prize'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-s", "none.csv", "-e", "events.jsonl"), "none.csv: No such file or directory"),
+        (("-s", "subscriptions.csv", "-e", "none.csv"), "none.csv: No such file or directory"),
+        (("-s", "subscriptions.csv", "-e", "x.txt"), "x.txt: its name does not say what it is"),
+        (("-s", "subscriptions.csv", "-e", "bad.jsonl"), "bad.jsonl: line 2 is not JSON"),
+        (("-s", "subscriptions.csv", "-e", "bad.jsonl", "--format", "parquet"), "not parquet"),
+        (("-s", "subscriptions.csv", "-e", "bad.json"), "bad.json: this is not JSON"),
+        (("-s", "subscriptions.csv", "-e", "bad.csv"), "bad.csv: this is not csv"),
+        (("-s", "subscriptions.csv", "-e", "five.jsonl"), "five.jsonl: row 0: an event is"),
+        (("-s", "subscriptions.csv", "-e", "five.jsonl", *SCHEMA), "five.jsonl, row 0: an event"),
+        (("-s", "subscriptions.csv", "-e", "dear.jsonl", *SCHEMA),
+         "dear.jsonl, row 1: attribute 'price': 'dear' is not a float"),
+        (("-s", "subscriptions.csv", "-e", "dear.csv", *SCHEMA), "dear.csv: this is not csv"),
+        (("-s", "subscriptions.csv", "-e", "dear.jsonl"),
+         "\nThe schema was inferred from the events: symbol=string. "
+         "Left out: attribute 'price' is of type float in one place (1.0) and string in another"),
+        (("-s", "subscriptions.csv", "-e", "nested.jsonl"), "no schema can be inferred"),
+        (("-s", "bad.csv", "-e", "events.jsonl"), "bad.csv: this is not csv"),
+        (("-s", "other.csv", "-e", "events.jsonl"), "other.csv: the table has no column 'id'"),
+        (("-s", "other.jsonl", "-e", "events.jsonl"), "other.jsonl: record 0 has no 'id'"),
+        (("-s", "twice.csv", "-e", "events.jsonl"), "'alice' occurs more than once"),
+        (("-s", ".", "-e", "events.jsonl"), "no matcher is saved at ."),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "--explain", "zoe"), "id 'zoe'"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "-o", "x.txt"), "must end with .csv"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "-o", "no/x.csv"),
+         "cannot write no/x.csv: No such file or directory"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "-o", "x.csv", "--json"), "not both"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "-o", "x.csv", "--explain", "bob"),
+         "not both"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "--keep", "price"), "--output"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "-o", "x.csv", "--keep", "prize"),
+         "--keep prize: the first events have no such attribute"),
+        (("-s", "subscriptions.csv", "-e", "events.parquet", "-o", "x.csv", "--keep", "prize"),
+         "--keep prize: the events have no such column"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "--attribute", "price"), "NAME=TYPE"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "--schema", "bad.json"), "bad.json"),
+        (("-s", "subscriptions.csv", "-e", "events.jsonl", "--schema", "bad.json", *SCHEMA),
+         "not both"),
+    ],
+)  # fmt: skip
+def test_mistakes(
+    files: Path, run_boxmatch: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    texts = {
+        "bad.jsonl": '{"price": 1}\n{"price"\n',
+        "bad.json": "[1,",
+        "bad.csv": "a,b\n1,2\n3\n",
+        "five.jsonl": "5\n",
+        "x.txt": "",
+        "dear.jsonl": '{"symbol": "A", "price": 1}\n{"symbol": "B", "price": "dear"}\n',
+        "dear.csv": "symbol,price\nA,1\nB,dear\n",
+        "nested.jsonl": '{"x": [1]}\n',
+        "other.csv": "name,rule\na,b\n",
+        "other.jsonl": '{"name": "a"}\n',
+        "twice.csv": "id,filter\nalice,price < 3\nalice,price < 4\n",
+    }
+    for name, text in texts.items():
+        (files / name).write_text(text)
+    write(files / "events.parquet", EVENTS)
+    there = set(files.iterdir())
+    done = run_boxmatch("match", *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("boxmatch: ")
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert set(files.iterdir()) == there, "something half-written was left behind"
+
+
+@pytest.mark.parametrize(("kind", "writer"), [("csv", matches.Table), ("jsonl", matches.Lines)])
+def test_a_full_disk(
+    files: Path, run_boxmatch: Command, monkeypatch: pytest.MonkeyPatch, kind: str, writer: Any
+) -> None:
+    really = writer._close
+
+    def close(self: object) -> None:
+        really(self)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writer, "_close", close)
+    there = set(files.iterdir())
+    inputs = ("-s", "subscriptions.csv", "-e", "events.jsonl")
+    done = run_boxmatch("match", *inputs, "-o", f"m.{kind}")
+    assert done == (2, "", f"boxmatch: cannot write m.{kind}: the disk is full\n")
+    assert set(files.iterdir()) == there
+
+
+class TestInference:
+    def test_numbers_of_json_are_floats(self) -> None:
+        events = [{"price": 3, "ok": True}, {"price": 4, "big": 2**60}]
+        schema = inferred_from_events(events).schema
+        assert schema == bm.Schema({"price": "float", "ok": "bool", "big": "int"})
+
+    def test_what_cannot_be_an_attribute_is_left_out(self) -> None:
+        inferred = inferred_from_events([{"price": 3, "tags": ["a"], "none": None}])
+        assert inferred.schema.names == ("price",)
+        assert len(inferred.left_out) == 2
+        columns = pa.schema([("price", pa.float32()), ("tags", pa.list_(pa.string()))])
+        inferred = inferred_from_columns(columns)
+        assert inferred.schema == bm.Schema({"price": "float"})
+        assert "tags" in str(inferred)
