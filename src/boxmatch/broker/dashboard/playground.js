@@ -37,9 +37,11 @@ export class PlaygroundSection {
     this.feed = this.select.value;
     this.clear();
     const feed = this.feed;
+    const before = this.editor.text;
     this.attributes = await attributesOf(feed, this.overview);
     if (feed !== this.feed) return;
     this.showAttributes();
+    if (this.editor.text !== before) return; // what was typed in the meantime stays
     this.editor.text = this.texts.get(feed) ?? exampleFilter(this.attributes);
     this.run();
   }
@@ -128,7 +130,8 @@ export class PlaygroundSection {
 }
 
 function boxItem(conditions) {
-  const parts = conditions.map(({ wanted }) => element("code", {}, wanted));
+  const alone = conditions.length === 1;
+  const parts = conditions.map(({ wanted }) => element("code", {}, alone || !wanted.includes(" OR ") ? wanted : `(${wanted})`));
   return element("li", {}, ...(parts.length === 0 ? [element("span", { class: "always" }, "everything")] : parts));
 }
 
