@@ -344,6 +344,29 @@ def test_publishers_wait_for_room_and_are_sent_away(
     run(main)
 
 
+def test_publishers_are_let_in_as_they_came(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, queue_events=10) as broker:
+            await broker.create_feed(ticks())
+            hold = threading.Event()
+            blocked = asyncio.create_task(broker._flow.call(hold.wait))
+            sizes = [10, 6, 3, 9, 1, 1]
+            sent = [
+                asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * size)))
+                for size in sizes
+            ]
+            await asyncio.sleep(0.05)
+            sent[3].cancel()  # who has gone stands in nobody's way, and takes no room
+            hold.set()
+            await blocked
+            receipts = await asyncio.gather(*sent, return_exceptions=True)
+            assert isinstance(receipts.pop(3), asyncio.CancelledError)
+            assert [one.first for one in receipts] == [1, 11, 17, 20, 21]
+            assert broker.queue_depth() == (0, 0)
+
+    run(main)
+
+
 def test_many_subscriptions_at_once_are_all_or_none(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:

@@ -320,8 +320,9 @@ def test_bad_arguments(spark: SparkSession, place: Place) -> None:
     def refuse(says: str, **changes: Any) -> None:
         arguments = {"sink": place.out, "checkpoint": place.checkpoint, "trigger": NOW}
         events = changes.pop("events", stream)
+        table = changes.pop("subscriptions", place.table)
         with pytest.raises(bm.SparkError, match=says):
-            match_stream(events, place.table, **{**arguments, **changes})
+            match_stream(events, table, **{**arguments, **changes})
 
     refuse("there is no table of subscriptions")
     place.subscribe(FIRST)
@@ -329,6 +330,7 @@ def test_bad_arguments(spark: SparkSession, place: Place) -> None:
     refuse("no column 'price'", events=stream.drop("price"), schema=SCHEMA)
     refuse("how is one of", how="some")
     refuse("a sink is a path or a function", sink=7)
+    refuse("a path or a function from a session", subscriptions=spark.range(3))
     refuse("'index_version' of its own", event_id="index_version",
            events=stream.withColumnRenamed("event_id", "index_version"))  # fmt: skip
     place.run(spark)

@@ -96,7 +96,7 @@ class Flow:
         """On their way at the moment."""
         self.nbytes = 0
         self._seconds = 0.0
-        self._freed = asyncio.Event()
+        self._outside: deque[tuple[Publication, asyncio.Future[None]]] = deque()
         self._queue: deque[Publication | Callable[[], None]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
@@ -110,37 +110,61 @@ class Flow:
 
     async def publish(self, publication: Publication, patience: float) -> Receipt:
         """Send events on their way; returns when they are durable, or if so wanted, matched."""
+        self._let_in()
+        if self._outside or not self._has_room(publication):
+            await self._wait_for_room(publication, patience)
+        else:
+            self._enter(publication)
+        name, events = publication.feed.spec.name, len(publication.events.rows)
+        self._observer.events_received(name, events)
+        self._put(publication)
+        return await asyncio.shield(publication.answer)
+
+    def _has_room(self, publication: Publication) -> bool:
         events = len(publication.events.rows)
-        await self._wait_for_room(publication, patience)
+        return self.events == 0 or (
+            self.events + events <= self._most_events
+            and self.nbytes + publication.nbytes <= self._most_bytes
+            and self._seconds + events * publication.feed.pace <= _MOST_WORK
+        )
+
+    async def _wait_for_room(self, publication: Publication, patience: float) -> None:
+        """Publishers are let in as they came, each when its turn has come and there is room."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._outside.append((publication, turn))
+        try:
+            async with asyncio.timeout(patience):
+                await turn
+        except TimeoutError:
+            if not turn.cancelled():  # at the last moment
+                return
+            self._observer.refused("overload")
+            raise OverloadError(
+                f"{self.events:,} events are waiting to be matched", retry_after=1.0
+            ) from None
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._leave(publication)
+            raise
+
+    def _let_in(self) -> None:
+        """Not all at once, who would then find that there is room for a few of them."""
+        while self._outside:
+            publication, turn = self._outside[0]
+            if not turn.cancelled():
+                if not self._has_room(publication):
+                    return
+                self._enter(publication)
+                turn.set_result(None)
+            self._outside.popleft()
+
+    def _enter(self, publication: Publication) -> None:
+        events = len(publication.events.rows)
         publication.seconds = events * publication.feed.pace
         self.events += events
         self.nbytes += publication.nbytes
         self._seconds += publication.seconds
         publication.feed.waiting += events
-        self._observer.events_received(publication.feed.spec.name, events)
-        self._put(publication)
-        return await asyncio.shield(publication.answer)
-
-    async def _wait_for_room(self, publication: Publication, patience: float) -> None:
-        events, nbytes = len(publication.events.rows), publication.nbytes
-
-        def has_room() -> bool:
-            return self.events == 0 or (
-                self.events + events <= self._most_events
-                and self.nbytes + nbytes <= self._most_bytes
-                and self._seconds + events * publication.feed.pace <= _MOST_WORK
-            )
-
-        try:
-            async with asyncio.timeout(patience):
-                while not has_room():
-                    self._freed.clear()
-                    await self._freed.wait()
-        except TimeoutError:
-            self._observer.refused("overload")
-            raise OverloadError(
-                f"{self.events:,} events are waiting to be matched", retry_after=1.0
-            ) from None
 
     async def call(self, change: Callable[[], T]) -> T:
         """Run something in the matching thread, after what is queued."""
@@ -189,7 +213,7 @@ class Flow:
                 call()
             except Exception:  # the others are not to blame
                 log.exception("in what follows a write")
-        self._freed.set()
+        self._let_in()
 
     def _finish(self, publication: Publication, result: Appended | BaseException) -> None:
         """What is durable is answered and delivered."""

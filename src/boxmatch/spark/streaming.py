@@ -73,6 +73,11 @@ def match_stream(
     """
     if not events.isStreaming:
         raise SparkError("match_stream takes a streaming DataFrame; use match for this one")
+    if not callable(subscriptions) and not isinstance(subscriptions, (str, os.PathLike)):
+        raise SparkError(
+            "subscriptions of a stream are a path or a function from a session to a DataFrame, so "
+            f"that they can be read again before each batch, not a {type(subscriptions).__name__}"
+        )
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
     write: Sink
