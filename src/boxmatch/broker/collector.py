@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gc
 
-_THRESHOLDS = 10_000, 50, 100
-"""Seldom: most of what is allocated belongs to a request, and is gone with it."""
+_THRESHOLDS = 10_000, 20, 10
+"""Seldom: most of what is allocated belongs to a request, and is gone with it. Not too seldom: what
+a request leaves behind in a cycle may hold all of its events."""
 
 
 def spare_collector() -> None:

@@ -97,6 +97,7 @@ class Flow:
         self.nbytes = 0
         self._seconds = 0.0
         self._outside: deque[tuple[Publication, asyncio.Future[None]]] = deque()
+        self._outside_bytes = 0
         self._queue: deque[Publication | Callable[[], None]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
@@ -129,23 +130,33 @@ class Flow:
         )
 
     async def _wait_for_room(self, publication: Publication, patience: float) -> None:
-        """Publishers are let in as they came, each when its turn has come and there is room."""
+        """Publishers are let in as they came, each when its turn has come and there is room.
+
+        What they hold meanwhile counts too: if it is as much as may be queued, the next ones are
+        sent away at once.
+        """
+        if self._outside and self._outside_bytes + publication.nbytes > self._most_bytes:
+            raise self._overload()
         turn: asyncio.Future[None] = self._loop.create_future()
         self._outside.append((publication, turn))
+        self._outside_bytes += publication.nbytes
         try:
             async with asyncio.timeout(patience):
                 await turn
         except TimeoutError:
-            if not turn.cancelled():  # at the last moment
-                return
-            self._observer.refused("overload")
-            raise OverloadError(
-                f"{self.events:,} events are waiting to be matched", retry_after=1.0
-            ) from None
+            if turn.cancelled():  # else it was let in at the last moment
+                raise self._overload() from None
         except asyncio.CancelledError:
             if not turn.cancelled():
                 self._leave(publication)
             raise
+        finally:
+            self._outside_bytes -= publication.nbytes
+
+    def _overload(self) -> OverloadError:
+        self._observer.refused("overload")
+        text = f"{self.events:,} events are waiting to be matched"
+        return OverloadError(text, retry_after=1.0)
 
     def _let_in(self) -> None:
         """Not all at once, who would then find that there is room for a few of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -13,6 +14,7 @@ from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.owners import Owner
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import Transaction
+from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import BoxmatchError
 
 _CURSORS = 0.25
@@ -20,6 +22,7 @@ _EXPIRY = 0.5
 _COUNTING = 2.0
 _TIDYING = 5.0
 _QUIET = 2.0
+_MANY_EVENTS = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +35,7 @@ class Housekeeping:
         self._state = state
         self._dropped = dropped
         self._moved: set[Owner] = set()
+        self._given_back = core.store.next_sequence
         self._tasks = [
             asyncio.create_task(self._repeat(seconds, duty))
             for seconds, duty in (
@@ -40,6 +44,7 @@ class Housekeeping:
                 (_COUNTING, self._count),
                 (_TIDYING, self._tidy),
                 (_QUIET, self._tidy_indexes),
+                (_TIDYING, self._give_back_memory),
             )
         ]
 
@@ -110,3 +115,11 @@ class Housekeeping:
             if isinstance(feed, EventFeed) and feed.is_untidy(_QUIET):
                 await asyncio.to_thread(feed.tidy)
                 keep_for_long()
+
+    async def _give_back_memory(self) -> None:
+        """After a load, once nothing waits."""
+        reached = self._core.store.next_sequence
+        if self._core.flow.events == 0 and reached - self._given_back >= _MANY_EVENTS:
+            self._given_back = reached
+            gc.collect()  # soon done: what stays is not looked through
+            await asyncio.to_thread(release_free_memory)

@@ -39,6 +39,7 @@ from boxmatch.broker.listening import (
 from boxmatch.broker.logs import LogSettings, configure_logs
 from boxmatch.broker.metrics import Metrics
 from boxmatch.broker.patience import Patience, PatientProtocol
+from boxmatch.engine.memory import share_free_memory
 from boxmatch.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ async def _run_broker(
     metrics = Metrics()
     broker = Broker.open(settings, metrics=metrics)
     spare_collector()
+    share_free_memory()
     _forget_address(settings.data)  # of one that was killed; the data are ours now
     await broker.start()
     try:
