@@ -27,6 +27,9 @@ class FakeBroker:
             raise UnknownFeedError(name)
         return self._feed
 
+    def check_room(self) -> None:
+        """There is always room."""
+
     async def publish(
         self, feed: str, events: Events, *, wait: bool = True, key: str | None = None
     ) -> Receipt:

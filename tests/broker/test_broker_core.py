@@ -344,6 +344,31 @@ def test_publishers_wait_for_room_and_are_sent_away(
     run(main)
 
 
+def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, queue_bytes=20_000) as broker:
+            await broker.create_feed(ticks())
+            hold = threading.Event()
+            blocked = asyncio.create_task(broker._flow.call(hold.wait))
+            large = events(*[{"price": 1.0}] * 100)  # about 8,000 bytes
+            sent = [asyncio.create_task(broker.publish("ticks", large)) for _ in range(4)]
+            await asyncio.sleep(0.05)  # two are in, and two wait
+            found = []
+            for ask in (broker.publish("ticks", large), asyncio.to_thread(int)):
+                try:
+                    await ask
+                    broker.check_room()
+                except bm.OverloadError as error:
+                    found.append(str(error))
+            hold.set()
+            await asyncio.gather(blocked, *sent)
+            assert found == ["200 events are waiting to be matched"] * 2
+            broker.check_room()
+            assert (await broker.publish("ticks", large)).first == 401
+
+    run(main)
+
+
 def test_publishers_are_let_in_as_they_came(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, queue_events=10) as broker:

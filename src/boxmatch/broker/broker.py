@@ -236,6 +236,10 @@ class Broker:
         publication = Publication(known, events, key, wait, answer, self._clock())
         return await self._flow.publish(publication, _PATIENCE)
 
+    def check_room(self) -> None:
+        """`OverloadError` if there is no use in sending events now."""
+        self._flow.check_room()
+
     def _deliver(self, publication: Publication, first: int) -> None:
         name = publication.feed.spec.name
         if not self._directory.has_feed(name):

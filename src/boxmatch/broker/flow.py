@@ -121,6 +121,12 @@ class Flow:
         self._put(publication)
         return await asyncio.shield(publication.answer)
 
+    def check_room(self) -> None:
+        """Send a publisher away before its events are read, if many wait for room already."""
+        self._let_in()
+        if 2 * self._outside_bytes > self._most_bytes:
+            raise self._overload()
+
     def _has_room(self, publication: Publication) -> bool:
         events = len(publication.events.rows)
         return self.events == 0 or (

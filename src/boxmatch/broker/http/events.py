@@ -106,6 +106,7 @@ async def publish(request: Request) -> Response:
     key = _idempotency_key(request)
     limits = caller.limits
     context.broker.feed(feed)  # before a large body is read for nothing
+    context.broker.check_room()
     events = read_events(
         await read_body(request, limits.body_bytes),  # without a name, so that it goes soon
         media_type(request),
