@@ -13,7 +13,7 @@ from other_sparks import run_portable_tests  # in this folder
 
 def test_portable_tests_on_connect() -> None:
     # What executors do when a task fails is no other on a server for Connect, and takes long.
-    run_portable_tests("connect", but="test_attempts")
+    run_portable_tests("connect", "not test_attempts")
 
 
 WITHOUT_PACKAGE = """

@@ -165,6 +165,7 @@ class Cut(Exception):
     """Somebody pulled the plug."""
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_anywhere_goes_on_to_the_same_result(
     spark: SparkSession, folder: Path, result: PipelineResult, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -14,7 +14,8 @@ from boxmatch.jit import kernel
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.ends import Ends, try_move
-from boxmatch.spaces.search import Scratch, Side, UInt64Array, changes
+from boxmatch.spaces.search import Scratch, Side, UInt64Array
+from boxmatch.spaces.transitions import changes
 
 NOT_THERE = -1
 """The region leaves a dimension free which it is to have other ends in."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from boxmatch.indexes.base import Int32Array
-from boxmatch.spaces.search import UInt64Array, find_changes, find_matches
+from boxmatch.spaces.search import UInt64Array, find_matches
 from boxmatch.spaces.side import Member, Members, equal
+from boxmatch.spaces.transitions import find_changes
 
 
 def matching(member: Member, others: Members, spaces_of: UInt64Array) -> Int32Array:
