@@ -21,14 +21,11 @@ run: $(READY) java  ## Run the pipeline on Spark: a made-up market feed against 
 demo: $(READY)  ## The engine alone: 100,000 ticks against 1,000,000 subscriptions
 	@$(PYTHON) -m boxmatch demo $(ARGS)
 
-# More than there are cores: tests wait for sockets, disks and processes a good part of the time.
-WORKERS ?= $$($(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1) // 2)')
-
 test: lint java chromium  ## Lint, check types, run the tests (what CI runs)
-	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	@$(PYTHON) -m pytest -q -n logical --dist loadfile -m "not slow" $(ARGS)
 
 test-all: lint java chromium  ## The same, with the slow tests too
-	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(PYTHON) -m pytest -q -n logical --dist loadfile $(ARGS)
 
 lint: $(READY)  ## Check style, format and types
 	@$(PYTHON) -m ruff check
