@@ -13,7 +13,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import httpx
 
 LOG = "server.log"
 
@@ -133,3 +135,15 @@ class RunningBroker:
         except OSError:
             pass
         return False
+
+
+class Callers:
+    """Calls a broker with keys, by the names of those who have them."""
+
+    def __init__(self, broker: RunningBroker, keys: dict[str, str]) -> None:
+        self.keys = keys
+        self.http = httpx.Client(base_url=broker.url, timeout=30)
+
+    def call(self, role: str, method: str, path: str, body: Any = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.keys[role]}"}
+        return self.http.request(method, path, json=body, headers=headers)

@@ -12,9 +12,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from broker_server import RunningBroker
+from broker_server import Callers, RunningBroker
 from test_broker_core import events, run, running, ticks, wanted  # in this folder
 
 from boxmatch.broker.access import Keys
@@ -34,16 +33,8 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 
 
-class Watched:
+class Watched(Callers):
     """A broker with keys, two feeds and two owners."""
-
-    def __init__(self, broker: RunningBroker, keys: dict[str, str]) -> None:
-        self.keys = keys
-        self.http = httpx.Client(base_url=broker.url, timeout=30)
-
-    def call(self, role: str, method: str, path: str, body: Any = None) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.keys[role]}"}
-        return self.http.request(method, path, json=body, headers=headers)
 
     def overview(self, role: str) -> dict[str, Any]:
         answer = self.call(role, "GET", "/overview")

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from broker_server import RunningBroker
+from broker_server import Callers, RunningBroker
 from test_broker_core import events, run, running, ticks, wanted  # in this folder
 
 import boxmatch as bm
@@ -35,16 +35,8 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 
 
-class Traced:
+class Traced(Callers):
     """A broker with keys, a feed, and a few subscriptions to it."""
-
-    def __init__(self, broker: RunningBroker, keys: dict[str, str]) -> None:
-        self.keys = keys
-        self.http = httpx.Client(base_url=broker.url, timeout=30)
-
-    def call(self, role: str, method: str, path: str, body: Any = None) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.keys[role]}"}
-        return self.http.request(method, path, json=body, headers=headers)
 
     def trace(self, role: str, **asked: Any) -> httpx.Response:
         return self.call(role, "POST", "/feeds/ticks/trace", {"event": EVENT, **asked})

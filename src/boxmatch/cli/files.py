@@ -59,7 +59,7 @@ def opened(file: str) -> Iterator[IO[bytes]]:
     if file == STANDARD and sys.stdin.isatty():
         typer.echo("Type events, one JSON object a line; Ctrl-D ends.", err=True)
     try:
-        source = sys.stdin.buffer if file == STANDARD else open(file, "rb")  # noqa: SIM115
+        source = sys.stdin.buffer if file == STANDARD else open(file, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise EventError(f"{name}: {error.strerror}") from None
     try:
