@@ -163,6 +163,39 @@ def test_matching_needs_no_data_frames() -> None:
     assert _python(script).split() == []
 
 
+FIRST_USE = """
+import threading
+import boxmatch as bm
+
+start, answers = threading.Barrier(8), []
+
+def use(number):
+    start.wait()
+    matcher = bm.Matcher(bm.Schema({"symbol": "string", "price": "float"}))
+    if number % 2:
+        matcher.subscribe("low", "symbol = 'IBM' AND price < 30")
+    else:
+        matcher.subscribe("low", {"symbol": "IBM", "price": (None, 20)})
+        assert "symbol" in matcher.filter_of("low")
+    import pyarrow
+    table = pyarrow.table({"symbol": ["IBM"], "price": [10.0]})
+    found = matcher.match_batch(table).subscription
+    answers.append((matcher.match({"symbol": "IBM", "price": 10.0}), list(found)))
+
+threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(answers == [(["low"], ["low"])] * 8)
+"""
+
+
+def test_first_use_by_many_threads_at_once() -> None:
+    """What is imported late is then imported by all of them."""
+    assert _python(FIRST_USE) == "True\n"
+
+
 def _python(script: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -11,7 +11,6 @@ from boxmatch.model.filters.compiler import compile_expression
 from boxmatch.model.filters.mapping import compile_mapping
 from boxmatch.model.filters.rendering import render
 from boxmatch.model.filters.shapes import ShapeCache
-from boxmatch.model.filters.sql import parse_text
 from boxmatch.model.schema import Schema
 
 __all__ = ["Bound", "Box", "CompiledFilter", "compile_filter", "compile_many", "render"]
@@ -62,4 +61,6 @@ def compile_many(
 
 
 def _compile_text(schema: Schema, text: str, max_boxes: int) -> CompiledFilter:
+    from boxmatch.model.filters.sql import parse_text
+
     return compile_expression(schema, parse_text(schema, text), max_boxes, text)

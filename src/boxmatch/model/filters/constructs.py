@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from sqlglot import exp
-    from sqlglot.tokenizer_core import Token
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 SUPPORTED: Final = (
     "supported are comparisons of an attribute with a constant, BETWEEN, IN, IS NULL, "
@@ -140,8 +139,6 @@ class Places:
 
 
 def _function_names(node: exp.Expr) -> tuple[str, ...]:
-    from sqlglot import exp
-
     if isinstance(node, exp.Anonymous):
         return (str(node.name).upper(),)
     if isinstance(node, exp.Func) and node.key not in ("and", "or", "case", "cast", "exists"):

@@ -2,6 +2,9 @@
 
 The text comes from anybody. The parser raises what it likes on some of it, and logs warnings that
 quote it; neither gets out of here.
+
+sqlglot takes as long to import as all the rest, so this module is imported when the first text is
+read: this module and never sqlglot itself, whose circular imports fail when two threads begin.
 """
 
 from __future__ import annotations
@@ -9,14 +12,15 @@ from __future__ import annotations
 import logging
 import re
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token
+from sqlglot.tokens import Tokenizer
 
 from boxmatch.errors import FilterSyntaxError, FilterTooLargeError
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-    from sqlglot.parser import Parser
-    from sqlglot.tokenizer_core import Token
 
 TOO_DEEP: Final = "the filter is nested too deeply"
 
@@ -41,14 +45,16 @@ def parsed(text: str) -> tuple[exp.Expr, list[Token]]:
         _parsing.reset(token)
 
 
+def is_reserved(name: str) -> bool:
+    """Whether SQL reads the name as a word of its own."""
+    return name.upper() in Tokenizer.KEYWORDS or name.upper() in Parser.FUNCTIONS
+
+
 def _is_not_ours(record: logging.LogRecord) -> bool:
     return not _parsing.get()
 
 
 def _tokens(text: str) -> list[Token]:
-    from sqlglot.errors import TokenError
-    from sqlglot.tokens import Tokenizer
-
     try:
         tokens: list[Token] = Tokenizer().tokenize(text)
     except TokenError:
@@ -62,10 +68,6 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _tree(text: str, tokens: list[Token]) -> exp.Expr:
-    from sqlglot import exp
-    from sqlglot.errors import ParseError
-    from sqlglot.parser import Parser
-
     # The context is cut off the error's text before it; asked to be this long, it is all of it.
     parser = Parser(error_message_context=len(text) + 1)
     try:

@@ -219,10 +219,8 @@ def _quoted_text(text: str) -> str:
 @lru_cache(maxsize=4096)
 def _quoted_name(name: str) -> str:
     """The name as it is, or in double quotes if it would not be read as a name."""
-    from sqlglot.parser import Parser
-    from sqlglot.tokens import Tokenizer
+    from boxmatch.model.filters.parsing import is_reserved
 
-    reserved = name.upper() in Tokenizer.KEYWORDS or name.upper() in Parser.FUNCTIONS
-    if _PLAIN_NAME.fullmatch(name) and not reserved:
+    if _PLAIN_NAME.fullmatch(name) and not is_reserved(name):
         return name
     return '"' + name.replace('"', '""') + '"'

@@ -33,7 +33,6 @@ from boxmatch.model.filters.expressions import (
     values_of,
 )
 from boxmatch.model.filters.literals import key_of_value
-from boxmatch.model.filters.sql import parse_text
 from boxmatch.model.keys import check_string, float_key
 from boxmatch.model.schema import Attribute, Schema
 
@@ -147,6 +146,8 @@ class ShapeCache:
 
 
 def _template(schema: Schema, shape: _Shape) -> Template | None:
+    from boxmatch.model.filters.sql import parse_text
+
     pieces, quoted = shape
     if not all(_PLAIN.fullmatch(piece) for piece in pieces):
         return None

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from boxmatch.errors import (
     FilterError,
@@ -33,10 +36,6 @@ from boxmatch.model.filters.expressions import (
 )
 from boxmatch.model.filters.parsing import TOO_DEEP, parsed
 from boxmatch.model.schema import Schema
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-    from sqlglot.tokenizer_core import Token
 
 _NUMBER: Final = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
 _TIMESTAMPS: Final = {"TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME"}
