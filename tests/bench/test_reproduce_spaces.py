@@ -131,6 +131,10 @@ class TestOperations:
         for kind in ("adding", "random", "incremental"):
             assert figures[kind]["operations"] == 80
             assert figures[kind]["min"] <= figures[kind]["mean"] <= figures[kind]["max"]
+        for kind in ("random", "incremental") if series is SPACES else ():
+            assert figures[f"{kind}_together"]["together"] == 80
+            found = figures[f"{kind}_together"]["notifications"] / figures[kind]["notifications"]
+            assert 0.5 < found < 2
         assert figures["incremental"]["notifications"] < figures["random"]["notifications"]
         assert sum(part["events"] for part in figures["profile"]) == 80
         assert set(figures["line"]) == {"fixed", "each", "correlation"}
@@ -237,7 +241,12 @@ class TestRegions:
         walk = Walk(regions, 10)
         at: dict[int, Any] = {}
         lengths = set()
-        for steps, most in ((walk.steps("incremental"), 35), (walk.mixed_steps(), 60)):
+        for steps, most in (
+            (walk.steps("incremental"), 35),
+            (walk.mixed_steps(), 60),
+            (walk.further_steps("incremental"), 35),
+            (walk.further_steps("random"), 35),
+        ):
             for step in islice(steps, most):
                 assert step.old is not None
                 if step.publication in at:
@@ -255,6 +264,12 @@ class TestRegions:
             assert (abs(there.new - there.old)[:, constrained] == 1).all()
             np.testing.assert_array_equal(back.old, there.new)
             np.testing.assert_array_equal(back.new, there.old)
+        for step in islice(Walk(Regions(SMALL), 20).further_steps("incremental"), 500):
+            assert step.old is not None
+            constrained = step.old[0] >= 0
+            assert (abs(step.new - step.old)[:, constrained] == 1).all()
+            assert step.new[0, constrained].min() >= 0
+            assert step.new[0, constrained].max() < SMALL.values
 
 
 def columns_of(told: Notifications) -> tuple[Any, Any, Any]:
@@ -329,22 +344,30 @@ class TestAims:
         kept = [
             self.grid(subject_spaces.INSERTION, adding={"mean": 1_500.0}),
             self.grid(
-                subject_spaces.INCREMENTAL, incremental={"mean": 150.0}, random={"mean": 1_600.0}
+                subject_spaces.INCREMENTAL,
+                incremental={"mean": 150.0},
+                random={"mean": 1_600.0},
+                incremental_together={"mean": 70.0},
+                random_together={"mean": 800.0},
             ),
             self.grid(subject_spaces.DURABLE, durable={"per_second": 2_500.0}),
         ]
         verdicts = spaces_aims(kept)
-        assert len(verdicts) == 4
+        assert len(verdicts) == 5
         assert all("; as wanted" in verdict for verdict in verdicts)
         missed = [
             self.grid(subject_spaces.INSERTION, adding={"mean": 2_000.0}),
             self.grid(
-                subject_spaces.INCREMENTAL, incremental={"mean": 250.0}, random={"mean": 2_400.0}
+                subject_spaces.INCREMENTAL,
+                incremental={"mean": 250.0},
+                random={"mean": 2_400.0},
+                incremental_together={"mean": 90.0},
+                random_together={"mean": 800.0},
             ),
             self.grid(subject_spaces.DURABLE, durable={"per_second": 1_999.0}),
         ]
         assert all("NOT as wanted" in verdict for verdict in spaces_aims(missed))
-        assert len(spaces_aims(missed)) == 4
+        assert len(spaces_aims(missed)) == 5
 
     def test_are_for_the_full_size(self) -> None:
         small = self.grid(subject_spaces.INSERTION, 0.1, adding={"mean": 1.0})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from guide import Guide
+from guide import Guide, check
 
 GUIDE = Guide("spaces.md")
 
 
 def test_python(tmp_path: Path) -> None:
-    assert GUIDE.printed(tmp_path) == GUIDE.said
+    check(GUIDE.printed(tmp_path), GUIDE.said)

@@ -60,7 +60,7 @@ def test_the_papers_dimension_index() -> None:
     }
     assert found == {"o1": ["i1", "i3"], "o2": ["i1", "i2", "i3"], "o3": ["i1", "i2", "i3"]}
     # The ends are where the figure has them: low ones at 60 and 100, high ones at 100 and 120.
-    lists = spaces._subscriptions.ends, spaces._publications.ends
+    lists = spaces._state.subscriptions.ends, spaces._state.publications.ends
     assert sum(int(ends.low.size.sum()) for ends in lists) == 5
     assert sum(int(ends.high.size.sum()) for ends in lists) == 4
 
@@ -190,7 +190,7 @@ def test_changes_between_strings_that_nobody_mentioned() -> None:
     for one in asked:
         entered, _ = spaces.changes_between(None, {"name": one})
         assert sorted(entered) == [n for n, other in enumerate(stored) if overlap(one, other)]
-    assert len(spaces._dimensions._axes[0]) == len(names)
+    assert len(spaces._state.dimensions._axes[0]) == len(names)
 
 
 def test_room_that_is_left_is_used_again() -> None:
@@ -201,7 +201,7 @@ def test_room_that_is_left_is_used_again() -> None:
         names = rng.choice(list("abc"), rng.integers(1, 4), replace=False).tolist()
         spaces.publish(1, dict.fromkeys(names, 3))
         spaces.retract(1)
-    assert len(spaces._publications.side.constraint) < 200
+    assert len(spaces._state.publications.side.constraint) < 200
 
 
 def test_all_at_one_value_and_away_again() -> None:
@@ -227,7 +227,7 @@ def test_all_at_one_value_and_away_again() -> None:
         assert sorted(told.publication.tolist()) == everybody
         assert set(told.kind) == {"leave"}
         spaces.unsubscribe("late")
-    members = spaces._publications
+    members = spaces._state.publications
     shares = members.ends.shares
     members.ends = members._fitted()
     assert members.ends.shares > shares

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,6 +30,15 @@ VALUES = {
     "kind": st.sampled_from(["", "a", "b", "ba", "c"]),
     "depth": st.integers(0, 3),
 }
+TABLE = pa.schema(
+    {
+        "x": pa.int64(),
+        "y": pa.float64(),
+        "z": pa.int8(),
+        "kind": pa.string(),
+        "depth": pa.int64(),
+    }
+)
 FILTERS: dict[str, Callable[[Mapping[str, bool]], bool]] = {
     "one": lambda has: has["one"],
     "one OR two": lambda has: has["one"] or has["two"],
@@ -65,6 +77,11 @@ def regions(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
         )
         made[name] = {dimension: draw(interval(dimension)) for dimension in dimensions}
     return made
+
+
+@st.composite
+def points(draw: st.DrawFn) -> dict[str, Any]:
+    return {name: draw(VALUES[name]) for name in draw(st.sets(st.sampled_from(sorted(VALUES))))}
 
 
 WHICH = st.sampled_from(["publication", "subscription"])
@@ -150,6 +167,26 @@ class SpacesMachine(RuleBasedStateMachine):
         thing = Thing(new, old.filter)
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
         assert self.told(operation(id, regions=changes)) == expected
+
+    @rule(moves=st.lists(st.tuples(IDS, points()), max_size=5), as_table=st.booleans())
+    def move_many(self, moves: list[tuple[str, dict[str, Any]]], as_table: bool) -> None:
+        """Many at once is one after the other, or nothing at all."""
+        things = self.model.things["publication"]
+        ids, rows = [id for id, _ in moves], [row for _, row in moves]
+        given = pa.Table.from_pylist(rows, schema=TABLE) if as_table else rows
+        if any(id not in things or len(things[id].regions) > 1 for id in ids):
+            with pytest.raises((bm.UnknownMemberError, bm.RegionError)):
+                self.spaces.update_publications(ids, given)
+            return
+        expected = []
+        for id, row in moves:
+            ((name, region),) = things[id].regions.items()
+            thing = Thing({name: region | intervals(row)}, things[id].filter)
+            expected.append(self.model.transitions(partial(things.__setitem__, id, thing)))
+        told = iter(self.spaces.update_publications(ids, given))
+        for one in expected:
+            assert self.told(islice(told, len(one))) == one
+        assert list(told) == []
 
     @rule(which=WHICH, id=IDS, given=regions())
     def reshape(self, which: str, id: str, given: dict[str, Any]) -> None:

@@ -23,7 +23,8 @@ def check_id(value: object) -> tuple[SubscriptionId, IdKind]:
     """The id as a plain `str` or `int`, and its kind."""
     if isinstance(value, str):
         _refuse_broken_text([value])
-        return str(value), "string"
+        # A subclass, such as that of an enum, may show itself otherwise.
+        return str.__str__(value), "string"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         number = int(value)
         if -(2**63) <= number < 2**63:
@@ -34,8 +35,10 @@ def check_id(value: object) -> tuple[SubscriptionId, IdKind]:
     )
 
 
-def check_ids(values: Any) -> tuple[IdArray, IdKind]:
-    """Many ids as one array, which must hold one kind and no id twice."""
+def check_ids(values: Any, *, twins: bool = False) -> tuple[IdArray, IdKind]:
+    """Many ids as one array, which must hold one kind, and no id twice unless `twins` may be."""
+    if isinstance(values, (str, bytes)):
+        raise SubscriptionIdError(f"ids are a list or a column, not the text {values!r}")
     column = as_column(values)
     if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
         if column.max(initial=0) >= 2**63:
@@ -44,7 +47,8 @@ def check_ids(values: Any) -> tuple[IdArray, IdKind]:
         kind: IdKind = "int"
     else:
         ids, kind = _checked(column)
-    _refuse_twins(ids)
+    if not twins:
+        _refuse_twins(ids)
     return ids, kind
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,8 +11,11 @@ import numpy as np
 from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.boxes import Int64Array
+from boxmatch.model.events import EventEncoder
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
+from boxmatch.model.tables import Table, as_table, strings_of
 from boxmatch.spaces.interval import Interval, Keys, interval_from, interval_of, keys_of
 from boxmatch.spaces.moving import Targets
 from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
@@ -67,6 +70,7 @@ class Dimensions:
             for name in schema.names:
                 self.spaces_of[self._positions[name]] |= np.uint64(1 << bit)
         self._axes = string_axes(self.attributes)
+        self._encoder = EventEncoder(Schema(self.attributes), self._axes)
         # Integers are their own keys.
         self._whole = {d for d, one in enumerate(self.attributes) if one.type == "int"}
 
@@ -198,6 +202,31 @@ class Dimensions:
             columns.append((d | keys.open << OPEN, keys.low, keys.high))
         what, low, high = np.array(columns, np.int64).reshape(-1, 3).T.copy()
         return Targets(what, low, high)
+
+    def points(self, values: Any, sides: Iterable[Members]) -> Int64Array:
+        """The keys of many points, by row and dimension; `ABSENT` is not given."""
+        given = list(values) if isinstance(values, Iterator) else values  # they are read twice
+        keys = self._encoder.batch(given)
+        if isinstance(given, np.ndarray):
+            return keys
+        rows = as_table(given) or list(given)
+        for name in rows.names if isinstance(rows, Table) else set().union(*rows):
+            if name not in self._positions:
+                raise RegionError(
+                    f"no space has a dimension {name!r}; there are {', '.join(self._positions)}"
+                )
+        if not self._axes:
+            return keys
+        for d in self._axes:
+            self._learn(d, strings_of(rows, self.attributes[d].name), sides)
+        return self._encoder.batch(given)  # until they were known, some strings were alike
+
+    def at_point(self, old: Member, keys: Int64Array) -> Member:
+        """A member of one region after it has moved to these keys, as far as they are given."""
+        constraints = _constraints(old, 0)
+        for d in np.flatnonzero(keys != ABSENT).tolist():
+            constraints[d] = Keys(int(keys[d]), int(keys[d]), 0)
+        return self._compiled({old.names[0]: constraints}, old.filter)
 
     def _region(self, name: str, spec: RegionSpec, before: Mapping[int, Keys]) -> dict[int, Keys]:
         """The constraints of a region by dimension, after changes to those `before`."""

@@ -26,9 +26,9 @@ from boxmatch.model.boxes import Int64Array
 UInt16Array = npt.NDArray[np.uint16]
 
 _LEAST_CELLS, _MOST_CELLS = 8, 1_024
-_ENDS_PER_CELL = 64
+_ENDS_PER_CELL = 32
 _ENDS_PER_BUCKET = 64
-_BOXES_PER_LINE, _KEYS_PER_LINE = 16, 8  # of the cache
+_BOXES_PER_LINE = 16  # of the cache
 
 
 class Ends(NamedTuple):
@@ -119,45 +119,53 @@ def try_move(
     done: int,
 ) -> int:
     """Move ends from number `done` on, low and high by turns; return where pool was wanting."""
-    edges, shares, low, high = ends
-    count = len(dimension)
-    slots = np.empty(count, np.int64)
-    before = np.empty((count, 2), np.int64)
-    after = np.empty((count, 2), np.int64)
-    region = 0
+    before = np.empty((len(dimension), 2), np.int64)
+    after = np.empty((len(dimension), 2), np.int64)
+    for region in range(len(start) - 1):
+        for i in range(start[region], start[region + 1]):
+            d, slot = dimension[i], first + region
+            _find(ends, d, slot, old_low[i], old_high[i], before[i])
+            _find(ends, d, slot, new_low[i], new_high[i], after[i])
     # Most of the time goes into waiting for memory, so all that is needed is asked for before any
-    # of it is used: where the buckets are, then what is in them.
-    for i in range(count):
-        while start[region + 1] <= i:
-            region += 1
-        slots[i] = slot = first + region
-        d = dimension[i]
-        for at, old, new in ((before, old_low[i], old_high[i]), (after, new_low[i], new_high[i])):
-            at[i, 0] = bucket_of(edges, shares, d, slot, old)
-            at[i, 1] = at[i, 0] if old == new else bucket_of(edges, shares, d, slot, new)
-            for pool, bucket in ((low, at[i, 0]), (high, at[i, 1])):
-                fetch(pool.start, bucket)
-                fetch(pool.size, bucket)
-        fetch(low.room, after[i, 0])
-        fetch(high.room, after[i, 1])
-    for i in range(done >> 1, count):
-        _fetch_bucket(low, before[i, 0])
-        _fetch_bucket(high, before[i, 1])
-        _fetch_end(low, after[i, 0])
-        _fetch_end(high, after[i, 1])
-    for step in range(done, 2 * count):
-        i, is_high = step >> 1, step & 1
-        if is_high:
-            moved = _move_end(
-                high, slots[i], before[i, 1], after[i, 1], old_high[i], new_high[i], LAST
-            )
-        else:
-            moved = _move_end(
-                low, slots[i], before[i, 0], after[i, 0], old_low[i], new_low[i], FIRST
-            )
-        if not moved:
-            return step
-    return 2 * count
+    # of it is used: where the buckets are (just now), then what is in them.
+    for i in range(done >> 1, len(dimension)):
+        _fetch_bucket(ends.low, before[i, 0])
+        _fetch_bucket(ends.high, before[i, 1])
+        _fetch_end(ends.low, after[i, 0])
+        _fetch_end(ends.high, after[i, 1])
+    place = np.empty((len(dimension), 2), np.int64)
+    for region in range(len(start) - 1):
+        # One by one, since a region may move what is in the bucket of another.
+        begin, end = max(start[region], done >> 1), start[region + 1]
+        for i in range(begin, end):
+            place[i, 0] = _place(ends.low, before[i, 0], first + region)
+            place[i, 1] = _place(ends.high, before[i, 1], first + region)
+        for step in range(max(2 * begin, done), 2 * end):
+            i, slot = step >> 1, first + region
+            if step & 1:
+                moved = _move_end(
+                    ends.high, slot, before[i, 1], place[i, 1], after[i, 1], old_high[i],
+                    new_high[i], LAST,
+                )  # fmt: skip
+            else:
+                moved = _move_end(
+                    ends.low, slot, before[i, 0], place[i, 0], after[i, 0], old_low[i],
+                    new_low[i], FIRST,
+                )  # fmt: skip
+            if not moved:
+                return step
+    return 2 * len(dimension)
+
+
+@kernel
+def _find(ends: Ends, d: int, slot: int, low: int, high: int, at: Int64Array) -> None:
+    """The buckets of the two ends of a constraint; what is known of them is asked for."""
+    at[0] = bucket_of(ends.edges, ends.shares, d, slot, low)
+    at[1] = at[0] if low == high else bucket_of(ends.edges, ends.shares, d, slot, high)
+    for pool, bucket in ((ends.low, at[0]), (ends.high, at[1])):
+        fetch(pool.start, bucket)
+        fetch(pool.size, bucket)
+        fetch(pool.room, bucket)
 
 
 @kernel
@@ -165,8 +173,7 @@ def _fetch_bucket(pool: Buckets, bucket: int) -> None:
     first = pool.start[bucket]
     for at in range(first, first + pool.size[bucket], _BOXES_PER_LINE):
         fetch(pool.box, at)
-    for at in range(first, first + pool.size[bucket], _KEYS_PER_LINE):
-        fetch(pool.key, at)
+    fetch(pool.key, first + pool.size[bucket] - 1)
 
 
 @kernel
@@ -178,18 +185,25 @@ def _fetch_end(pool: Buckets, bucket: int) -> None:
 
 @kernel
 def _move_end(
-    pool: Buckets, slot: int, before: int, after: int, old: int, new: int, unbounded: int
+    pool: Buckets,
+    slot: int,
+    before: int,
+    at: int,
+    after: int,
+    old: int,
+    new: int,
+    unbounded: int,
 ) -> bool:
+    """Move an end that is at a place of a bucket, if it is anywhere."""
     if old == new:
         return True
     if old != unbounded and new != unbounded and before == after:
-        pool.key[_place(pool, before, slot)] = new
+        pool.key[at] = new
         return True
     if new != unbounded and not try_put(pool, after, slot, new):
         return False
     if old != unbounded:
         last = pool.start[before] + pool.size[before] - 1
-        at = _place(pool, before, slot)
         pool.box[at], pool.key[at] = pool.box[last], pool.key[last]
         pool.size[before] -= 1
     return True
@@ -197,7 +211,7 @@ def _move_end(
 
 @kernel
 def _place(pool: Buckets, bucket: int, slot: int) -> int:
-    """Where a region is in a bucket that it is in."""
+    """Where a region is in a bucket, if it is in it; its key is asked for."""
     first = pool.start[bucket]
     found, wanted = 0, np.int32(slot)
     boxes = pool.box[first : first + pool.size[bucket]]
@@ -206,6 +220,7 @@ def _place(pool: Buckets, bucket: int, slot: int) -> int:
         if boxes[at] == wanted:
             found = at
     place: int = first + found
+    fetch(pool.key, place)
     return place
 
 
@@ -219,14 +234,13 @@ def bucket_of(edges: Int64Array, shares: int, d: int, slot: int, key: int) -> in
 @kernel
 def cell_of(edges: Int64Array, d: int, key: int) -> int:
     """The last cell that begins at the key or before it."""
-    low, high = 1, edges.shape[1]
-    while low < high:
-        middle = (low + high) >> 1
-        if edges[d, middle] <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
+    cell, left = 0, edges.shape[1]
+    while left > 1:
+        # Without a branch, which nobody could foresee.
+        half = left >> 1
+        cell += half * (edges[d, cell + half] <= key)
+        left -= half
+    return cell
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 
 from boxmatch.indexes.base import Int32Array
 from boxmatch.jit import kernel
-from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.ends import Ends, try_move
 from boxmatch.spaces.search import Scratch, Side, UInt64Array
@@ -19,6 +19,8 @@ from boxmatch.spaces.transitions import changes
 
 NOT_THERE = -1
 """The region leaves a dimension free which it is to have other ends in."""
+NO_ROOM = -2
+"""There may be more to tell than there is room for."""
 
 
 class Targets(NamedTuple):
@@ -63,6 +65,53 @@ def move(
         own.code[begin : begin + own.code_length[owner]], others, other_ends, spaces, scratch,
     )  # fmt: skip
     return _finish(own, own_ends, first + place, at, targets, 0), found, entered
+
+
+@kernel
+def move_many(
+    own: Side,
+    own_ends: Ends,
+    others: Side,
+    other_ends: Ends,
+    spaces: UInt64Array,
+    scratch: Scratch,
+    owners: Int64Array,
+    keys: Int64Array,
+    row: int,
+    found: Int32Array,
+    counts: Int64Array,
+) -> tuple[int, int, int]:
+    """Do the same for many, from a row on: the only region of an owner is at these keys now.
+
+    There is a key for each dimension; `ABSENT` leaves it as it is. Those that come to match and
+    those that cease to are put into `found`, and how many these are into `counts`. Returns the row
+    after the last, how many are found, and 0; or else the row it stopped at and why: `NOT_THERE`
+    or `NO_ROOM` before anything was done, or how many ends have moved, after all else is done.
+    """
+    used = 0
+    what, key = np.empty(keys.shape[1], np.int64), np.empty(keys.shape[1], np.int64)
+    while row < len(owners):
+        if len(found) - used < len(others.first):
+            return row, used, NO_ROOM
+        count = 0
+        for d in range(keys.shape[1]):
+            if keys[row, d] != ABSENT:
+                what[count], key[count] = d, keys[row, d]
+                count += 1
+        if count > 0:
+            done, changed, entered = move(
+                own, own_ends, others, other_ends, spaces, scratch, owners[row], 0,
+                Targets(what[:count], key[:count], key[:count]),
+            )  # fmt: skip
+            if done == NOT_THERE:
+                return row, used, NOT_THERE
+            counts[row, 0], counts[row, 1] = entered, len(changed) - entered
+            found[used : used + len(changed)] = changed
+            used += len(changed)
+            if done < 2 * count:
+                return row, used, done
+        row += 1
+    return row, used, 0
 
 
 @kernel

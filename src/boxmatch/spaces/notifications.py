@@ -151,10 +151,32 @@ class Recent:
         ]
 
 
-def cut(told: Notifications, skip: int) -> Notifications:
-    """All but the first ones."""
-    if skip == 0:
+def cut(told: Notifications, skip: int, stop: int | None = None) -> Notifications:
+    """All but the first ones, up to a place."""
+    if skip == 0 and stop is None:
         return told
+    part = slice(skip, stop)
     return Notifications(
-        told.first + skip, told.code[skip:], told.publication[skip:], told.subscription[skip:]
+        told.first + skip, told.code[part], told.publication[part], told.subscription[part]
     )
+
+
+def of_rows(
+    first: int, publications: IdArray, subscriptions: IdArray, counts: Int64Array
+) -> Notifications:
+    """Publication by publication the subscriptions that it enters, then those that it leaves.
+
+    How many these are is in `counts`, n × 2.
+    """
+    kinds = np.tile(np.array([ENTER, LEAVE], np.uint8), len(counts))
+    code = np.repeat(kinds, counts.reshape(-1))
+    repeated_ids: IdArray = publications.repeat(counts.sum(axis=1))
+    return Notifications(first, code, repeated_ids, subscriptions)
+
+
+def repeated(member_id: SubscriptionId, count: int) -> IdArray:
+    """The same id so many times."""
+    if isinstance(member_id, str):
+        return np.full(count, member_id, object)
+    # One number in memory, however many times it stands there.
+    return np.ndarray(count, np.int64, np.array([member_id]), strides=(0,))

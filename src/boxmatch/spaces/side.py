@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +12,17 @@ from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
 from boxmatch.indexes.base import Int32Array
 from boxmatch.indexes.lines import zero_lines
-from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.strings import moved
 from boxmatch.spaces.ends import Ends, make_ends, move_ends, with_room
-from boxmatch.spaces.moving import NOT_THERE, Targets, finish_move, move
+from boxmatch.spaces.moving import NO_ROOM, NOT_THERE, Targets, finish_move, move, move_many
 from boxmatch.spaces.records import Batch
 from boxmatch.spaces.region_filter import Code, compile_region_filter
 from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array, describe
 
 _FEW = 64
+_MANY = 65_536
 _LENGTH = _DIMENSION = 0xFFFF
 """The part of a word that holds it."""
 OPEN = 16
@@ -212,13 +213,52 @@ class Members:
         )  # fmt: skip
         if done == NOT_THERE:
             return None
+        self._finish_move(owner, place, targets, done)
+        return found, entered
+
+    def move_many(
+        self,
+        owners: Int64Array,
+        keys: Int64Array,
+        others: Members,
+        spaces_of: UInt64Array,
+        otherwise: Callable[[int], tuple[Int32Array, int]],
+    ) -> tuple[Int32Array, Int64Array]:
+        """Let the only regions of many owners be at these keys, by row and dimension.
+
+        Returns for one row after the other the others that come to match and those that cease to;
+        and how many these are, n × 2. What takes more than other ends, `otherwise` does for a row.
+        """
+        counts = np.zeros((len(owners), 2), np.int64)
+        room = np.empty(len(others.side.first) + _MANY, np.int32)
+        found, row = [], 0
+        while row < len(owners):
+            row, used, done = move_many(
+                self.side, self.ends, others.side, others.ends, spaces_of, others.scratch, owners,
+                keys, row, room, counts,
+            )  # fmt: skip
+            found.append(room[:used].copy())
+            if row == len(owners) or done == NO_ROOM:
+                continue
+            if done == NOT_THERE:
+                changed, entered = otherwise(row)
+                found.append(changed)
+                counts[row] = entered, len(changed) - entered
+            else:
+                (what,) = np.nonzero(keys[row] != ABSENT)
+                at = keys[row, what]
+                self._finish_move(int(owners[row]), 0, Targets(what, at, at), done)
+            row += 1
+        return np.concatenate(found) if found else np.empty(0, np.int32), counts
+
+    def _finish_move(self, owner: int, place: int, targets: Targets, done: int) -> None:
+        """Move the rest of the ends, as far as there was no room for them."""
         region = int(self.side.first[owner]) + place
         while done < 2 * len(targets.low):
             key = targets[1 + done % 2][done // 2]
             dimension = int(targets.what[done // 2]) & _DIMENSION
             self.ends = with_room(self.ends, region, dimension, key, is_high=bool(done % 2))
             done = finish_move(self.side, self.ends, region, targets, done)
-        return found, entered
 
     def replace(self, owner: int, old: Member, new: Member) -> None:
         """Put another member in the place of one, under its id."""

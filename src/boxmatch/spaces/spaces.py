@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Self
 
-import numpy as np
-
-from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId, check_id, check_ids
-from boxmatch.errors import DuplicateMemberError, RegionError, StorageError, UnknownMemberError
-from boxmatch.indexes.base import Int32Array
+from boxmatch.engine.ids import IdArray, SubscriptionId, check_id
+from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,
@@ -23,19 +18,15 @@ from boxmatch.spaces.dimensions import (
     Stored,
     Unchanged,
 )
-from boxmatch.spaces.expiry import Expiry, Which, check_ttl
-from boxmatch.spaces.journal import Journal, Ticket
+from boxmatch.spaces.expiry import Which
+from boxmatch.spaces.journal import Journal
 from boxmatch.spaces.journal_database import Sync
-from boxmatch.spaces.journal_rows import Change
-from boxmatch.spaces.notifications import DELETED, ENTER, LEAVE, Notifications, Recent, join
-from boxmatch.spaces.relation import changing, matching
+from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.settings import agreed
-from boxmatch.spaces.side import Member, Members
+from boxmatch.spaces.state import State
 
 Given = Mapping[Any, RegionSpec | Stored]
 """Members by id, which is a string or an integer."""
-
-_ONE_OR_SEVERAL = "give one region, or several by name, but not both"
 
 
 class Spaces:
@@ -58,20 +49,7 @@ class Spaces:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.schemas = dict(spaces)
-        self._dimensions = Dimensions(spaces)
-        self._leave = leave
-        self._clock = clock
-        self._sequence = 1
-        self._writing = threading.RLock()
-        self._publications = Members("publications", len(self._dimensions))
-        self._subscriptions = Members("subscriptions", len(self._dimensions))
-        self._sides = (self._publications, self._subscriptions)
-        self._expiry = Expiry()
-        self._recent = Recent(remember)
-        self._unsaid: list[Notifications] = []
-        self._journal: Journal | None = None
-        self._ticket: Ticket | None = None
-        """Of the last change that was written."""
+        self._state = State(Dimensions(spaces), leave, remember, clock)
 
     @classmethod
     def open(
@@ -96,32 +74,17 @@ class Spaces:
         opened = cls(known.spaces, leave=known.leave, clock=clock)
         journal = Journal.open(path, settings=kept or known.to_json(), sync=sync)
         try:
-            opened._recover(journal)
+            opened._state.recover(journal)
         except BaseException:
             journal.close()
             raise
-        opened._journal = journal
         return opened
-
-    def _recover(self, journal: Journal) -> None:
-        everyone: tuple[Which, ...] = ("publication", "subscription")
-        for which in everyone:
-            stored = list(journal.members(which))
-            if stored:
-                listed, records, times = zip(*stored, strict=True)
-                ids, kind = check_ids(listed)
-                batch = self._dimensions.unpack(records, self._sides)
-                self._members(which).load(ids, kind, batch, self._dimensions.spaces_of)
-                for member_id, expires in zip(listed, times, strict=True):
-                    if expires is not None:
-                        self._expiry.set_time(which, member_id, expires)
-        self._sequence = journal.next_sequence
 
     def close(self) -> None:
         """Wait until all is durable, and let go of the directory."""
-        with self._writing:
-            if self._journal is not None:
-                self._journal.close()
+        with self._state.writing:
+            if self._state.journal is not None:
+                self._state.journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -134,24 +97,24 @@ class Spaces:
 
         In memory that is the last ones (`remember`), on disk all but those that were forgotten.
         """
-        with self._writing:
-            store = self._recent if self._journal is None else self._journal
+        with self._state.writing:
+            store = self._state.recent if self._state.journal is None else self._state.journal
             first = store.first_sequence if since is None else max(since, 1)
             if first < store.first_sequence:
                 raise StorageError(
                     f"notifications up to {store.first_sequence - 1} are forgotten, from {since} on"
                 )
-            if self._journal is None:
-                return iter(self._recent.since(first))
-        return self._journal.notifications(first)
+            if self._state.journal is None:
+                return iter(self._state.recent.since(first))
+        return self._state.journal.notifications(first)
 
     def forget_notifications(self, before: int) -> None:
         """Let go of what was told under sequence numbers before this one."""
-        with self._writing:
-            if self._journal is None:
-                self._recent.forget(before)
+        with self._state.writing:
+            if self._state.journal is None:
+                self._state.recent.forget(before)
                 return
-        self._journal.forget_notifications(before)
+        self._state.journal.forget_notifications(before)
 
     def __repr__(self) -> str:
         return (
@@ -171,7 +134,7 @@ class Spaces:
         ttl: float | None = None,
     ) -> Notifications:
         """Store a publication; subscriptions that match it are told `enter`."""
-        return self._add("publication", publication_id, region, regions, filter, ttl)
+        return self._state.add("publication", publication_id, region, regions, filter, ttl)
 
     def subscribe(
         self,
@@ -183,7 +146,7 @@ class Spaces:
         ttl: float | None = None,
     ) -> Notifications:
         """Store a subscription; it is told `enter` for every stored publication that matches it."""
-        return self._add("subscription", subscription_id, region, regions, filter, ttl)
+        return self._state.add("subscription", subscription_id, region, regions, filter, ttl)
 
     def update_publication(
         self,
@@ -200,7 +163,17 @@ class Spaces:
         that is not there yet is added. Subscriptions that come to match are told `enter`, those
         that cease to are told `leave`.
         """
-        return self._update("publication", publication_id, region, regions, filter, ttl)
+        return self._state.update("publication", publication_id, region, regions, filter, ttl)
+
+    def update_publications(self, publication_ids: Any, points: Any) -> Notifications:
+        """Move many publications: what `update_publication` does, row by row, in one operation.
+
+        For positions, prices and readings that come in batches. Row i of `points` says where
+        publication `publication_ids[i]` is now, by single values; a dimension that is absent in a
+        row stays as it is. The rows are an Arrow, pandas or polars table, a list of dicts, or an
+        array with a column for each dimension. All are moved or, if one cannot be, none.
+        """
+        return self._state.move_publications(publication_ids, points)
 
     def update_subscription(
         self,
@@ -212,39 +185,29 @@ class Spaces:
         ttl: float | Unchanged | None = UNCHANGED,
     ) -> Notifications:
         """Change a subscription, as `update_publication` does; it is told what comes and goes."""
-        return self._update("subscription", subscription_id, region, regions, filter, ttl)
+        return self._state.update("subscription", subscription_id, region, regions, filter, ttl)
 
     def retract(self, publication_id: SubscriptionId) -> Notifications:
         """Forget a publication; subscriptions that matched it are told `deleted`."""
-        with self._operation() as told:
-            known = self._known("publication", publication_id)
-            gone = self._remove("publication", known)
-            self._record("publication", known, None, gone)
-            told.append(gone)
-        return told.joined()
+        return self._state.retract(publication_id)
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> Notifications:
         """Forget a subscription. It is told nothing; what is told is what had expired before."""
-        with self._operation() as told:
-            known = self._known("subscription", subscription_id)
-            self._subscriptions.remove(known)
-            self._expiry.forget("subscription", known)
-            self._record("subscription", known, None, self._nothing())
-        return told.joined()
+        return self._state.unsubscribe(subscription_id)
 
     def expire(self) -> Notifications:
         """Forget what is past its time. Every operation does so before anything else.
 
         A publication that expires is `deleted`; a subscription that does `leave`s what it matched.
         """
-        with self._operation() as told:
+        with self._state.operation() as told:
             pass
         return told.joined()
 
     def due(self, now: float | None = None) -> list[tuple[Which, SubscriptionId]]:
         """What is past its time now, or at another time, and goes with the next operation."""
-        with self._writing:
-            return self._expiry.past(self._clock() if now is None else now)
+        with self._state.writing:
+            return self._state.expiry.past(self._state.clock() if now is None else now)
 
     def changes_between(
         self, old: RegionSpec | None, new: RegionSpec | None
@@ -253,20 +216,7 @@ class Spaces:
 
         It goes from one region to another; None is no publication at all. Nothing is stored.
         """
-        with self._writing:
-            before, after = (
-                None if spec is None else self._dimensions.member({ONLY_REGION: spec}, None)
-                for spec in (old, new)
-            )
-            nothing = np.empty(0, np.int32)
-            if before is not None and after is not None:
-                changed, count = self._transitions("publication", before, after)
-                entered, gone = changed[:count], changed[count:]
-            else:
-                entered = nothing if after is None else self._search("publication", after)
-                gone = nothing if before is None else self._search("publication", before)
-            ids = self._subscriptions.ids
-            return ids[entered], ids[gone]
+        return self._state.changes_between(old, new)
 
     def load(
         self,
@@ -279,49 +229,32 @@ class Spaces:
         To begin with what is known already: regions, or what `get_publication` and
         `get_subscription` give. Ids must be new.
         """
-        given: dict[Which, dict[SubscriptionId, Stored]] = {
-            "publication": _stored(publications or {}),
-            "subscription": _stored(subscriptions or {}),
-        }
-        with self._operation():
-            ids = {which: self._new_ids(which, new) for which, new in given.items() if new}
-            for members in given.values():
-                regions = [one for stored in members.values() for one in stored.regions.values()]
-                self._dimensions.make_room(regions, self._sides)
-            batches = {which: self._dimensions.batch(given[which], which) for which in ids}
-            changes = []
-            for which, (listed, kind) in ids.items():
-                side = self._members(which)
-                owner = side.load(listed, kind, batches[which], self._dimensions.spaces_of)
-                for number, (member_id, stored) in enumerate(given[which].items(), owner):
-                    if stored.expires is not None:
-                        self._expiry.set_time(which, member_id, stored.expires)
-                    if self._journal is not None:
-                        body = self._dimensions.pack(side.member(number))
-                        told = self._nothing()
-                        changes.append(Change(which, member_id, body, stored.expires, told))
-            if self._journal is not None:
-                self._ticket = self._journal.write_all(changes)
+        self._state.load(
+            {
+                "publication": _stored(publications or {}),
+                "subscription": _stored(subscriptions or {}),
+            }
+        )
 
     # Looking
 
     @property
     def publication_count(self) -> int:
-        return len(self._publications)
+        return len(self._state.publications)
 
     @property
     def subscription_count(self) -> int:
-        return len(self._subscriptions)
+        return len(self._state.subscriptions)
 
     def publications(self) -> Iterator[SubscriptionId]:
         """The ids of all publications, as they are now."""
-        with self._writing:
-            return iter(list(self._publications))
+        with self._state.writing:
+            return iter(list(self._state.publications))
 
     def subscriptions(self) -> Iterator[SubscriptionId]:
         """The ids of all subscriptions, as they are now."""
-        with self._writing:
-            return iter(list(self._subscriptions))
+        with self._state.writing:
+            return iter(list(self._state.subscriptions))
 
     def matches_of_publication(self, publication_id: SubscriptionId) -> list[SubscriptionId]:
         """The subscriptions that match a stored publication."""
@@ -339,230 +272,21 @@ class Spaces:
         """A subscription as it is stored now."""
         return self._get("subscription", subscription_id)
 
-    # What publications and subscriptions have in common
-
-    def _members(self, which: Which) -> Members:
-        return self._publications if which == "publication" else self._subscriptions
-
-    def _others(self, which: Which) -> Members:
-        return self._subscriptions if which == "publication" else self._publications
-
-    @contextmanager
-    def _operation(self) -> Iterator[_Told]:
-        """Alone among writers, after what is past its time has gone; ends when all is durable.
-
-        If the operation fails, the next one tells what has gone.
-        """
-        with self._writing:
-            if self._journal is not None:
-                self._journal.check()
-            for which, member_id in self._expiry.due(self._clock()):
-                gone = self._remove(which, member_id)
-                self._unsaid.append(gone)
-                self._record(which, member_id, None, gone)
-            told = _Told(self._unsaid, self._nothing)
-            yield told
-            self._unsaid = []
-            ticket = self._ticket
-        if ticket is not None:
-            ticket.wait()
-
-    def _record(
-        self, which: Which, member_id: SubscriptionId, owner: int | None, told: Notifications
-    ) -> None:
-        """Hand a change to the journal, if there is one; in the order of sequence numbers."""
-        if self._journal is None:
-            self._recent.add(told)
-            return
-        body = None
-        if owner is not None:
-            body = self._dimensions.pack(self._members(which).member(owner))
-        expires = self._expiry.time_of(which, member_id)
-        change = Change(which, member_id, body, None if body is None else expires, told)
-        self._ticket = self._journal.write(change)
-
-    def _known(self, which: Which, given_id: SubscriptionId) -> SubscriptionId:
-        member_id, _ = check_id(given_id)
-        if member_id not in self._members(which):
-            raise UnknownMemberError(which, member_id)
-        return member_id
-
-    def _owner(self, which: Which, member_id: SubscriptionId) -> int:
-        owner = self._members(which).owner(member_id)
-        if owner is None:
-            raise UnknownMemberError(which, member_id)
-        return owner
-
-    def _stored(self, which: Which, member_id: SubscriptionId) -> Member:
-        return self._members(which).member(self._owner(which, member_id))
-
-    def _remove(self, which: Which, member_id: SubscriptionId) -> Notifications:
-        """Forget a member of whom somebody is to be told."""
-        member = self._stored(which, member_id)
-        kind = DELETED if which == "publication" else LEAVE
-        silent = kind == LEAVE and not self._leave
-        found = np.empty(0, np.int32) if silent else self._search(which, member)
-        told = self._tell(which, member_id, kind, found)
-        self._members(which).remove(member_id)
-        self._expiry.forget(which, member_id)
-        return told
-
-    def _add(
-        self,
-        which: Which,
-        given_id: SubscriptionId,
-        region: RegionSpec | None,
-        regions: Mapping[str, RegionSpec] | None,
-        filter: str | None,
-        ttl: float | None,
-    ) -> Notifications:
-        member_id, kind = check_id(given_id)
-        named = _named(region, regions)
-        if not named:
-            raise RegionError(f"{which} {member_id!r} has no region")
-        with self._operation() as told:
-            members = self._members(which)
-            members.check_kind(kind)
-            if member_id in members:
-                raise DuplicateMemberError(which, member_id)
-            self._dimensions.make_room(named.values(), self._sides)
-            member = self._dimensions.member(named, filter)
-            self._expiry.set(which, member_id, self._clock(), ttl)
-            found = self._search(which, member)
-            owner = members.add(member_id, kind, member)
-            entered = self._tell(which, member_id, ENTER, found)
-            self._record(which, member_id, owner, entered)
-            told.append(entered)
-        return told.joined()
-
-    def _update(
-        self,
-        which: Which,
-        given_id: SubscriptionId,
-        region: RegionSpec | None,
-        regions: Mapping[str, RegionSpec | None] | None,
-        filter: str | Unchanged | None,
-        ttl: float | Unchanged | None,
-    ) -> Notifications:
-        member_id, _ = check_id(given_id)
-        if region is not None and regions is not None:
-            raise RegionError(_ONE_OR_SEVERAL)
-        with self._operation() as told:
-            self._dimensions.make_room([region, *(regions or {}).values()], self._sides)
-            owner = self._owner(which, member_id)
-            if not isinstance(ttl, Unchanged):
-                check_ttl(ttl)
-            found, entered = self._change(which, owner, region, regions, filter)
-            if not isinstance(ttl, Unchanged):
-                self._expiry.set(which, member_id, self._clock(), ttl)
-            changed = self._tell(which, member_id, ENTER, found if self._leave else found[:entered])
-            changed.code[entered:] = LEAVE
-            self._record(which, member_id, owner, changed)
-            told.append(changed)
-        return told.joined()
-
-    def _change(
-        self,
-        which: Which,
-        owner: int,
-        region: RegionSpec | None,
-        regions: Mapping[str, RegionSpec | None] | None,
-        filter: str | Unchanged | None,
-    ) -> tuple[Int32Array, int]:
-        """Store a change; returns who comes to match, then who ceases to, and how many come."""
-        members, others = self._members(which), self._others(which)
-        if isinstance(filter, Unchanged) and (region is not None or len(regions or ()) == 1):
-            (name, spec), *_ = regions.items() if regions else [(None, region)]
-            place, targets = members.place(owner, name), self._dimensions.targets(spec)
-            if place is not None and targets is not None:
-                spaces_of = self._dimensions.spaces_of
-                moved = members.move(owner, place, targets, others, spaces_of)
-                if moved is not None:
-                    return moved
-        old = members.member(owner)
-        new = self._dimensions.changed(old, region, regions, filter)
-        changes = self._transitions(which, old, new)
-        members.replace(owner, old, new)
-        return changes
-
-    def _new_ids(
-        self, which: Which, given: Mapping[SubscriptionId, Stored]
-    ) -> tuple[IdArray, IdKind]:
-        ids, kind = check_ids(list(given))
-        members = self._members(which)
-        members.check_kind(kind)
-        for known in filter(members.__contains__, ids.tolist()):
-            raise DuplicateMemberError(which, known)
-        return ids, kind
-
-    def _search(self, which: Which, member: Member) -> Int32Array:
-        """The members of the other side that match."""
-        return matching(member, self._others(which), self._dimensions.spaces_of)
-
-    def _transitions(self, which: Which, old: Member, new: Member) -> tuple[Int32Array, int]:
-        """The members of the other side that come to match, then those that cease to."""
-        return changing(old, new, self._others(which), self._dimensions.spaces_of)
-
-    def _tell(
-        self, which: Which, member_id: SubscriptionId, kind: int, found: Int32Array
-    ) -> Notifications:
-        others = self._others(which).ids.take(found)
-        ids = _repeated(member_id, len(found))
-        code = np.full(len(found), kind, np.uint8)
-        first = self._sequence
-        self._sequence += len(found)
-        if which == "publication":
-            return Notifications(first, code, ids, others)
-        return Notifications(first, code, others, ids)
-
-    def _nothing(self) -> Notifications:
-        ids = [members.ids[:0] for members in self._sides]
-        return Notifications(self._sequence, np.empty(0, np.uint8), *ids)
-
     def _matches(self, which: Which, given_id: SubscriptionId) -> list[SubscriptionId]:
         member_id, _ = check_id(given_id)
-        with self._writing:
-            member = self._stored(which, member_id)
-            found = self._search(which, member)
-            listed: list[SubscriptionId] = self._others(which).ids[found].tolist()
+        with self._state.writing:
+            member = self._state.stored(which, member_id)
+            found = self._state.search(which, member)
+            listed: list[SubscriptionId] = self._state.others(which).ids[found].tolist()
             return listed
 
     def _get(self, which: Which, given_id: SubscriptionId) -> Stored:
         member_id, _ = check_id(given_id)
-        with self._writing:
-            member = self._stored(which, member_id)
-            regions = self._dimensions.intervals(member)
-            expires = self._expiry.time_of(which, member_id)
+        with self._state.writing:
+            member = self._state.stored(which, member_id)
+            regions = self._state.dimensions.intervals(member)
+            expires = self._state.expiry.time_of(which, member_id)
             return Stored(member_id, regions, member.filter, expires)
-
-
-class _Told:
-    """What an operation has to tell so far."""
-
-    def __init__(self, before: list[Notifications], nothing: Callable[[], Notifications]) -> None:
-        self._batches = before.copy()
-        self._nothing = nothing
-
-    def append(self, batch: Notifications) -> None:
-        self._batches.append(batch)
-
-    def joined(self) -> Notifications:
-        return join(self._batches) if self._batches else self._nothing()
-
-
-def _repeated(member_id: SubscriptionId, count: int) -> IdArray:
-    if isinstance(member_id, str):
-        return np.full(count, member_id, object)
-    # One number in memory, however many times it stands there.
-    return np.ndarray(count, np.int64, np.array([member_id]), strides=(0,))
-
-
-def _named(
-    region: RegionSpec | None, regions: Mapping[str, RegionSpec] | None
-) -> dict[str, RegionSpec]:
-    if region is not None and regions is not None:
-        raise RegionError(_ONE_OR_SEVERAL)
-    return {ONLY_REGION: region} if region is not None else dict(regions or {})
 
 
 def _stored(given: Given) -> dict[SubscriptionId, Stored]:

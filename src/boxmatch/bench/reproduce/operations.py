@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from time import perf_counter, perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from boxmatch.bench.measure import MismatchError
 from boxmatch.bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch.bench.reproduce.measures import Figures, Stage, by_matches
-from boxmatch.bench.reproduce.regions import Columns, Regions, Step, Walk, check
+from boxmatch.bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication
 from boxmatch.bench.reproduce.timing import Effort, spread
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.spaces.notifications import Notifications
@@ -31,6 +31,9 @@ ones."""
 
 _KINDS: tuple[UpdateKind, ...] = ("incremental", "random")  # the first starts where all began
 _WARM = 50
+_TOGETHER = 1_000
+"""Updates that are one operation, where many are."""
+_BATCHES = 10
 
 
 class Subject(Protocol):
@@ -51,6 +54,9 @@ class _InSpaces:
 
     def update(self, step: Step) -> Notifications:
         return self._spaces.update_publication(step.publication, step.spec)
+
+    def update_many(self, steps: list[Step], points: npt.NDArray[np.float64]) -> Notifications:
+        return self._spaces.update_publications([step.publication for step in steps], points)
 
     def forget(self, step: Step) -> object:
         return self._spaces.retract(step.publication)
@@ -126,6 +132,10 @@ def _measure(
         nanoseconds, told = timed(subject.update, walk.mixed_steps())
         figures["profile"] = by_matches(nanoseconds, told)
         figures["line"] = _line(nanoseconds, told)
+    if "moves" in extras and isinstance(subject, _InSpaces):
+        for kind in _KINDS:
+            stage(f"{kind} updates, {_TOGETHER:,} together")
+            figures[f"{kind}_together"] = _together(subject, regions, walk, kind, most, effort)
     return figures
 
 
@@ -158,7 +168,31 @@ def _timed(do: Operation, steps: Iterable[Step], seconds: float) -> tuple[Int64A
     return np.array(taken, np.int64), np.array(found, np.int64)
 
 
-def _summary(nanoseconds: Int64Array, told: Int64Array) -> Figures:
+def _together(
+    subject: _InSpaces, regions: Regions, walk: Walk, kind: UpdateKind, most: int, effort: Effort
+) -> Figures:
+    """Figures of one update of many that are one operation."""
+    steps = walk.further_steps(kind)
+    some = list(islice(steps, min(CHECKED, walk.rows)))  # nobody twice
+    told = subject.update_many(some, regions.points(some))
+    for step in some:
+        check(step, of_publication(told, step.publication), regions.columns)
+    taken, found, spent = [], [], 0
+    for _ in range(_BATCHES):
+        batch = list(islice(steps, min(_TOGETHER, most)))
+        points = regions.points(batch)
+        began = perf_counter_ns()
+        told = subject.update_many(batch, points)
+        took = perf_counter_ns() - began
+        spent += took
+        taken.append(took // len(batch))
+        found.append(len(told) / len(batch))
+        if spent > 1e9 * effort.seconds:
+            break
+    return _summary(np.array(taken, np.int64), np.array(found)) | {"together": len(batch)}
+
+
+def _summary(nanoseconds: Int64Array, told: npt.NDArray[Any]) -> Figures:
     return {
         **spread(nanoseconds),
         "operations": len(nanoseconds),

@@ -151,6 +151,10 @@ RANDOM_UPDATE: Final = replace(ADDING, label="Time of a random update", path=("r
 INCREMENTAL_UPDATE: Final = replace(
     ADDING, label="Time of an incremental update", path=("incremental", "mean")
 )
+RANDOM_TOGETHER: Final = replace(
+    ADDING, label="The same, 1,000 of them in one operation", path=("random_together", "mean")
+)
+INCREMENTAL_TOGETHER: Final = replace(RANDOM_TOGETHER, path=("incremental_together", "mean"))
 TOLD_BY_ADDING: Final = Quantity(
     label="Notifications", unit="per operation", path=("adding", "notifications")
 )

@@ -90,6 +90,11 @@ class Regions:
         place[:, dimensions] = values
         return place
 
+    def points(self, steps: list[Step]) -> npt.NDArray[np.float64]:
+        """Where steps go, a row each; NaN in the dimensions that a publication leaves free."""
+        places = np.array([step.new[0] for step in steps])
+        return np.where(places == _FIRST, np.nan, places)
+
     def arrivals(self) -> Iterator[Step]:
         """Publications that come after the stored ones."""
         constraints = self.workload.publication_constraints
@@ -137,6 +142,19 @@ class Walk:
                     values[changed] = drawn[row, changed]
                 yield self._to(row, values)
 
+    def further_steps(self, kind: UpdateKind) -> Iterator[Step]:
+        """Like `steps`, from wherever the publications are."""
+        highest = self._regions.workload.values - 1
+        for number in count(2_000_000):
+            (drawn,) = self._regions.workload.updates(0, self.rows, kind="random", first=number)
+            for row in range(self.rows):
+                values = drawn[row]
+                if kind == "incremental":
+                    here = self._at[row]
+                    up = np.where((here == 0) | (here == highest), here == 0, values % 2 == 1)
+                    values = here + np.where(up, 1, -1)
+                yield self._to(row, values)
+
     def there_and_back(self) -> list[tuple[Step, Step]]:
         """For each publication an incremental step, and the one that undoes it."""
         (values,) = self._regions.workload.updates(0, self.rows, kind="incremental")
@@ -182,6 +200,14 @@ class Columns:
         for dimension, low, high in self._constraints:
             mask &= (low <= highest[dimension]) & (lowest[dimension] <= high)
         return mask
+
+
+def of_publication(told: Notifications, publication: int) -> Notifications:
+    """What is told of one publication."""
+    here = told.publication == publication
+    return Notifications(
+        told.first, told.code[here], told.publication[here], told.subscription[here]
+    )
 
 
 def check(step: Step, told: Notifications, columns: Columns) -> None:

@@ -1,0 +1,170 @@
+"""Many publications are moved in one operation, to what one operation each would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import boxmatch as bm
+from boxmatch.spaces import side
+
+SCHEMA = bm.Schema({"x": "int", "y": "float", "kind": "string"})
+KINDS = ["bus", "car", "van"]
+FORMS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "dicts": lambda columns: [
+        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        for row in zip(*columns.values(), strict=True)
+    ],
+    "iterator": lambda columns: iter(FORMS["dicts"](columns)),
+    "arrow": lambda columns: pa.table(columns),
+    "chunks": lambda columns: pa.Table.from_batches(pa.table(columns).to_batches(7)),
+    "pandas": lambda columns: pd.DataFrame(columns),
+    "polars": lambda columns: pl.DataFrame(columns),
+}
+
+
+def some_spaces(**options: Any) -> bm.Spaces:
+    """A hundred publications, some of which constrain less than others, and who wants them."""
+    rng = np.random.default_rng(1)
+    spaces = bm.Spaces({"road": SCHEMA}, **options)
+    for number in range(100):
+        point = {"x": int(rng.integers(20)), "y": float(rng.integers(20)), "kind": "bus"}
+        spaces.publish(number, dict(list(point.items())[: 1 + number % 3]))
+        low, high = sorted(rng.integers(0, 20, 2).tolist())
+        spaces.subscribe(number, {"x": (low, high), "kind": KINDS[number % 3]})
+        spaces.subscribe(100 + number, {"y": (low + 0.5, None)})
+    return spaces
+
+
+def moves(count: int) -> tuple[list[int], dict[str, list[Any]]]:
+    rng = np.random.default_rng(2)
+
+    def some(values: list[Any]) -> list[Any]:
+        return [None if absent else value for value, absent in zip(values, gone(), strict=True)]
+
+    def gone() -> list[bool]:
+        return [bool(one) for one in rng.integers(0, 3, count) == 0]
+
+    columns = {
+        "x": some(rng.integers(0, 20, count).tolist()),
+        "y": some(rng.integers(0, 20, count).astype(float).tolist()),
+        "kind": some(rng.choice([*KINDS, "tram", "new", ""], count).tolist()),
+    }
+    return rng.integers(0, 100, count).tolist(), columns
+
+
+def one_by_one(spaces: bm.Spaces, ids: list[int], columns: dict[str, list[Any]]) -> list[Any]:
+    rows = FORMS["dicts"](columns)
+    told = [list(spaces.update_publication(*one)) for one in zip(ids, rows, strict=True) if one[1]]
+    return in_order(told)
+
+
+def in_order(told: list[list[Any]]) -> list[Any]:
+    """Whom a row tells of one kind may come in any order."""
+    return [sorted(one[1:] for one in row) for row in told if row]
+
+
+def by_row(told: bm.Notifications, expected: list[Any]) -> list[Any]:
+    listed, rows, start = list(told), [], 0
+    for row in expected:
+        rows.append(listed[start : start + len(row)])
+        start += len(row)
+    assert start == len(listed)
+    return in_order(rows)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("leave", [True, False])
+def test_is_one_after_the_other(form: str, leave: bool) -> None:
+    ids, columns = moves(400)
+    expected = one_by_one(some_spaces(leave=leave), ids, columns)
+    spaces = some_spaces(leave=leave)
+    first = spaces.expire().first
+    told = spaces.update_publications(ids, FORMS[form](columns))
+    assert by_row(told, expected) == expected
+    assert told.sequence.tolist() == list(range(first, first + len(told)))
+    assert [list(batch) for batch in spaces.notifications(first)] == [list(told)]
+
+
+def test_an_array_has_a_column_for_each_dimension() -> None:
+    spaces = bm.Spaces({"plane": bm.Schema({"x": "int", "y": "float"})})
+    spaces.subscribe("corner", {"x": (0, 5), "y": (0, 5)})
+    spaces.publish("a", {"x": 9, "y": 1.0})
+    spaces.publish("b", {"x": 1, "y": 1.0})
+    told = spaces.update_publications(["a", "b"], np.array([[3, np.nan], [np.nan, 7]]))
+    assert [one[1:] for one in told] == [("enter", "a", "corner"), ("leave", "b", "corner")]
+    assert spaces.get_publication("a").regions["region"]["y"] == bm.Interval(1.0, 1.0)
+
+
+def test_little_room_for_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, columns = moves(300)
+    expected = one_by_one(some_spaces(), ids, columns)
+    monkeypatch.setattr(side, "_MANY", 0)
+    told = some_spaces().update_publications(ids, pa.table(columns))
+    assert by_row(told, expected) == expected
+
+
+def test_all_come_to_one_place() -> None:
+    """So that what is there has to be given more room, in the middle of it."""
+    spaces = bm.Spaces({"line": bm.Schema({"x": "int"})})
+    count = 5_000
+    spaces.load(publications={one: {"x": one} for one in range(count)})
+    spaces.subscribe("here", {"x": 7})
+    told = spaces.update_publications(range(count), [{"x": 7}] * count)
+    assert len(told) == count - 1
+    assert sorted(spaces.matches_of_subscription("here")) == list(range(count))
+    told = spaces.update_publications(np.arange(count), pa.table({"x": range(count)}))
+    assert spaces.matches_of_subscription("here") == [7]
+    assert set(told.kind) == {"leave"}
+
+
+def test_all_or_none() -> None:
+    spaces = some_spaces()
+    spaces.publish(200, regions={"front": {"x": 1}, "back": {"x": 2}})
+    before = {one: spaces.get_publication(one) for one in spaces.publications()}
+    sequence = spaces.expire().first
+    wrong: list[tuple[Any, Any, type[Exception], str]] = [
+        ([0, 1], [{"x": 3}], bm.RegionError, "there are 2 ids and 1 rows of points"),
+        ([0, 999], [{"x": 3}, {"x": 3}], bm.UnknownMemberError, "no publication with id 999"),
+        ([0, 200], [{"x": 3}, {"x": 3}], bm.RegionError, "publication 200 has several regions"),
+        ([0, 1], [{"x": 3}, {"z": 3}], bm.RegionError, "no space has a dimension 'z'"),
+        ([0], pa.table({"x": [1], "z": [2]}), bm.RegionError, "no space has a dimension 'z'"),
+        ([0, 1], [{"x": 3}, {"x": "a"}], bm.AttributeValueError, "'a' in row 1 is not an int"),
+        ([0], {"x": 1}, bm.EventError, "a list of dicts or a table, not one dict"),
+        ("01", [{"x": 3}, {"x": 3}], bm.SubscriptionIdError, "not the text '01'"),
+        ([0, "a"], [{"x": 3}, {"x": 3}], bm.SubscriptionIdError, "all strings or all integers"),
+    ]
+    for ids, points, kind, message in wrong:
+        with pytest.raises(kind, match=message):
+            spaces.update_publications(ids, points)
+    assert {one: spaces.get_publication(one) for one in spaces.publications()} == before
+    assert spaces.expire().first == sequence
+    assert len(spaces.update_publications([], [])) == 0
+
+
+def test_on_disk(tmp_path: Path) -> None:
+    ids, columns = moves(200)
+    expected = one_by_one(some_spaces(), ids, columns)
+    with bm.Spaces.open(tmp_path, {"road": SCHEMA}, sync="normal") as kept:
+        origin = some_spaces()
+        kept.load(
+            publications={one: origin.get_publication(one) for one in origin.publications()},
+            subscriptions={one: origin.get_subscription(one) for one in origin.subscriptions()},
+        )
+        told = list(kept.update_publications(ids, pa.table(columns)))
+    origin.update_publications(ids, pa.table(columns))
+    with bm.Spaces.open(tmp_path) as again:
+        batches = [list(batch) for batch in again.notifications()]
+        assert [one for batch in batches for one in batch] == told
+        assert in_order(batches) == expected
+        for one in origin.publications():
+            assert again.get_publication(one) == origin.get_publication(one)
+            found = again.matches_of_publication(one)
+            assert sorted(found) == sorted(origin.matches_of_publication(one))
