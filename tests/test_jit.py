@@ -114,6 +114,30 @@ assert numba.config.CACHE_DIR == before
     run(script, HOME=tmp_path, NUMBA_CACHE_DIR=tmp_path / "chosen")
 
 
+def test_threads_that_import_kernels_at_once_keep_it_too(tmp_path: Path) -> None:
+    script = """
+import sys, textwrap, threading
+import numba
+from boxmatch.jit import cache_folder, kernel
+sys.setswitchinterval(1e-6)
+before, folders = numba.config.CACHE_DIR, set()
+
+def decorate():
+    for _ in range(200):
+        made = kernel(textwrap.dedent)
+        folders.add(made._cache.cache_path.startswith(str(cache_folder())))
+
+threads = [threading.Thread(target=decorate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert numba.config.CACHE_DIR == before
+assert folders == {True}
+"""
+    run(script, HOME=tmp_path)
+
+
 def test_changed_sources_get_a_folder_of_their_own(tmp_path: Path) -> None:
     """Numba does not notice changes in kernels that a kernel calls."""
     package = tmp_path / "boxmatch"

@@ -196,6 +196,32 @@ def test_first_use_by_many_threads_at_once() -> None:
     assert _python(FIRST_USE) == "True\n"
 
 
+FIRST_NAMES = """
+import sys, threading, time
+import boxmatch as bm
+
+looking, found = threading.Event(), []
+
+class SlowToFind:
+    def find_spec(name, path=None, target=None):
+        if name == "boxmatch.model":
+            looking.set()
+            time.sleep(0.3)
+
+sys.meta_path.insert(0, SlowToFind)
+other = threading.Thread(target=lambda: looking.wait() and found.append(bm.Schema))
+other.start()
+found.append(bm.Matcher)
+other.join()
+print(len(found))
+"""
+
+
+def test_first_use_of_different_names_at_once() -> None:
+    """One thread is within a package, the other wants a module of it that the first needs too."""
+    assert _python(FIRST_NAMES) == "2\n"
+
+
 def _python(script: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

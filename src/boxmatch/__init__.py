@@ -14,6 +14,7 @@ Names are loaded when first used, so that the import itself costs next to nothin
 from __future__ import annotations
 
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -116,12 +117,15 @@ _HOMES = {
     "Spaces": "boxmatch.spaces.spaces",
     "Stored": "boxmatch.spaces.dimensions",
 }
+_importing = RLock()
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "boxmatch.errors")), name)
+    # One at a time: threads that begin with different modules of a package may wait for each other.
+    with _importing:
+        value = getattr(import_module(_HOMES.get(name, "boxmatch.errors")), name)
     globals()[name] = value  # the next use is an ordinary lookup
     return value
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 import numba
@@ -21,17 +22,22 @@ from numba.core import event as numba_event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_decorating = Lock()
+
 
 def kernel(function: Function) -> Function:
     """Compile `function` with Numba: no GIL, no Python objects, cached on disk."""
     folder = cache_folder()
-    previous = numba.config.CACHE_DIR
-    # The folder is read while decorating; other users of Numba in this process keep theirs.
-    numba.config.CACHE_DIR = str(folder) if folder else previous
-    try:
-        compiled = numba.njit(nogil=True, cache=folder is not None, error_model="numpy")(function)
-    finally:
-        numba.config.CACHE_DIR = previous
+    compiler = numba.njit(nogil=True, cache=folder is not None, error_model="numpy")
+    # The folder is read while decorating; other users of Numba in this process keep theirs. Threads
+    # that import modules with kernels take turns, else one might take ours for the previous one.
+    with _decorating:
+        previous = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder) if folder else previous
+        try:
+            compiled = compiler(function)
+        finally:
+            numba.config.CACHE_DIR = previous
     return cast(Function, compiled)
 
 

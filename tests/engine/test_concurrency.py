@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import boxmatch as bm
-from boxmatch.engine import compaction, matcher
+from boxmatch.engine import compaction, parallel, stores
 from boxmatch.model import strings
 
 SCHEMA = bm.Schema({"x": "int", "y": "int", "s": "string"})
@@ -24,8 +24,8 @@ OVERLAPPING = "x BETWEEN 0 AND 9 OR y BETWEEN 0 AND 9 OR s >= 'a'"
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tails fill, merge and are built anew all the time; threads are switched often."""
-    monkeypatch.setattr(matcher, "_TAIL_ROWS", 16)
-    monkeypatch.setattr(matcher, "_WAITING_TAILS", 2)
+    monkeypatch.setattr(stores, "_TAIL_ROWS", 16)
+    monkeypatch.setattr(stores, "_WAITING_TAILS", 2)
     monkeypatch.setattr(compaction, "_FEW_ROWS", 8)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -199,14 +199,14 @@ def test_strings_that_come_and_move(monkeypatch: pytest.MonkeyPatch) -> None:
     m.subscribe("below", "s < 'mm'")
     m.subscribe("prefix", "s LIKE 'mm%'")
     spreads = 0
-    respread = bm.Matcher._respread
+    respread = stores.Stores._respread
 
-    def counted(self: bm.Matcher) -> None:
+    def counted(self: stores.Stores) -> None:
         nonlocal spreads
         spreads += 1
         respread(self)
 
-    monkeypatch.setattr(bm.Matcher, "_respread", counted)
+    monkeypatch.setattr(stores.Stores, "_respread", counted)
     turn = 0
 
     def write() -> None:
@@ -312,3 +312,17 @@ def test_large_batches_on_several_threads_while_writing() -> None:
 
     together(write, read, read)
     assert turn > 20
+
+
+def test_batches_of_any_size_share_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "cores", lambda: 13)
+    before = set(threading.enumerate())
+
+    def work(points: Any) -> int:
+        time.sleep(0.001)  # so that none is done with a chunk when the last is handed out
+        return len(points)
+
+    for wanted in range(2, 14):
+        points = np.zeros((wanted * parallel._SMALL, 1), np.int64)
+        assert parallel.by_chunks(work, points, None) == [parallel._SMALL] * wanted
+    assert len(set(threading.enumerate()) - before) <= 13

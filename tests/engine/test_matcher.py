@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,13 @@ def by_event(result: bm.MatchResult) -> list[list[Any]]:
 # --- making one ------------------------------------------------------------------------------
 
 
+def test_a_schema_can_be_given_as_a_dict() -> None:
+    matcher = bm.Matcher({"x": "int", "y": "float"})
+    assert matcher.schema == NUMBERS
+    with pytest.raises(bm.SchemaError, match="made from a mapping, not 5"):
+        bm.Matcher(5)  # type: ignore[arg-type]  # what is wrong is said all the same
+
+
 def test_indexes_by_name_with_their_parameters() -> None:
     m = bm.Matcher(SCHEMA, index="tile", cells=16)
     m.subscribe(1, {"volume": 5})
@@ -83,7 +91,13 @@ def test_integer_ids_come_back_as_they_went_in(m: bm.Matcher, given: Any) -> Non
     assert given in m
 
 
-@pytest.mark.parametrize("given", ["a", "", "é😀", "7", "\0"])
+class Desk(str, Enum):  # noqa: UP042 - a StrEnum would show its value
+    """Shows itself as `Desk.EAST`."""
+
+    EAST = "east"
+
+
+@pytest.mark.parametrize("given", ["a", "", "é😀", "7", "\0", Desk.EAST])
 def test_string_ids_come_back_as_they_went_in(m: bm.Matcher, given: str) -> None:
     m.subscribe(given, "volume = 1")
     assert m.match({"volume": 1}) == [given]
@@ -208,6 +222,38 @@ def test_bad_rows_can_be_left_out(m: bm.Matcher) -> None:
     assert len(m) == 5
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_bad_values_can_be_left_out_of_any_table(kind: str) -> None:
+    sides = ["sell", "none", "buy"]
+    table: Any = pa.table({"id": [1, 2, 3], "side": sides})
+    if kind == "pandas":
+        # Objects of several types, and rows that are no longer numbered from 0.
+        columns = {"id": [0, 1, 2, 3], "side": ["buy", *sides], "volume_low": [1, "many", 2, 3]}
+        table = pd.DataFrame(columns, dtype=object).iloc[1:]
+    elif kind == "polars":
+        table = pl.DataFrame({"id": [1, 2, 3], "side": sides})
+    m = bm.Matcher(SCHEMA)
+    done = m.subscribe_many(table, on_error="skip")
+    rows = [0, 1] if kind == "pandas" else [1]
+    assert [bad.row for bad in done.rejected] == rows
+    assert "'none'" in done.rejected[-1].reason
+    assert m.match({"side": "buy", "volume": 5}) == [3]
+    assert len(m) == done.subscriptions == 3 - len(rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (pl.LazyFrame({"id": [1], "price_low": [1.0]}), "collect"),
+        (pa.table({"id": [1]}), "no column besides 'id'"),
+        (pa.table([[1], [1.0], [1.0]], ["id", "price_low", "price_low"]), "two columns"),
+    ],
+)
+def test_a_table_of_the_wrong_kind_has_no_bad_rows(table: Any, words: str) -> None:
+    with pytest.raises(bm.EventError, match=words):
+        bm.Matcher(SCHEMA).subscribe_many(table, on_error="skip")
+
+
 def test_replacing(m: bm.Matcher) -> None:
     for round_ in range(3):
         for number in range(5):
@@ -304,7 +350,7 @@ def test_overlapping_filters_of_several_loads_stay_apart_when_merged() -> None:
         while True:
             assert sorted(m.match(event)) == wanted
             assert m.count_batch([event]).tolist() == [3]
-            if not m._merge_once():
+            if not m._stores.merge_once():
                 break
         m.compact()
         assert sorted(m.match(event)) == wanted
@@ -330,11 +376,11 @@ def test_compaction_comes_to_an_end(share: int) -> None:
     )
     m.subscribe_many([{"id": n, "filter": OVERLAPPING} for n in range(100, 110)])
     rounds = 0
-    while m._merge_once():
+    while m._stores.merge_once():
         rounds += 1
         assert rounds < 20
     m.compact()
-    assert not m._merge_once()
+    assert not m._stores.merge_once()
     limit = time.monotonic() + 5
     while any(thread.name == "boxmatch-compaction" for thread in threading.enumerate()):
         assert time.monotonic() < limit, "the compaction thread is still running"
@@ -529,6 +575,7 @@ def test_an_attribute_called_id_is_not_the_subscriptions_id() -> None:
         (pa.table({"id": [1]}), ValueError, "id"),
         (pa.table({"id": [1], "prize_low": [1.0]}), bm.SchemaError, "prize_low"),
         (pa.table({"id": [1], "price_low": ["x"]}), ValueError, "price_low"),
+        (pd.DataFrame({"id": [1], 5: [1.0]}), bm.SchemaError, "column 5"),
         (pa.table({"id": [1, 2], "filter": ["TRUE", None]}), ValueError, "None|1"),
         ([{"filter": "TRUE"}], ValueError, "record 0"),
         ([{"id": 1, "filter": "TRUE"}, {"id": 2}], ValueError, "record 1"),
@@ -553,7 +600,7 @@ def test_an_attribute_called_id_is_not_the_subscriptions_id() -> None:
     ],
 )
 def test_tables_that_are_refused(table: Any, error: type[Exception], words: str) -> None:
-    m = bm.Matcher(SCHEMA)
+    m = bm.Matcher(bm.Schema([*SCHEMA, bm.Attribute("5", "float")]))
     with pytest.raises(error, match=words):
         m.subscribe_many(table)
     assert len(m) == 0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import boxmatch as bm
 from boxmatch.engine.explain import Explanation
+from property_examples import examples
 
 SCHEMA = bm.Schema(
     {"s": "string", "n": "int", "f": "float", "b": "bool", "e": ["low", "mid", "high"]}
@@ -24,7 +25,7 @@ def failures(explanation: Explanation) -> int:
     return sum(not one.satisfied for one in explanation.predicates)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(150))
 @given(data=st.data())
 def test_against_explaining_all(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(trees(SCHEMA), min_size=1, max_size=12))
@@ -87,6 +88,11 @@ def test_what_can_never_match_is_counted_but_not_near() -> None:
     assert (len(found.matched), found.missed, found.misses) == (0, 1, [])
     m.subscribe("near", "price > 5")
     assert [one.subscription for one in m.nearest({}).misses] == ["near"]
+
+
+def test_a_limit_below_zero() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        bm.Matcher(PLAIN).nearest({}, limit=-1)
 
 
 def test_without_subscriptions() -> None:

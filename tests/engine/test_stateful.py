@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import boxmatch as bm
-from boxmatch.engine import compaction, matcher
+from boxmatch.engine import compaction, stores
 from boxmatch.model import strings
 from boxmatch.model.filters import compile_filter
+from property_examples import examples
 
 SCHEMA = bm.Schema(
     {"s": "string", "n": "int", "f": "float", "b": "bool", "e": ["low", "mid", "high"]}
@@ -80,8 +81,8 @@ class Changes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patches = pytest.MonkeyPatch()
-        self.patches.setattr(matcher, "_TAIL_ROWS", 4)
-        self.patches.setattr(matcher, "_WAITING_TAILS", 2)
+        self.patches.setattr(stores, "_TAIL_ROWS", 4)
+        self.patches.setattr(stores, "_WAITING_TAILS", 2)
         self.patches.setattr(compaction, "_FEW_ROWS", 3)
         # Labels for some hundred strings: a few unlucky ones in a row exhaust a gap.
         self.patches.setattr(strings, "_SPREAD", 2**10)
@@ -90,13 +91,13 @@ class Changes(RuleBasedStateMachine):
         self.patches.setattr(strings, "_HIGHEST", 2**10 + 40)
         if not self.in_background:
             self.patches.setattr(compaction.Compactor, "wake", lambda self: None)
-        respread = bm.Matcher._respread
+        respread = stores.Stores._respread
 
-        def counted(self: bm.Matcher) -> None:
+        def counted(self: stores.Stores) -> None:
             event("labels were spread anew")
             respread(self)
 
-        self.patches.setattr(bm.Matcher, "_respread", counted)
+        self.patches.setattr(stores.Stores, "_respread", counted)
         self.folder = Path(tempfile.mkdtemp())
         self.matcher = bm.Matcher(SCHEMA, index=self.index)
         self.model: dict[str | int, Tree] = {}
@@ -165,7 +166,7 @@ class Changes(RuleBasedStateMachine):
     @rule()
     def merge_what_needs_it(self) -> None:
         rounds = 0
-        while self.matcher._merge_once():
+        while self.matcher._stores.merge_once():
             rounds += 1
             assert rounds < 50, "merging does not come to an end"
 
@@ -180,7 +181,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule()
     def spread_labels(self) -> None:
-        self.matcher._respread()
+        self.matcher._stores._respread()
 
     @rule(data=st.data())
     def match(self, data: st.DataObject) -> None:
@@ -229,7 +230,7 @@ class ChangesInBackground(Changes):
 
 LIMITS = settings(
     deadline=None,
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -255,9 +256,9 @@ def test_labels_are_spread_anew_when_they_run_out(
     """Each string falls between the same two neighbours, which halves their gap every time."""
     monkeypatch.setattr(strings, "_RUN", 1000)  # else the axis sees through it
     spreads = []
-    respread = bm.Matcher._respread
+    respread = stores.Stores._respread
     monkeypatch.setattr(
-        bm.Matcher, "_respread", lambda self: (spreads.append(1), respread(self))[1]
+        stores.Stores, "_respread", lambda self: (spreads.append(1), respread(self))[1]
     )
     m = bm.Matcher(SCHEMA)
     m.subscribe("a", "s = 'a'")

@@ -217,7 +217,7 @@ def mapped(array: np.ndarray[Any, Any]) -> bool:
 def test_arrays_are_mapped(index: str, tmp_path: Path) -> None:
     filled(index, int).save(tmp_path / "saved")
     loaded = bm.Matcher.load(tmp_path / "saved")
-    segments = [part.store for part in loaded._snapshot.parts]
+    segments = [part.store for part in loaded._stores.snapshot.parts]
     assert segments
     for segment in segments:
         assert isinstance(segment, Segment)
@@ -242,7 +242,7 @@ def test_loading_does_not_work_through_the_subscriptions(tmp_path: Path) -> None
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.3  # a million within a second, with much to spare
     assert len(loaded) == 200_000
-    for part in loaded._snapshot.parts:
+    for part in loaded._stores.snapshot.parts:
         assert "_lookup" not in vars(part.store)
 
 
@@ -298,13 +298,28 @@ def damage_gone(path: Path) -> None:
     path.unlink()
 
 
+def test_every_file_is_checked(saved: Path) -> None:
+    paths = files_of(saved)
+    assert len(paths) > 100  # of several segments
+    check_damage(saved, paths, damage_middle)
+
+
 @pytest.mark.parametrize(
     "damage",
     [damage_shorter, damage_empty, damage_longer, damage_last_byte, damage_middle, damage_gone],
 )
-def test_every_file_is_checked(saved: Path, damage: Any) -> None:
-    paths = files_of(saved)
+def test_every_damage_is_noticed(damage: Any, tmp_path: Path) -> None:
+    m = bm.Matcher(SCHEMA)
+    m.subscribe_many([{"id": f"{n}", "filter": filter_of(n)} for n in range(70)])
+    m.unsubscribe("5")
+    m.save(tmp_path / "saved")
+    paths = files_of(tmp_path / "saved")
     assert len(paths) > 20
+    check_damage(tmp_path / "saved", paths, damage)
+
+
+def check_damage(saved: Path, paths: list[Path], damage: Any) -> None:
+    """Damage one file after the other: it is refused by its name, and loads when it is mended."""
     for path in paths:
         content = path.read_bytes()
         damage(path)

@@ -353,6 +353,13 @@ WRONG: list[tuple[str, Any, Any, str]] = [
 ]
 
 
+def test_what_is_not_text_is_refused_where_no_filter_names_a_string_too() -> None:
+    encoder = EventEncoder(Schema({"s": "string"}), {0: StringAxis()})
+    assert encoder.one({"s": "é"}).tolist() == [FIRST]
+    with pytest.raises(AttributeValueError, match="surrogate"):
+        encoder.one({"s": "\ud800"})
+
+
 @pytest.mark.parametrize(("name", "right", "wrong", "reason"), WRONG)
 @pytest.mark.parametrize("source", ["dicts", "many dicts", "pandas", "objects"])
 def test_errors_name_attribute_value_and_row(

@@ -171,6 +171,7 @@ def test_round_trips(schema: Schema) -> None:
         ('{"a": "int", "a": "float"}', "'a' appears twice"),
         ('{"a": 3}', "'a'.*3"),
         ('{"a": "int"', "JSON"),
+        ('{"a": {"type": "int", "domain": [0, ' + "1" * 5000 + "]}}", "JSON.*digits"),
     ],
 )
 def test_bad_json(written: str, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,7 @@ from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis, string_axes
-from boxmatch.model.tables import Table, as_column, as_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from boxmatch.model.tables import Table, as_column, as_table, strings_of
 
 NEVER = ((0, FIRST, ABSENT),)
 """The box of a subscription that no event can match: it still has an id and a place.
@@ -94,41 +91,32 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
     if "filter" in names:
         return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes, skip)
     check_ids(ids)
-    return Reading(
-        lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, table, columns))
-    )
+    return Reading(lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, columns)))
 
 
-def without_bad_rows(schema: Schema, table: Any) -> tuple[pa.Table, tuple[Rejected, ...]]:
-    """The rows of a table of bounds that can be read, as Arrow, and the others."""
-    import pyarrow as pa
-
-    whole = pa.table(table)
+def without_bad_rows(schema: Schema, table: Any) -> tuple[Table, tuple[Rejected, ...]]:
+    """The rows of a table of bounds that can be read, and the others."""
+    whole = as_table(table)
+    if whole is None:
+        raise EventError(f"a {type(table).__name__} is not a table")
     rejected: list[Rejected] = []
 
-    def look(start: int, stop: int) -> None:
+    def look(part: Table, first: int) -> None:
         # The few bad rows of a long table are found by halving it.
-        part = whole.slice(start, stop - start)
-        columns = as_table(part)
-        if columns is None:
-            raise TypeError("an Arrow table is a table")
         try:
-            _boxes_of_columns(schema, string_axes(schema), part, columns)
-        except (AttributeValueError, EventError) as error:
-            if stop - start == 1:
-                rejected.append(Rejected(start, str(error).replace(" in row 0", "")))
+            _boxes_of_columns(schema, string_axes(schema), part)
+        except AttributeValueError as error:
+            if part.length == 1:
+                rejected.append(Rejected(first, str(error).replace(" in row 0", "")))
                 return
-            middle = (start + stop) // 2
-            look(start, middle)
-            look(middle, stop)
+            middle = part.length // 2
+            look(part.part(0, middle), first)
+            look(part.part(middle, part.length), first + middle)
 
-    if whole.num_rows:
-        look(0, whole.num_rows)
-    if rejected:
-        keep = np.ones(whole.num_rows, bool)
-        keep[[bad.row for bad in rejected]] = False
-        whole = whole.filter(pa.array(keep))
-    return whole, tuple(rejected)
+    look(whole, 0)
+    keep = np.ones(whole.length, bool)
+    keep[[bad.row for bad in rejected]] = False
+    return whole.kept(keep), tuple(rejected)
 
 
 def _read_records(records: Any) -> tuple[list[Any], list[Any]]:
@@ -222,17 +210,17 @@ def _key(axes: Axes, attribute: int, bound: Bound) -> int:
     return bound
 
 
-def _boxes_of_columns(schema: Schema, axes: Axes, table: Any, columns: Table) -> Boxes:
+def _boxes_of_columns(schema: Schema, axes: Axes, columns: Table) -> Boxes:
     """One box per row, from columns `NAME` (equal), `NAME_low` and `NAME_high` (closed)."""
     positions = schema.index
     meaning: dict[str, tuple[int, str]] = {}
-    for name in map(str, columns.names):
+    for name in columns.names:
         if name == "id":  # the subscription's, even if an attribute is called so
             continue
-        stem, _, end = name.rpartition("_")
-        if name in positions:
+        stem, _, end = str(name).rpartition("_")
+        if isinstance(name, str) and name in positions:
             meaning[name] = positions[name], "equal"
-        elif end in ("low", "high") and stem in positions:
+        elif isinstance(name, str) and end in ("low", "high") and stem in positions:
             meaning[name] = positions[stem], end
         else:
             raise SchemaError(
@@ -245,11 +233,11 @@ def _boxes_of_columns(schema: Schema, axes: Axes, table: Any, columns: Table) ->
     for place, (name, (attribute, _)) in enumerate(meaning.items()):
         reader_attributes.append(replace(schema.attributes[attribute], name=name, domain=None))
         if attribute in axes:
-            axes[attribute].add(_strings(columns, name))
+            axes[attribute].add(strings_of(columns, name))
             reader_axes[place] = axes[attribute]
     if not reader_attributes:
         raise EventError("the table of subscriptions has no column besides 'id'")
-    keys = EventEncoder(Schema(reader_attributes), reader_axes).batch(table)
+    keys = EventEncoder(Schema(reader_attributes), reader_axes).batch(columns)
     wanted = list(meaning.values())
     return Boxes.concatenate(
         [
@@ -273,13 +261,3 @@ def _boxes_of_keys(keys: Int64Array, wanted: Sequence[tuple[int, str]], dimensio
             present = np.where(given, FIRST, ABSENT)
             np.maximum(low[:, attribute], present, out=low[:, attribute])
     return Boxes.from_dense(low, high)
-
-
-def _strings(columns: Table, name: str) -> set[str]:
-    column = columns.column(list(columns.names).index(name))
-    if isinstance(column, list):
-        return {value for value in column if isinstance(value, str)}
-    found: set[str] = set()
-    for chunk in column:
-        found.update(value for value in chunk.unique().to_pylist() if isinstance(value, str))
-    return found

@@ -21,7 +21,7 @@ from boxmatch.model.boxes import Boxes, Int64Array
 from boxmatch.model.strings import moved
 
 if TYPE_CHECKING:
-    from boxmatch.engine.matcher import Matcher
+    from boxmatch.engine.stores import Stores
 
 _log = logging.getLogger("boxmatch")
 
@@ -140,8 +140,8 @@ def _owners(parts: Sequence[Part], live: Sequence[Int64Array]) -> tuple[Int64Arr
 class Compactor:
     """Merges in a background thread that lives only while there is work."""
 
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher = weakref.ref(matcher)
+    def __init__(self, stores: Stores) -> None:
+        self._stores = weakref.ref(stores)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -156,12 +156,12 @@ class Compactor:
 
     def _run(self) -> None:
         while True:
-            matcher = self._matcher()
+            stores = self._stores()
             try:
-                if matcher is None or not matcher._merge_once():
+                if stores is None or not stores.merge_once():
                     with self._lock:
                         # Work that came since the last look is for this thread, or the next.
-                        if matcher is None or not matcher._needs_merging():
+                        if stores is None or not stores.needs_merging():
                             self._thread = None
                             return
             except Exception:
@@ -169,7 +169,7 @@ class Compactor:
                 with self._lock:
                     self._thread = None
                 return
-            del matcher
+            del stores
 
 
 def stores_after(stores: Sequence[Store], merged: Merged) -> list[Store]:

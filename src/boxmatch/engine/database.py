@@ -6,7 +6,6 @@ import sqlite3
 from pathlib import Path
 from typing import Literal
 
-from boxmatch.engine.folders import take_lock as take_lock  # for others too
 from boxmatch.errors import StorageError
 
 Sync = Literal["full", "normal"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # not a Unix system
-    fcntl = None  # type: ignore[assignment]
+except ImportError:
+    fcntl = None  # type: ignore[assignment]  # not a Unix system
 
 from boxmatch.errors import StorageError
 
@@ -32,6 +34,21 @@ def take_lock(folder: Path) -> int:
                 raise StorageError(f"{folder} {reason}") from None
             raise
     return handle
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait for others who are alone in the folder, where the system has such locks.
+
+    Leaves nothing behind, since what is locked is the folder itself.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,41 +11,25 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.engine import bulk, storage
-from boxmatch.engine.bulk import Bulk, Reading, Rejected
-from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
+from boxmatch.engine import storage
+from boxmatch.engine.bulk import Axes, Bulk, Rejected, read_table, without_bad_rows
 from boxmatch.engine.explain import Explainer, Explanation
-from boxmatch.engine.ids import IdKind, SubscriptionId, check_id
-from boxmatch.engine.memory import release_free_memory
+from boxmatch.engine.ids import SubscriptionId, check_id
 from boxmatch.engine.nearest import Among, Nearest, find_nearest
 from boxmatch.engine.parallel import by_chunks
-from boxmatch.engine.parts import BoolArray, Part, Row, Segment, Store, Tail, build_segments
+from boxmatch.engine.parts import BoolArray
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
-from boxmatch.errors import (
-    AttributeValueError,
-    EventError,
-    SubscriptionIdError,
-    UnknownSubscriptionError,
-)
+from boxmatch.engine.stores import Stores
+from boxmatch.errors import AttributeValueError, SubscriptionIdError
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes, Int64Array
-from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import compile_filter
-from boxmatch.model.schema import Schema
-from boxmatch.model.strings import AxisFullError, string_axes
-
-_TAIL_ROWS = 1_024
-"""Boxes in the tail before it is handed to compaction."""
-
-_MANY_BOXES = 100_000
-"""Boxes from which on building leaves free memory worth giving back."""
-
-_WAITING_TAILS = 8
-"""Tails that may wait for compaction before a writer has to lend a hand."""
+from boxmatch.model.schema import AttributeSpec, Schema
+from boxmatch.model.tables import as_table
 
 
 class Subscribed(NamedTuple):
@@ -69,31 +53,21 @@ class Matcher:
     """
 
     def __init__(
-        self, schema: Schema, *, index: str = "tile", max_boxes: int = 1024, **parameters: Any
+        self,
+        schema: Schema | Mapping[str, AttributeSpec],
+        *,
+        index: str = "tile",
+        max_boxes: int = 1024,
+        **parameters: Any,
     ) -> None:
-        self.schema = schema
+        self.schema = schema = schema if isinstance(schema, Schema) else Schema(schema)
         self.index = index
         self.max_boxes = max_boxes
         self._parameters = parameters
+        make_index = partial(_make_index, index, len(schema), parameters)
         # Made to complain about parameters now, not at the first subscription.
-        self._own_rate = self._make_index().own_rate
-        self._kind: IdKind | None = None
-        self._writing = threading.RLock()
-        self._merging = threading.Lock()
-        self._compactor = Compactor(self)
-        axes = string_axes(schema)
-        self._stores: list[Store] = [self._new_tail()]
-        self._snapshot = Snapshot((), axes, EventEncoder(schema, axes), 0)
-
-    def _make_index(self) -> Index:
-        return index_class(self.index)(len(self.schema), **self._parameters)
-
-    def _new_tail(self) -> Tail:
-        return Tail(len(self.schema), self._id_dtype)
-
-    @property
-    def _id_dtype(self) -> type:
-        return object if self._kind == "string" else np.int64
+        self._own_rate = make_index().own_rate
+        self._stores = Stores(schema, make_index)
 
     def __repr__(self) -> str:
         return f"<Matcher of {len(self):,} subscriptions, index {self.index!r}>"
@@ -110,24 +84,8 @@ class Matcher:
         """
         checked, kind = check_id(subscription_id)
         compiled = compile_filter(self.schema, filter, max_boxes=self.max_boxes)
-
-        def add() -> Subscribed:
-            self._settle_kind(kind)
-            bulk.add_strings(self._snapshot.axes, [compiled])
-            rows = bulk.resolve(self._snapshot.axes, compiled)
-            replaced = self._take_out(checked)
-            tail = self._tail
-            tail.append(checked, rows, compiled.disjoint)
-            self._publish(int(replaced is None), tail, replaced)
-            if tail.rows >= _TAIL_ROWS:
-                self._stores.append(self._new_tail())
-                self._compactor.wake()
-            return Subscribed(1, int(replaced is not None), int(compiled.never))
-
-        done = self._write(add)
-        if len(self._stores) > _WAITING_TAILS and self._waiting_tails() > _WAITING_TAILS:
-            self._merge_once()
-        return done
+        replaced = self._stores.add(checked, kind, compiled)
+        return Subscribed(1, int(replaced), int(compiled.never))
 
     def subscribe_many(
         self, table: Any, *, on_error: Literal["raise", "skip"] = "raise"
@@ -142,20 +100,21 @@ class Matcher:
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
         skip = on_error == "skip"
+        # Opened once, since a stream of Arrow batches cannot be read again.
         if hasattr(table, "read_all"):
-            table = table.read_all()  # a stream of Arrow batches can be read only once
+            table = table.read_all()
+        opened = as_table(table)
+        if opened is not None:
+            table = opened
         try:
-            return self._place(bulk.read_table(self.schema, table, self.max_boxes, skip=skip))
-        except (AttributeValueError, EventError):
-            if not skip:
+            reading = read_table(self.schema, table, self.max_boxes, skip=skip)
+            return self._add(reading.place)._replace(rejected=reading.rejected)
+        except AttributeValueError:
+            if not skip or opened is None:
                 raise
-        good, rejected = bulk.without_bad_rows(self.schema, table)
-        done = self._place(bulk.read_table(self.schema, good, self.max_boxes))
-        return done._replace(rejected=rejected)
-
-    def _place(self, reading: Reading) -> Subscribed:
-        done = self._write(lambda: self._load(reading.place(self._snapshot.axes)))
-        return done._replace(rejected=reading.rejected)
+        good, rejected = without_bad_rows(self.schema, opened)
+        reading = read_table(self.schema, good, self.max_boxes)
+        return self._add(reading.place)._replace(rejected=rejected)
 
     def subscribe_boxes(self, ids: Any, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Subscribed:
         """Add many subscriptions of one box each, from n × d arrays of numbers in schema order.
@@ -171,94 +130,16 @@ class Matcher:
             raise ValueError(
                 f"boxes of {boxes.dimensions} dimensions for {len(self.schema)} attributes"
             )
-        with self._writing:
-            return self._load(Bulk.one_box_each(ids, boxes))
+        return self._add(lambda axes: Bulk.one_box_each(ids, boxes))
+
+    def _add(self, place: Callable[[Axes], Bulk]) -> Subscribed:
+        load, replaced = self._stores.add_many(place)
+        return Subscribed(len(load.ids), replaced, load.never)
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> None:
         """Remove a subscription; `UnknownSubscriptionError` if there is none with this id."""
         checked, _ = check_id(subscription_id)
-        with self._writing:
-            store = self._take_out(checked)
-            if store is None:
-                raise UnknownSubscriptionError(subscription_id)
-            self._publish(-1, store)
-            if wasteful(Part.now(store)):
-                self._compactor.wake()
-
-    def _write(self, change: Callable[[], Subscribed]) -> Subscribed:
-        """Make a change that may need room on a string axis, alone among writers."""
-        while True:
-            try:
-                with self._writing:
-                    return change()
-            except AxisFullError:
-                self._respread()
-
-    def _settle_kind(self, kind: IdKind) -> None:
-        if self._kind is None:
-            self._kind = kind
-            self._stores = [self._new_tail()]
-        elif kind != self._kind:
-            raise SubscriptionIdError(
-                f"the ids of this matcher are of kind {self._kind}, not {kind}"
-            )
-
-    @property
-    def _tail(self) -> Tail:
-        tail = self._stores[-1]
-        if not isinstance(tail, Tail):
-            raise TypeError("the last store is the tail")
-        return tail
-
-    def _take_out(self, subscription_id: SubscriptionId) -> Store | None:
-        """Log the removal of a subscription's boxes; returns where they were."""
-        for store in reversed(self._stores):
-            positions = store.find(subscription_id)
-            if positions:
-                store.removals.add(positions)
-                return store
-        return None
-
-    def _load(self, load: Bulk) -> Subscribed:
-        if len(load.ids) == 0:
-            return Subscribed(0, 0, 0)
-        self._settle_kind(load.kind)
-        built = build_segments(
-            self._make_index,
-            load.boxes,
-            load.ids[load.owner],
-            load.owner,
-            load.overlapping[load.owner],
-        )
-        changed = []
-        replaced = 0
-        for store in self._stores:
-            positions = store.find_many(load.ids)
-            if positions:
-                replaced += len(np.unique(store.ids[positions].astype(self._id_dtype)))
-                store.removals.add(positions)
-                changed.append(store)
-        self._stores[-1:-1] = [segment for segment, _ in built]
-        self._publish(len(load.ids) - replaced, *changed)
-        if load.boxes.count > _MANY_BOXES:
-            release_free_memory()
-        if self._needs_merging():
-            self._compactor.wake()
-        return Subscribed(len(load.ids), replaced, load.never)
-
-    def _publish(self, more: int, *changed: Store | None) -> None:
-        """Swap in a snapshot that sees `changed` stores as they are now."""
-        before = self._snapshot
-        known = {id(part.store): part for part in before.parts}
-        for store in changed:
-            if store is not None:
-                known[id(store)] = Part.now(store)
-        parts = tuple(
-            known.get(id(store)) or Part.now(store) for store in self._stores if store.rows
-        )
-        self._snapshot = Snapshot(parts, before.axes, before.encoder, before.size + more)
-
-    # Compaction
+        self._stores.remove(checked)
 
     def compact(self) -> None:
         """Merge everything into as few parts as can be, and wait for it.
@@ -266,55 +147,7 @@ class Matcher:
         Never needed for right answers, and seldom for speed: it happens by itself, in the
         background. Matching goes on meanwhile.
         """
-        self._merge_once(everything=True)
-
-    def _waiting_tails(self) -> int:
-        return sum(isinstance(store, Tail) for store in self._stores) - 1
-
-    def _needs_merging(self) -> bool:
-        return bool(plan(self._mergeable()))
-
-    def _mergeable(self) -> list[Part]:
-        tail = self._stores[-1]
-        return [part for part in self._snapshot.parts if part.store is not tail]
-
-    def _merge_once(self, everything: bool = False) -> bool:
-        """Merge what most needs it; False if nothing does."""
-        with self._merging:
-            with self._writing:
-                if everything and self._tail.rows:
-                    self._stores.append(self._new_tail())
-                parts = self._mergeable()
-                chosen = parts if everything and _untidy(parts) else plan(parts)
-            if not chosen:
-                return False
-            merged = merge(chosen, self._make_index)
-            with self._writing:
-                self._swap_in(merged)
-        return True
-
-    def _swap_in(self, merged: Merged) -> None:
-        merged.carry_over()
-        self._stores = stores_after(self._stores, merged)
-        self._publish(0, *merged.segments)
-        if sum(segment.rows for segment in merged.segments) > _MANY_BOXES:
-            release_free_memory()
-
-    def _respread(self) -> None:
-        """Give strings new labels, evenly spaced, and move all boxes along. Rare."""
-        with self._merging, self._writing:
-            axes = {position: axis.copy() for position, axis in self._snapshot.axes.items()}
-            moves = {position: axis.respread() for position, axis in axes.items()}
-            parts = [Part.now(store) for store in self._stores if store.rows]
-            self._stores = [self._new_tail()]
-            if parts:
-                self._stores[:0] = merge(parts, self._make_index, moves).segments
-            self._snapshot = Snapshot(
-                tuple(Part.now(store) for store in self._stores if store.rows),
-                axes,
-                EventEncoder(self.schema, axes),
-                self._snapshot.size,
-            )
+        self._stores.merge_once(everything=True)
 
     # Matching
 
@@ -329,7 +162,7 @@ class Matcher:
         these ask for. An index that cannot leave out predicates answers exactly. The rate is 0
         unless the index was made with another (`ada-rein` has one).
         """
-        snapshot = self._snapshot
+        snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
         point = snapshot.encoder.one(event).reshape(1, -1)
         found: list[SubscriptionId] = []
@@ -349,9 +182,9 @@ class Matcher:
         Uses all cores unless `threads` says otherwise. For the rate see `match`; the result's
         `skipped_attributes` say what was not checked.
         """
-        snapshot = self._snapshot
+        snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
-        dtype = self._id_dtype
+        dtype = self._stores.id_dtype
 
         def work(points: Int64Array) -> MatchResult:
             found = [(part.match(points, skipped), part.store.ids) for part in snapshot.parts]
@@ -371,7 +204,7 @@ class Matcher:
 
         For the rate see `match`.
         """
-        snapshot = self._snapshot
+        snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
 
         def work(points: Int64Array) -> Int64Array:
@@ -395,7 +228,7 @@ class Matcher:
     def explainer(self, subscription_id: SubscriptionId) -> Explainer:
         """For many events: explains the subscription as it is now."""
         checked, _ = check_id(subscription_id)
-        return Explainer(checked, *self._boxes_of(checked))
+        return Explainer(checked, *self._stores.boxes_of(checked))
 
     def nearest(
         self, event: Mapping[str, Any], *, limit: int = 20, among: Among | None = None
@@ -404,47 +237,30 @@ class Matcher:
 
         Looks at every subscription, exactly, or at those that `among` marks of an array of ids.
         """
-        return find_nearest(self._snapshot, event, limit, among)
+        return find_nearest(self._stores.snapshot, event, limit, among)
 
     # Looking
 
     def __len__(self) -> int:
-        return self._snapshot.size
+        return self._stores.snapshot.size
 
     def __contains__(self, subscription_id: object) -> bool:
         try:
             checked, _ = check_id(subscription_id)
         except SubscriptionIdError:
             return False
-        with self._writing:
-            return any(store.find(checked) for store in self._stores)
+        return checked in self._stores
 
     def filter_of(self, subscription_id: SubscriptionId) -> str:
         """The filter as text: not always as it was given, but with the same meaning."""
         checked, _ = check_id(subscription_id)
-        snapshot, rows = self._boxes_of(checked)
+        snapshot, rows = self._stores.boxes_of(checked)
         return snapshot.render(*rows)
-
-    def _boxes_of(self, subscription_id: SubscriptionId) -> tuple[Snapshot, list[Row]]:
-        """The boxes of a subscription, and a snapshot whose axes go with them."""
-        with self._writing:
-            for store in self._stores:
-                positions = store.find(subscription_id)
-                if positions:
-                    boxes = store.boxes
-                    rows = [boxes.row(position) for position in sorted(positions)]
-                    return self._snapshot, _possible(rows)
-        raise UnknownSubscriptionError(subscription_id)
 
     def memory_usage(self) -> dict[str, int]:
         """Bytes held, by part, with their `total`."""
-        held: dict[str, int] = {}
-        for store in self._stores:
-            for part, size in store.nbytes.items():
-                held[part] = held.get(part, 0) + size
-        held["strings"] = sum(axis.nbytes for axis in self._snapshot.axes.values())
-        held["total"] = sum(held.values())
-        return held
+        held = self._stores.nbytes
+        return held | {"total": sum(held.values())}
 
     def warmup(self) -> None:
         """Compile (or load from the cache) everything that matching needs."""
@@ -457,9 +273,10 @@ class Matcher:
         trial.unsubscribe(1)
         trial.compact()
         trial.subscribe(2, {})  # something for the tail
-        trial._snapshot.skipped(1.0)
+        snapshot = trial._stores.snapshot
+        snapshot.skipped(1.0)
         points = np.full((300, len(self.schema)), ABSENT)
-        for part in trial._snapshot.parts:
+        for part in snapshot.parts:
             part.match_one(points[:1])
             part.match(points)
             part.count(points)
@@ -470,25 +287,18 @@ class Matcher:
 
         A process that is killed in the middle leaves what was there before.
         """
-        with self._merging, self._writing:
-            tails = [Part.now(store) for store in self._stores if store.rows]
-            tails = [part for part in tails if isinstance(part.store, Tail)]
-            if tails:
-                if self._tail.rows:
-                    self._stores.append(self._new_tail())
-                self._swap_in(merge(tails, self._make_index))
-            snapshot = self._snapshot
+        snapshot = self._stores.without_tails()
         saved = storage.Saved(
             self.schema,
             self.index,
             self._parameters,
             self.max_boxes,
-            self._kind,
+            self._stores.kind,
             snapshot.size,
-            dict(snapshot.axes),
-            [],
+            snapshot.axes,
+            snapshot.parts,
         )
-        storage.save(Path(path), saved, snapshot.parts)
+        storage.save(Path(path), saved)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Matcher:
@@ -497,24 +307,10 @@ class Matcher:
         matcher = cls(
             saved.schema, index=saved.index, max_boxes=saved.max_boxes, **saved.parameters
         )
-        matcher._kind = saved.kind
-        matcher._stores = [*saved.segments, matcher._new_tail()]
-        matcher._snapshot = Snapshot(
-            tuple(Part.now(segment) for segment in saved.segments),
-            saved.axes,
-            EventEncoder(saved.schema, saved.axes),
-            saved.size,
-        )
+        matcher._stores.hold(saved.parts, saved.axes, saved.size, saved.kind)
         return matcher
 
 
-def _possible(rows: Sequence[Row]) -> list[Row]:
-    """Without the box that stands for "never"."""
-    return [row for row in rows if all(low <= high for _, low, high in row)]
-
-
-def _untidy(parts: list[Part]) -> bool:
-    """Would merging all parts change anything?"""
-    kinds = [part.store.owners is not None for part in parts]
-    only_segments = all(isinstance(part.store, Segment) for part in parts)
-    return not only_segments or len(set(kinds)) < len(kinds) or any(p.removed for p in parts)
+# A function, not a method: stores that hold their matcher would outlive it.
+def _make_index(name: str, dimensions: int, parameters: dict[str, Any]) -> Index:
+    return index_class(name)(dimensions, **parameters)

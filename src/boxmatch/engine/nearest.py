@@ -47,6 +47,8 @@ def find_nearest(
     snapshot: Snapshot, event: Mapping[str, Any], limit: int, among: Among | None
 ) -> Nearest:
     """See `Matcher.nearest`."""
+    if limit < 0:
+        raise ValueError(f"limit must not be negative, but is {limit}")
     point = snapshot.encoder.one(event)
     matched: list[IdArray] = []
     missed = 0

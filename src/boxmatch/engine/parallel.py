@@ -34,10 +34,11 @@ def by_chunks(
         return [work(points)]
     size = -(-len(points) // wanted)
     chunks = [points[first : first + size] for first in range(0, len(points), size)]
-    return list(_pool(os.getpid(), wanted).map(work, chunks))
+    return list(_pool(os.getpid(), max(wanted, cores())).map(work, chunks))
 
 
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    # By process: a forked child has the pool, but not its threads.
+    # By process: a forked child has the pool, but not its threads. Batches that are too small for
+    # all cores share it with the others: a pool for each number would keep all of their threads.
     return ThreadPoolExecutor(threads, thread_name_prefix="boxmatch")

@@ -13,8 +13,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-try:
-    import fcntl
-except ImportError:  # not a Unix system
-    fcntl = None  # type: ignore[assignment]
-
-from boxmatch.engine.folders import sync_folder as sync_folder  # for others too
+from boxmatch.engine.folders import alone, sync_folder
 from boxmatch.engine.ids import IdArray, IdKind, as_objects
 from boxmatch.engine.parts import Part, Segment
 from boxmatch.errors import StorageError
@@ -47,7 +41,7 @@ _OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json(\.[0-9a-f]{32})?"
 
 @dataclass(frozen=True)
 class Saved:
-    """What a directory holds, besides the arrays of `parts`."""
+    """What a directory holds."""
 
     schema: Schema
     index: str
@@ -55,20 +49,21 @@ class Saved:
     max_boxes: int
     kind: IdKind | None
     size: int
-    axes: dict[int, StringAxis]
-    segments: list[Segment]
+    axes: Mapping[int, StringAxis]
+    parts: tuple[Part, ...]
+    """Segments, and what of them is alive."""
 
 
-def save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
-    """Write everything; `saved.segments` is not looked at, `parts` say what is alive."""
+def save(path: Path, saved: Saved) -> None:
+    """Write everything."""
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is not a directory")
     if path.is_dir() and any(not _is_ours(entry) for entry in path.iterdir()):
         raise StorageError(f"{path} holds other files; a matcher needs a directory of its own")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with _alone(path):
-            _save(path, saved, parts)
+        with alone(path):
+            _save(path, saved)
     except OSError as error:
         raise StorageError(f"cannot save to {path}: {error}") from error
 
@@ -77,19 +72,7 @@ def _is_ours(entry: Path) -> bool:
     return re.fullmatch(_OUR_NAMES, entry.name) is not None
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the directory's lock, where the system has such locks."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
+def _save(path: Path, saved: Saved) -> None:
     folder = path / f"{_DATA}{uuid.uuid4().hex}"
     folder.mkdir()
     writer = _Writer(folder)
@@ -107,7 +90,7 @@ def _save(path: Path, saved: Saved, parts: Sequence[Part]) -> None:
             for position, axis in saved.axes.items()
         },
         "segments": [
-            _save_part(writer, f"segment-{number}", part) for number, part in enumerate(parts)
+            _save_part(writer, f"segment-{number}", part) for number, part in enumerate(saved.parts)
         ],
     }
     manifest["files"] = writer.files
@@ -224,9 +207,10 @@ def _load(path: Path, manifest: dict[str, Any]) -> Saved:
                 int(position): StringAxis.from_arrow(reader.table(name))
                 for position, name in manifest["axes"].items()
             },
-            segments=[
-                _load_segment(reader, entry, manifest, dimensions) for entry in manifest["segments"]
-            ],
+            parts=tuple(
+                Part.now(_load_segment(reader, entry, manifest, dimensions))
+                for entry in manifest["segments"]
+            ),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{path / _MANIFEST} does not describe a matcher: {error}") from error

@@ -140,7 +140,7 @@ def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[An
             array = array.cast(pa.large_string())
         return _dictionary_keys(attribute, axis, array.dictionary_encode())
     nulls = _nulls(array)
-    keys, refused = _TYPED[attribute.type](array, nulls)
+    keys, refused = _TYPED[attribute.type](array)
     if nulls is not None:
         keys[nulls] = ABSENT
         if refused is not None:
@@ -241,9 +241,10 @@ def _dictionary_keys(
     return keys
 
 
-def _int_column(
-    array: pa.Array[Any], nulls: BoolArray | None
-) -> tuple[Int64Array, BoolArray | None]:
+# Keys of a column, and where a value is refused (None: nowhere); both are arbitrary where null.
+
+
+def _int_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -255,9 +256,7 @@ def _int_column(
     return int_keys(_values(array))
 
 
-def _float_column(
-    array: pa.Array[Any], nulls: BoolArray | None
-) -> tuple[Int64Array, BoolArray | None]:
+def _float_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -269,17 +268,13 @@ def _float_column(
     return float_keys(_values(array)), None
 
 
-def _bool_column(
-    array: pa.Array[Any], nulls: BoolArray | None
-) -> tuple[Int64Array, BoolArray | None]:
+def _bool_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
     import pyarrow as pa
 
     return _values(array.cast(pa.uint8())).astype(np.int64), None
 
 
-def _timestamp_column(
-    array: pa.Array[Any], nulls: BoolArray | None
-) -> tuple[Int64Array, BoolArray | None]:
+def _timestamp_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
     counts = _values(array).astype(np.int64)
     scale = MICROSECONDS[_unit(array.type)]
     if scale < 0:

@@ -136,7 +136,8 @@ class EventEncoder:
                     if key is not None:
                         ints[place] = key
                         continue
-                    if not known:  # no filter names a string here: all of them are alike
+                    # If no filter names a string here, all that are text are alike.
+                    if not known and value.isascii():
                         ints[place] = FIRST
                         continue
             elif (kind == _INT and type(value) is int and FIRST <= value <= LAST) or (

@@ -125,7 +125,8 @@ def _from_chunks(name: str, chunks: tuple[pa.Array[Any], ...]) -> Attribute:
     kind: Any = chunks[0].type if chunks else pa.null()
     if t.is_dictionary(kind) and kind.ordered and t.is_large_string(_wide(kind.value_type)):
         # Ordered categories are an enum, if all chunks agree on them.
-        lists = {tuple(chunk.dictionary.to_pylist()) for chunk in chunks}  # type: ignore[attr-defined]
+        dictionaries: list[Any] = [chunk.dictionary for chunk in chunks]  # type: ignore[attr-defined]  # by their type they have one
+        lists = {tuple(dictionary.to_pylist()) for dictionary in dictionaries}
         if len(lists) == 1:
             return Attribute(name, "enum", lists.pop())
     return Attribute(name, _type_of(pa.field(name, kind)))

@@ -214,7 +214,9 @@ class Schema:
         """The schema that `to_json` wrote, or one written by hand in the same form."""
         try:
             specs = json.loads(text, object_pairs_hook=_unique_names)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except SchemaError:
+            raise
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
             raise SchemaError(f"not a schema in JSON: {error}") from None
         if not isinstance(specs, dict):
             raise SchemaError(

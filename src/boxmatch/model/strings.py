@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -132,21 +131,6 @@ class StringAxis:
         """
         label = self.labels.get(string)
         return self.between((string,))[0] if label is None else label
-
-    def keys(self, strings: Sequence[str]) -> Int64Array:
-        """`key` of many strings."""
-        keys = self.find(strings)
-        unknown = np.flatnonzero(keys == ABSENT)
-        keys[unknown] = self.between([strings[place] for place in unknown.tolist()])
-        return keys
-
-    def find(self, values: Sequence[object]) -> Int64Array:
-        """The labels of many values, `ABSENT` for each that is not a known string."""
-        return np.fromiter(
-            map(self.labels.get, values, repeat(ABSENT)),  # type: ignore[arg-type]
-            np.int64,
-            len(values),
-        )
 
     def between(self, strings: Iterable[str]) -> list[int]:
         """`key` of strings that are mostly not known, for which it takes a search."""

@@ -5,11 +5,15 @@ Columns are opened one at a time, so that payload which Boxmatch cannot read doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boxmatch.errors import EventError
+from boxmatch.model.keys import BoolArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,9 +34,44 @@ class Table:
     names: Sequence[object]
     column: Callable[[int], tuple[pa.Array[Any], ...] | list[object]]
 
+    def part(self, start: int, stop: int) -> Table:
+        """Some neighbouring rows, of columns that are open."""
+        return self._opened(
+            stop - start,
+            lambda values: values[start:stop],
+            lambda array: array.slice(start, stop - start),
+        )
+
+    def kept(self, marks: BoolArray) -> Table:
+        """The rows that are marked, of columns that are open."""
+        return self._opened(
+            int(marks.sum()),
+            lambda values: list(compress(values, marks)),
+            lambda array: array.filter(marks),
+        )
+
+    def _opened(
+        self,
+        length: int,
+        of_values: Callable[[list[object]], list[object]],
+        of_array: Callable[[Any], Any],
+    ) -> Table:
+        import pyarrow as pa
+
+        columns: list[tuple[pa.Array[Any], ...] | list[object]] = []
+        for place in range(len(self.names)):
+            column = self.column(place)
+            if isinstance(column, list):
+                columns.append(of_values(column))
+            else:
+                columns.append(tuple(of_array(pa.chunked_array(column)).chunks))
+        return Table(length, self.names, columns.__getitem__)
+
 
 def as_table(source: Any) -> Table | None:
     """The source as a table; None if it is not one. Raises `EventError` for near misses."""
+    if isinstance(source, Table):
+        return source
     kind = type(source)
     package = kind.__module__.partition(".")[0]
     if package == "pandas":
@@ -114,10 +153,23 @@ def _from_polars(frame: Any) -> Table:
     return Table(frame.height, frame.columns, column)
 
 
+def strings_of(rows: Table | Sequence[Mapping[str, object]], name: str) -> set[str]:
+    """The strings in one column, if there is such a column."""
+    columns: Sequence[Any] = []
+    if not isinstance(rows, Table):
+        columns = [[row.get(name) for row in rows]]
+    elif name in rows.names:
+        column = rows.column(list(rows.names).index(name))
+        columns = (
+            [column]
+            if isinstance(column, list)
+            else [chunk.unique().to_pylist() for chunk in column]
+        )
+    return {value for values in columns for value in values if isinstance(value, str)}
+
+
 def as_column(values: Any) -> Any:
     """One column as a NumPy array of numbers or a list of Python values."""
-    import numpy as np
-
     if isinstance(values, (list, tuple, np.ndarray)):
         return values
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
 from boxmatch.workloads.distributions import check_choice, zipf_cumulative
-
-if TYPE_CHECKING:
-    from boxmatch.model.schema import Schema
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
@@ -83,8 +81,6 @@ class BooleanWorkload:
     @property
     def schema(self) -> Schema:
         """One bool attribute per property."""
-        from boxmatch.model.schema import Schema
-
         return Schema(dict.fromkeys(self.names, "bool"))
 
     @property

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from boxmatch.model.schema import Schema
 
 Codes = dict[str, npt.NDArray[np.int32]]
 
@@ -52,8 +51,6 @@ class EqualityWorkload:
     @property
     def schema(self) -> Schema:
         """Eight string attributes, the constrained ones first."""
-        from boxmatch.model.schema import Schema
-
         return Schema(dict.fromkeys((*self.sizes, *PAYLOAD), "string"))
 
     @property

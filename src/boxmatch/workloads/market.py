@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
 from boxmatch.workloads.distributions import zipf_cumulative
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from boxmatch.model.schema import Schema
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -59,8 +58,6 @@ class MarketWorkload:
     @property
     def schema(self) -> Schema:
         """Seven attributes, one of every type."""
-        from boxmatch.model.schema import Schema
-
         types: dict[str, str | list[str]] = {
             "symbol": "string",
             "price": "float",

@@ -6,13 +6,14 @@ import math
 import os
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
 from boxmatch.workloads.distributions import (
     AttributeDistribution,
@@ -22,9 +23,6 @@ from boxmatch.workloads.distributions import (
     integers,
 )
 from boxmatch.workloads.event_file import Pool, event_pool, read_events
-
-if TYPE_CHECKING:
-    from boxmatch.model.schema import Schema
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -141,8 +139,6 @@ class RangeWorkload:
     @property
     def schema(self) -> Schema:
         """One int attribute per name."""
-        from boxmatch.model.schema import Schema
-
         return Schema(dict.fromkeys(self.names, "int"))
 
     @property

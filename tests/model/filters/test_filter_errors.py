@@ -118,6 +118,7 @@ SYNTAX = [
 
 UNKNOWN = [
     ("^prize > 3", "did you mean 'price'"),
+    ("symbol = ^IBM", "no attribute 'IBM'; text goes into single quotes: 'IBM'"),
     ('^"PRICE" > 3', "did you mean 'price'"),
     ('symbol = ^"IBM"', "single quotes hold text"),
     ("volume = 1 AND ^nothing.like = 1", "'nothing.like'"),
@@ -153,6 +154,19 @@ def test_error_names_the_trouble_and_its_place(
 def test_error_says_what_is_supported(text: str) -> None:
     with pytest.raises(UnsupportedFilterError, match="supported"):
         compile_filter(SCHEMA, text)
+
+
+def test_names_that_are_words_of_sql() -> None:
+    schema = Schema({"when": "int", "volume": "int"})
+    hint = 'when is a word of SQL, as a name it is written "when"'
+    with pytest.raises(FilterSyntaxError, match=hint) as caught:
+        compile_filter(schema, "volume > 1 AND when > 3")
+    assert caught.value.position == 15
+    assert compile_filter(schema, 'volume > 1 AND "when" > 3').boxes
+    for text in ("volume > 1 when_ever", "'when' volume", '"when" volume'):
+        with pytest.raises(FilterSyntaxError) as caught:
+            compile_filter(schema, text)
+        assert hint not in str(caught.value)
 
 
 def test_a_wrong_value_keeps_attribute_and_value() -> None:

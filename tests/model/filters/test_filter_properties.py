@@ -27,10 +27,11 @@ from boxmatch.model.filters.mapping import compile_mapping, expression_of_mappin
 from boxmatch.model.filters.shapes import ShapeCache
 from boxmatch.model.filters.sql import parse_text
 from boxmatch.model.schema import Schema
+from property_examples import examples
 
 MANY = settings(
     deadline=None,
-    max_examples=400,
+    max_examples=examples(400),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -84,7 +85,7 @@ def test_templates_give_what_the_full_path_gives(data: st.DataObject) -> None:
     assert compile_filter(schema, text) == full
 
 
-@settings(MANY, max_examples=300)
+@settings(MANY, max_examples=examples(300))
 @given(st.data())
 def test_templates_with_foreign_constants_fail_as_the_full_path_does(data: st.DataObject) -> None:
     """Constants of any kind in any place: the same boxes, or the same error at the same place."""
@@ -163,7 +164,7 @@ def test_dicts_mean_what_they_say(data: st.DataObject) -> None:
         assert holding == (truth(schema, tree, event) is True)
 
 
-@settings(MANY, max_examples=60)
+@settings(MANY, max_examples=examples(60))
 @given(st.data())
 def test_unions_of_many_boxes_stay_exact(data: st.DataObject) -> None:
     """Enough boxes for the array paths, on small grids where they touch, nest and overlap."""

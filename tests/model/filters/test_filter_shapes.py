@@ -41,6 +41,7 @@ def test_common_shapes_have_a_template(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "volume = 1 --",
         "volume = 1 -- AND price = 2",
         "volume = 1 /* 5 */ AND price = 2",
         "volume = 5 - -5",
@@ -50,8 +51,10 @@ def test_common_shapes_have_a_template(text: str) -> None:
         "symbol = 'a' 'b'",
         "price = .5",
         "price = 5.",
+        "price = 5. AND volume = 1",
         "volume = 1_000",
         "volume = 1e",
+        "price = 1.5e",
         "symbol = 'a",
         "volume IN (1, 2) AND f(3) = 4",
         "at > INTERVAL '1' day",
@@ -143,8 +146,8 @@ def test_many_filters_of_one_shape_are_quick() -> None:
         f"symbol = 'S{i}' AND price BETWEEN {i / 4} AND {i / 2 + 1} AND volume > {i}"
         for i in range(10_000)
     ]
-    start = time.perf_counter()
+    start = time.thread_time()
     compiled = compile_many(SCHEMA, texts)
     # Ten seconds for 100,000 are allowed; this takes a tenth of that.
-    assert time.perf_counter() - start < 1.0
+    assert time.thread_time() - start < 1.0
     assert len({each.boxes for each in compiled}) == len(texts)

@@ -40,11 +40,6 @@ class LocalAxes:
         """The key, on this filter's axis, of a string that the filter mentions."""
         return self._labels[position][text]
 
-    def is_label(self, position: int, key: int) -> bool:
-        """Whether a key stands for one string, not for all strings between two."""
-        offset = key - self._bases[position]
-        return 0 <= offset < 2 * len(self._texts[position]) and offset % 2 == 0
-
     def inward(self, position: int, low: Bound, high: Bound) -> Interval:
         """The interval of keys between two bounds of a compiled box."""
         if isinstance(low, tuple):

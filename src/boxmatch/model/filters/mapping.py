@@ -109,7 +109,7 @@ def _string_interval(attribute: Attribute, low: object, high: object) -> tuple[B
         first = (start, 0)
     if high is not None:
         last = (check_string(attribute, high), 0)
-        if first != FIRST and last < first:  # type: ignore[operator]
+        if isinstance(first, tuple) and last < first:
             return None
     return first, last
 

@@ -37,12 +37,15 @@ from boxmatch.model.keys import check_string, float_key
 from boxmatch.model.schema import Attribute, Schema
 
 # All repetition is possessive: these run over anything that anybody sends, and must not backtrack.
+# For groups that is written (?>(?:…)*): Python before 3.11.5 errs where a possessive group fails
+# half-way, as at the dot of "5. ".
 _LITERAL: Final = re.compile(
-    r"('[^']*+(?:''[^']*+)*+'|(?<![\w.\"$@#])[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+(?![\w.]))"
+    r"('[^']*+(?>(?:''[^']*+)*)'|(?<![\w.\"$@#])[0-9]++(?>(?:\.[0-9]++)?)"
+    r"(?>(?:[eE][+-]?[0-9]++)?)(?![\w.]))"
 )
 # Between two constants the tokenizer is in no special state if there is nothing but names,
 # operators and blanks. A minus sign before a minus sign would start a comment.
-_PLAIN: Final = re.compile(r'(?:[^\W0-9]\w*+|"[^"]*+"|[ \t\r\n(),=<>!]|-(?!-))*+')
+_PLAIN: Final = re.compile(r'(?>(?:[^\W0-9]\w*+|"[^"]*+"|[ \t\r\n(),=<>!]|-(?!-))*)')
 _MOST_SHAPES: Final = 512
 _LONGEST: Final = 4_000  # characters; a longer text is hardly one of many, and would fill the cache
 

@@ -34,7 +34,7 @@ from boxmatch.model.filters.expressions import (
     Or,
     Value,
 )
-from boxmatch.model.filters.parsing import TOO_DEEP, parsed
+from boxmatch.model.filters.parsing import TOO_DEEP, is_reserved, parsed
 from boxmatch.model.schema import Schema
 
 _NUMBER: Final = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
@@ -60,11 +60,24 @@ _MIRRORED: Final[dict[Operator, Operator]] = {
 
 def parse_text(schema: Schema, text: str) -> Expression:
     """Parse the text of a WHERE clause."""
-    node, tokens = parsed(text)
+    try:
+        node, tokens = parsed(text)
+    except FilterSyntaxError as error:
+        raise _hinted(schema, error) from None
     try:
         return _Translator(schema, text, tokens).condition(node)
     except RecursionError:
         raise FilterTooLargeError(TOO_DEEP, text, 0) from None
+
+
+def _hinted(schema: Schema, error: FilterSyntaxError) -> FilterSyntaxError:
+    """The error, with a word on the name that most likely led to it."""
+    for name in schema.names:
+        bare = rf"(?<![\w\"'.]){re.escape(name)}(?![\w\"'(.])"
+        if is_reserved(name) and re.search(bare, error.text or "", re.IGNORECASE):
+            reason = f'{error.reason}; {name} is a word of SQL, as a name it is written "{name}"'
+            return FilterSyntaxError(reason, error.text, error.position)
+    return error
 
 
 class _Translator:
@@ -181,7 +194,7 @@ class _Translator:
             if inner.key == "cast" and _unwrapped(inner.this).is_string:
                 return self._typed(inner)
         if inner.key == "column" and not sign:
-            self._attribute(inner)
+            self._attribute(inner, is_value=True)
             self._refuse("an attribute against another attribute", inner)
         self._unsupported(_unwrapped(node))
 
@@ -196,7 +209,7 @@ class _Translator:
             return Value("date", literal.this, position)
         self._refuse(f"a constant of type {name}", cast)
 
-    def _attribute(self, column: exp.Expr) -> int:
+    def _attribute(self, column: exp.Expr, *, is_value: bool = False) -> int:
         parts = [column.args[level] for level in _LEVELS if column.args.get(level)]
         if any(part.key != "identifier" for part in parts):
             self._unsupported(column.this)
@@ -215,8 +228,10 @@ class _Translator:
         )
         if close:
             reason += f"; did you mean {' or '.join(map(repr, close))}?"
-        if quoted and not close:
+        elif quoted:
             reason += "; double quotes hold a name, single quotes hold text"
+        elif is_value:
+            reason += f"; text goes into single quotes: {name!r}"
         raise UnknownAttributeError(reason, self.text, self._position(column))
 
     def _needs_bool(self, attribute: int, node: exp.Expr, otherwise: str) -> None:
