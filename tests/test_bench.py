@@ -184,11 +184,32 @@ def test_report_shows_what_varies(tmp_path: Path) -> None:
     assert "sweep (subscriptions = 400, d = 20, k = 3, event size = 15, values = uniform)" in text
     assert "0.1" in text
     assert "not installed" in text
+    assert "best known" not in text  # there is no published figure for these
+
+
+def test_report_shows_published_figures() -> None:
+    setting = Setting(preset="known", workload=SMALL, reference=Reference("them", 1e6), updates=0)
+    result = measure.measure(setting, QUICK)
+    table, _ = report.tables([result])
+    cells = {str(column.header): list(column.cells) for column in table.columns}
+    assert cells["best known\nµs/event"] == ["1,000,000\nthem"]
+    times = report.number(1e6 / result["batch"]["count_microseconds"])
+    assert cells["count\nfaster"] == [f"{times}×"]
+
+
+@pytest.mark.parametrize(("grown", "shown"), [(None, 70), (0, 70), (-5, 70), (90, 90)])
+def test_memory_is_never_less_than_the_matcher_holds(grown: int | None, shown: int) -> None:
+    memory = {"resident": grown, "parts": {"total": 70}}
+    assert report.memory_bytes({"memory": memory}) == shown
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0.123, "0.12"), (5.678, "5.68"), (56.78, "56.8"), (5678.9, "5,679")]
-)
+    ("value", "shown"),
+    [
+        (0.0, "0.00"), (0.00456, "0.0046"), (0.123, "0.12"), (5.678, "5.68"), (56.78, "56.8"),
+        (5678.9, "5,679"),
+    ],
+)  # fmt: skip
 def test_numbers_have_three_digits(value: float, shown: str) -> None:
     assert report.number(value) == shown
 
@@ -199,6 +220,14 @@ def test_provenance_names_the_machine() -> None:
     assert origin["packages"]["numpy"] == np.__version__
     memory = provenance.resident_bytes()
     assert memory is None or memory > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("commit", "shown"),
+    [(None, "unknown"), (40 * "a", 12 * "a"), (40 * "a" + "+", 12 * "a" + "+")],
+)
+def test_commits_are_shown_short_with_their_plus(commit: str | None, shown: str) -> None:
+    assert provenance.shown_commit({"commit": commit}) == shown
 
 
 @pytest.mark.slow

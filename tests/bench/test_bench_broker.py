@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +270,16 @@ def test_what_goes_wrong_in_the_generator_is_told() -> None:
             generator.call("load")
         with pytest.raises(BenchFailedError, match="publish: "):
             generator.call("publish", Load(seconds=0.1, batch=5, connections=1))
+
+
+def test_an_interrupt_is_not_for_the_generator() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with LoadGenerator(1, SETTING, Options(pool=20, batch=5)) as generator:
+        assert signal.getsignal(signal.SIGINT) is before
+        os.kill(generator.pid, signal.SIGINT)  # as it starts, and once it is there
+        assert generator.call("connections", 0) == []
+        os.kill(generator.pid, signal.SIGINT)
+        assert generator.call("connections", 0) == []
 
 
 def test_slopes_are_per_minute(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
+import pytest
 
 LOG = "server.log"
 
@@ -42,6 +44,7 @@ class RunningBroker:
         self.url = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._log = data.parent / f"{data.name}.{LOG}"
+        _known.add(self)
 
     def start(self, timeout: float = 60.0) -> Self:
         """Returns once the broker is ready. `RuntimeError` with its log: it ended before."""
@@ -135,6 +138,18 @@ class RunningBroker:
         except OSError:
             pass
         return False
+
+
+_known: weakref.WeakSet[RunningBroker] = weakref.WeakSet()
+
+
+def show_logs(report: pytest.TestReport) -> None:
+    """Beside a failure, the end of what the brokers of this process have written."""
+    if not report.failed:
+        return
+    for broker in _known:
+        with contextlib.suppress(OSError):  # never started, or its folder is gone
+            report.sections.append((f"log of the broker at {broker.url}", broker.log()[-4000:]))
 
 
 class Callers:

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import httpx
 import pytest
-from broker_server import RunningBroker
+from broker_server import RunningBroker, show_logs
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    show_logs(report)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ class FakeBroker:
         self.published.append(events)
         return Receipt(1, len(events.rows), len(events.rows), wait)
 
-    def owner(self, name: str) -> OwnerInfo:
+    async def owner(self, name: str) -> OwnerInfo:
         return OwnerInfo(
             owner=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
             subscriptions=0, sessions=0, delivered=0,

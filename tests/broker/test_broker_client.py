@@ -18,6 +18,8 @@ from starlette.responses import JSONResponse, Response
 
 import boxmatch.client
 from boxmatch import Interval, Schema
+from boxmatch.broker.feeds.event_feed import filter_of
+from boxmatch.broker.messages import Wanted
 from boxmatch.client import AsyncClient, Client, operations
 from boxmatch.errors import ClientError
 
@@ -194,6 +196,27 @@ def test_subscriptions(fake: ScriptedBroker, call: Any) -> None:
     fake.answer("GET", "/owners/o/subscriptions", *map(JSONResponse, pages))
     assert len(call("subscriptions", "o", feed="ticks")) == 1003
     assert fake.requests[-1].query == {"after": "s0999", "limit": "1000", "feed": "ticks"}
+
+
+def test_filters_mean_the_same_as_elsewhere(fake: ScriptedBroker, call: Any) -> None:
+    stored = {"owner": "o", "id": "s", "feed": "ticks", "filter": None, "matches": 0}
+    fake.answer("PUT", "/owners/o/subscriptions/s", JSONResponse(stored))
+    fake.answer("POST", "/owners/o/subscriptions", JSONResponse({"count": 1}))
+    fake.answer(
+        "POST", "/feeds/ticks/dry-run", JSONResponse({"events": 0, "matches": 0, "examples": []})
+    )
+    explained = {"matched": False, "alternatives": []}
+    fake.answer("POST", "/feeds/ticks/explain", JSONResponse(explained))
+    wanted = {"a": (20, 30), "b": (None, None), "c": ["x", None], "d": {"x"}, "e": None, "f": 3}
+    call("subscribe", "o", "s", "ticks", wanted)
+    call("subscribe_many", "o", "ticks", {"s": wanted})
+    call("dry_run", "ticks", wanted)
+    call("explain", "ticks", event={}, filter=wanted)
+    sent = [request.json() for request in fake.requests]
+    for filter in (sent[0]["filter"], sent[1]["filters"]["s"], *(s["filter"] for s in sent[2:])):
+        assert filter_of(Wanted(feed="ticks", filter=filter)) == wanted | {"d": ["x"]}
+    with pytest.raises(ClientError, match="a range is a tuple of low and high"):
+        call("subscribe", "o", "s", "ticks", {"a": (1, 2, 3)})
 
 
 def test_dry_run_and_explain(fake: ScriptedBroker, call: Any) -> None:

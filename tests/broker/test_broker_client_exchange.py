@@ -109,9 +109,15 @@ def test_a_retry_after_beyond_all_patience_ends_at_once() -> None:
     assert "full" in str(result)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "nan", "inf"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "soon", "-1", "1e9", "inf", "nan", "٣", "1, 2", "9" * 400),
+        *("Mon, 99 Foo 0000", "Thu, 01 Jan 1970", "Fri, 01 Jan 99999999999 00:00:00 GMT"),
+    ],
+)
 def test_a_retry_after_that_makes_no_sense_is_ignored(text: str) -> None:
-    assert not retry_after({"retry-after": text})
+    assert retry_after({"retry-after": text}) is None
 
 
 def test_a_retry_after_may_be_a_date() -> None:
@@ -119,6 +125,7 @@ def test_a_retry_after_may_be_a_date() -> None:
     seconds = retry_after({"retry-after": format_datetime(soon, usegmt=True)})
     assert seconds == pytest.approx(30, abs=3)
     assert retry_after({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0.0
+    assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:07 -0000"}, 0.0) == 7.0
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 500])

@@ -203,6 +203,9 @@ def test_the_commands(
     assert once[1].out.endswith("(published before, under the same key)\n")
     heard = run_boxmatch("listen", "joe", "--idle", "0.3")
     assert heard.out.endswith('files  all  {"symbol": "C", "price": 3.5}\n')
+    assert heard.err == ""
+    done = run_boxmatch("listen", "jo", "--idle", "0.1")
+    assert done == (0, "", "boxmatch: owner 'jo' has no subscription so far\n")
     tried = run_boxmatch("subscribe", "joe", "x", "files", '{"symbol": "C"}', "--dry-run")
     assert tried.out == "2 of the last 11 events\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,8 +16,8 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.messages import Events, FeedSpec, Note, Wanted
-from boxmatch.broker.settings import Settings
+from boxmatch.broker.messages import Events, FeedSpec, Note, Wanted, Webhook
+from boxmatch.broker.settings import Limits, Settings
 from boxmatch.model.schema import Schema
 
 SCHEMA = Schema({"symbol": "string", "price": "float", "volume": "int"})
@@ -80,14 +81,14 @@ def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
             assert orjson.loads(notes[1].to_json())["event"] == {"symbol": "IBM", "price": 30.0}
             [big] = await all_notes(broker, "bob")
             assert (big.sequence, big.subscriptions) == (2, ["big"])
-            assert broker.owner("ann").backlog == 2
+            assert (await broker.owner("ann")).backlog == 2
             assert await broker.acknowledge("ann", 1) == 1
             await broker._housekeeping.flush_cursors()
-            assert broker.owner("ann").backlog == 1
+            assert (await broker.owner("ann")).backlog == 1
             assert await broker.acknowledge("ann", 99) == 3
             assert await broker.acknowledge("ann", 2) == 3
             await broker._housekeeping.flush_cursors()
-            assert broker.owner("ann").backlog == 0
+            assert (await broker.owner("ann")).backlog == 0
             assert broker.feed("ticks").matches == 4
 
     run(main)
@@ -107,7 +108,7 @@ def test_all_of_it_is_there_again(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             assert [info.spec for info in broker.feeds()] == [ticks()]
             assert [one.id for one in broker.subscriptions("ann")] == ["cheap"]
-            assert broker.owner("ann").cursor == 1
+            assert (await broker.owner("ann")).cursor == 1
             async with broker.stream("ann") as stream:
                 assert [one.sequence for one in await stream.take(9)] == [2]
                 await broker.publish("ticks", events({"price": 3.0}, {"price": 25.0}))
@@ -205,7 +206,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
                 await broker.put_subscription("ann", "s", wanted({"price": {"from": 1}}))
             with pytest.raises(bm.UnknownSubscriptionError):
                 await broker.delete_subscription("ann", "s")
-            assert broker.owner("ann").subscriptions == 0
+            assert (await broker.owner("ann")).subscriptions == 0
             await broker.create_feed(ticks("other"))
             await broker.put_subscription("ann", "s", wanted("price > 1"))
             with pytest.raises(bm.BrokerError, match="one to feed 'ticks'"):
@@ -434,5 +435,123 @@ def test_indexes_are_made_tidy_when_it_is_quiet(
             await broker.publish("ticks", events({"price": 100.5}))
             [note] = await all_notes(broker, "ann")
             assert len(note.subscriptions) == 199
+
+    run(main)
+
+
+def test_of_two_who_make_a_feed_at_once_one_is_told_that_it_is_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            first, second = broker.create_feed(ticks()), broker.create_feed(ticks())
+            made, refused = await asyncio.gather(first, second, return_exceptions=True)
+            assert isinstance(refused, bm.FeedExistsError)
+            assert [info.number for info in broker.feeds()] == [made.number]
+
+    run(main)
+
+
+def test_who_polls_is_seen_to_get_notes_whether_or_not_it_waits(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ticks())
+            await broker.put_subscription("ann", "all", wanted("price > 0"))
+            await broker.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
+            await broker.notes("ann", after=None, limit=10)
+            assert (await broker.owner("ann")).delivered == 2
+            await broker.notes("ann", after=1, limit=10, wait=5.0)
+            assert (await broker.owner("ann")).delivered == 3
+
+    run(main)
+
+
+def test_who_listens_before_subscribing_is_counted_and_not_left_waiting(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker, broker.stream("nobody") as stream:
+            waiting = asyncio.create_task(stream.take(1))
+            await asyncio.sleep(0)
+            assert broker.session_count() == 1
+            assert (await broker.watching.summary()).sessions == 1
+            assert (await broker.watching.summary()).owner_count == 0
+            await broker.stop()
+            assert await waiting == []
+
+    run(main)
+
+
+def test_what_is_watched_may_be_read_while_owners_come(tmp_path: Path) -> None:
+    """Metrics are put together in a thread of their own."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            directory = broker._directory
+            for number in range(1, 20_000):
+                directory.settle(f"owner{number}", number, 0)
+            reading = asyncio.create_task(asyncio.to_thread(read, broker))
+            number = 20_000
+            while not reading.done():
+                for _ in range(100):
+                    number += 1
+                    directory.settle(f"owner{number}", number, 0)
+                await asyncio.sleep(0)
+            await reading
+
+    def read(broker: Broker) -> None:
+        for _ in range(20):
+            assert broker.session_count() == 0
+            assert broker.backlogs() == {}
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        run(main)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+HOOK = Webhook(url="http://[fd00::410]/hook", secret="s" * 16)
+
+
+def test_a_webhook_that_may_not_be_posted_to_now_may_be_later(tmp_path: Path) -> None:
+    async def main(allowed: bool) -> Webhook | None:
+        async with running(tmp_path, allow_private_webhooks=allowed) as broker:
+            if allowed:
+                await broker.put_webhook("ann", HOOK)
+            while not allowed and broker.webhook_error("ann") is None:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            return broker.webhook("ann")
+
+    for allowed in (True, False):
+        assert asyncio.run(asyncio.wait_for(main(allowed), 60)) == HOOK
+
+
+def test_webhooks_that_are_set_and_taken_away_at_once_take_turns(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, allow_private_webhooks=True) as broker:
+            await broker.put_webhook("ann", HOOK)
+            for _ in range(20):
+                changes = (broker.put_webhook("ann", HOOK), broker.delete_webhook("ann"))
+                assert await asyncio.gather(*changes) == [None, None]
+                assert broker.webhook("ann") is None
+                assert await asyncio.to_thread(broker._store.webhooks) == []
+                await broker.put_webhook("ann", HOOK)
+
+    run(main)
+
+
+def test_the_number_of_subscriptions_is_limited_from_the_first_ones_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, limits=Limits(subscriptions=2)) as broker:
+            await broker.create_feed(ticks())
+            with pytest.raises(bm.LimitError, match="can have 2"):
+                await broker.put_subscriptions("ann", dict.fromkeys("abc", wanted("price > 1")))
+            for _ in range(2):  # the second time in their own place
+                await broker.put_subscriptions("ann", dict.fromkeys("ab", wanted("price > 1")))
+            with pytest.raises(bm.LimitError):
+                await broker.put_subscription("ann", "c", wanted("price > 1"))
+        async with running(tmp_path, limits=Limits(subscriptions=1)) as broker:
+            await broker.put_subscription("ann", "a", wanted("price > 2"))
+            with pytest.raises(bm.LimitError):
+                await broker.put_subscription("ann", "c", wanted("price > 1"))
 
     run(main)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from guide import ROOT, Guide
+from guide import ROOT, Guide, check
 from guide_session import Session
 
 GUIDE = Session(Guide("broker.md"), ports=(8080, 9000))
@@ -14,11 +14,11 @@ README = Session(Guide("README.md", section="As a service"))
 
 
 def test_guide(tmp_path: Path) -> None:
-    assert GUIDE.printed(tmp_path) == GUIDE.said
+    check(GUIDE.printed(tmp_path), GUIDE.said)
 
 
 def test_readme(tmp_path: Path) -> None:
-    assert README.printed(tmp_path) == README.said
+    check(README.printed(tmp_path), README.said)
 
 
 def test_routes() -> None:

@@ -60,7 +60,8 @@ def test_a_feed_is_made_shown_extended_and_dropped(http: httpx.Client) -> None:
     ("body", "said"),
     [
         ({"name": "bad name", "schema": TRADES}, "body/name"),
-        ({"name": "x", "schema": {"a": "number"}}, "body/schema/a"),
+        ({"name": "x", "schema": {"a": "number"}}, "body/schema/a: unknown type; known types are"),
+        ({"name": "x", "schema": {"a": 3}}, "body/schema/a: unknown type; known types are"),
         ({"name": "x", "schema": {}}, "at least one"),
         ({"name": "x"}, "give a schema"),
         ({"name": "x", "schema": TRADES, "extra": 1}, "body/extra"),

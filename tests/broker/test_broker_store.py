@@ -74,7 +74,7 @@ def test_what_is_appended_is_read(store: Store) -> None:
     assert store.event(4) is None
     assert store.event(0) is None
     assert store.backlogs() == {ann: 2, bob: 1}
-    assert store.backlogs(bob) == {bob: 1}
+    assert store.backlogs([bob]) == {bob: 1}
 
 
 def test_events_are_read_by_pages_and_feeds(store: Store) -> None:
@@ -366,6 +366,8 @@ def test_webhooks_and_dead_letters(store: Store) -> None:
     ]
     assert [letter.number for letter in store.dead_letters(ann, letters[1])] == letters[2:]
     assert store.dead_letters(bob) == []
+    assert store.dead_letter_counts() == store.dead_letter_counts([bob, ann]) == {ann: 4}
+    assert store.dead_letter_counts([bob]) == store.dead_letter_counts([]) == {}
     assert do(store, lambda t: t.delete_dead_letters(bob, letters)) == 0
     assert do(store, lambda t: t.delete_dead_letters(ann, [letters[1], 999])) == 1
     assert do(store, lambda t: t.delete_dead_letters(ann, None)) == 3

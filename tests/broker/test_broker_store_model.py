@@ -161,7 +161,7 @@ class Model(RuleBasedStateMachine):
             assert [(note.sequence, note.subscriptions) for note in notes] == wanted
             assert all(note.body == bodies[note.sequence] for note in notes)
             assert store.inbox(owner, cursor, 2) == notes[:2]
-            assert store.backlogs(owner) == {owner: len(wanted)}
+            assert store.backlogs([owner]) == {owner: len(wanted)}
         for feed in self.feeds:
             log = [
                 n

@@ -7,7 +7,6 @@ import email.utils
 import pytest
 from webhook_receiver import NOW, Desk, Receiver, answers, hook, never, note, run, until
 
-from boxmatch.broker.delivery.letters import retry_after
 from boxmatch.broker.delivery.targets import MAX_ANSWER
 
 
@@ -51,13 +50,6 @@ def test_retry_after_is_honoured_up_to_five_minutes():
         assert desk.slept == [7.0, 42.0, 300.0, 8.0, 16.0]
 
     run(scenario, answers(*said))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "-1", "1.5", "inf", "nan", "٣", "1, 2", "Mon, 99 Foo 0000", "Thu, 01 Jan 1970"]
-)
-def test_a_retry_after_that_makes_no_sense_is_ignored(text):
-    assert retry_after({"retry-after": text}, NOW) == 0.0
 
 
 def test_410_pauses_without_losing_anything():

@@ -69,6 +69,19 @@ def test_the_next_batch_waits_for_the_one_that_fails():
     run(scenario, answers(500, 404))
 
 
+def test_a_webhook_that_begins_to_fail_is_logged_once(caplog):
+    async def scenario(receiver, desk):
+        desk.put("ann", note(1))
+        desk.sender.start("ann", hook(receiver.url))
+        await until(lambda: desk.cursors.get("ann") == 1)
+        assert receiver.sequences == [[1]] * 3
+
+    run(scenario, answers(500, 500))
+    assert [one.getMessage() for one in caplog.records] == [
+        "webhook of ann: answered 500; trying again"
+    ]
+
+
 def test_nothing_is_acknowledged_before_a_2xx():
     async def scenario(receiver, desk):
         desk.put("ann", note(1))

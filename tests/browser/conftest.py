@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import httpx
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "broker"))
 
-from broker_server import RunningBroker
+from broker_server import RunningBroker, show_logs
 from dashboard_page import Pages
 
 PATIENCE = 30_000
@@ -27,6 +27,13 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    show_logs(report)
+    return report
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""A streaming job for a process of its own, which a test kills: `streaming_job.py FOLDER [SLOW]`.
+"""A streaming job for a process of its own, which a test kills: `streaming_job.py FOLDER`.
 
-With SLOW, the sink says that it has matches in hand and then waits for its end.
+With the second batch, its sink says that it has matches in hand and then waits for its end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def main(folder: Path, slow: bool) -> None:
+def main(folder: Path) -> None:
     spark = local_session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     events = (
         spark.readStream.schema("event_id long, price double, symbol string")
@@ -28,7 +28,7 @@ def main(folder: Path, slow: bool) -> None:
 
     def sink(matches: DataFrame, batch_id: int) -> None:
         whole(matches, batch_id)
-        if slow and batch_id == 1:
+        if batch_id == 1:
             (folder / "in the middle").touch()
             time.sleep(600)
 
@@ -44,4 +44,4 @@ def main(folder: Path, slow: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), len(sys.argv) > 2)
+    main(Path(sys.argv[1]))

@@ -11,6 +11,16 @@ import pytest
 from other_sparks import run_portable_tests  # in this folder
 
 
+def test_a_few_portable_tests_on_connect() -> None:
+    """A table that is not there, an index and matches of it, a stream, and transitions."""
+    run_portable_tests(
+        "connect",
+        "(test_errors and source0) or (test_both_plans and sharded)"
+        " or test_changes_between_the_batches or test_a_batch_tells",
+    )
+
+
+@pytest.mark.slow
 def test_portable_tests_on_connect() -> None:
     # What executors do when a task fails is no other on a server for Connect, and takes long.
     run_portable_tests("connect", "not test_attempts")

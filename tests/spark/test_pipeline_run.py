@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import re
 import shutil
 from collections import Counter
@@ -329,6 +330,38 @@ class TestCommand:
         done = command("run", "--config", str(tmp_path / "none.toml"))
         assert (done.code, done.out) == (2, "")
         assert done.err == f"boxmatch: {tmp_path / 'none.toml'}: No such file or directory\n"
+
+    def test_spark_that_does_not_start_says_so_in_one_paragraph(
+        self, command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said = (
+            "An error occurred while calling None.Context.\n: Error: no master\n\tat Context.scala"
+        )
+
+        def refuse(master: str) -> None:
+            raise RuntimeError(said)
+
+        monkeypatch.setattr("boxmatch.spark.local_session", refuse)
+        done = command("run", "--config", str(folder / CONFIG))
+        assert done.code == 2
+        assert "boxmatch: Spark did not start: Error: no master; its log is " in done.err
+        assert "scala" not in done.err
+
+    def test_what_is_logged_goes_to_the_log(
+        self, command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(master: str) -> None:
+            logging.exception("KeyboardInterrupt while sending command.")  # as Py4J does
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(logging.root, "handlers", [])  # those of pytest
+        monkeypatch.setattr("boxmatch.spark.local_session", interrupted)
+        done = command("run", "--config", str(folder / CONFIG))
+        assert done.code == 130
+        assert "sending command" not in done.err
+        output = Path(PipelineConfig.load(folder / CONFIG).output.path)
+        assert "sending command" in (output / "spark.log").read_text()
+        assert logging.root.handlers == []
 
 
 def test_sample_never_changes(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from boxmatch.client import Client, LoggedEvent, Note
 from boxmatch.errors import ClientError, SparkError
 from boxmatch.spark import register_broker
 from boxmatch.spark.broker import logs, rows
+from boxmatch.spark.broker.format import BrokerDataSource
 from boxmatch.spark.broker.logs import FeedLog, Inbox
-from boxmatch.spark.broker.options import Connection, number, place, switch
+from boxmatch.spark.broker.options import OPTIONS, Connection, number, place, switch
 from boxmatch.spark.broker.sink import BrokerStreamWriter, Writing
 from boxmatch.spark.broker.source import Reading
 from boxmatch.spark.broker.staging import Manifest, Part, Staging
@@ -60,6 +61,10 @@ def columns_of(text: str) -> StructType:
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(SparkError, match="needs option 'url'"):
         Connection.of({"feed": "ticks"})
+    with pytest.raises(SparkError, match="no option 'maxpertriger'; did you mean 'maxPerTrigger'"):
+        Reading.of({"url": "http://x", "feed": "a", "maxpertriger": "9"}, stream=True)
+    with pytest.raises(SparkError, match="no option 'path'; it has url, key, "):
+        Writing.of({"url": "http://x", "feed": "a", "path": "b"}, StructType(), False)
     with pytest.raises(SparkError, match="at least 1, not 'x'"):
         number({"partitions": "x"}, "partitions")
     with pytest.raises(SparkError, match="true or false, not 'maybe'"):
@@ -71,6 +76,11 @@ def test_options_that_make_no_sense() -> None:
             Reading.of({"url": "http://x", **both}, stream=True)
     with pytest.raises(SparkError, match="a stream has no end"):
         Reading.of({"url": "http://x", "feed": "a", "endingSequence": "9"}, stream=True)
+
+
+def test_every_option_is_explained() -> None:
+    for option in OPTIONS:
+        assert f"`{option}`" in str(BrokerDataSource.__doc__)
 
 
 def test_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from guide import Guide, run
+from guide import Guide, check, run
 
 GUIDE = Guide("spark.md")
 SHELL = [text for text, _ in GUIDE.blocks("bash")]
 
 
 def test_python(tmp_path: Path) -> None:
-    assert GUIDE.printed(tmp_path) == GUIDE.said
+    check(GUIDE.printed(tmp_path), GUIDE.said)
 
 
 @pytest.mark.parametrize(

@@ -173,13 +173,14 @@ def test_a_failed_batch_gives_the_same_rows_again(spark: SparkSession, place: Pl
     assert place.rows() == place.expected((1, FIRST), (1, FIRST), (2, SECOND))
 
 
-def test_killed_in_the_middle(place: Place) -> None:
+def test_killed_in_the_middle(spark: SparkSession, place: Place) -> None:
+    """A process of its own is killed while a batch is in hand; this one goes on where it was."""
     place.subscribe(FIRST)
     for _ in range(3):
         place.arrive()
     job = [sys.executable, str(Path(__file__).with_name("streaming_job.py")), str(place.folder)]
     running = subprocess.Popen(
-        [*job, "slow"],
+        job,
         start_new_session=True,  # to be killed with the Java process that it starts
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -195,7 +196,9 @@ def test_killed_in_the_middle(place: Place) -> None:
         running.wait()
     assert len(place.rows()) > 0
     place.subscribe(SECOND)
-    subprocess.run(job, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    sink = ParquetSink(str(place.out))
+    sink.claim(str(place.checkpoint))
+    place.run(spark, sink)
     assert place.rows() == place.expected((1, FIRST), (1, FIRST), (2, SECOND))
 
 
@@ -324,7 +327,7 @@ def test_bad_arguments(spark: SparkSession, place: Place) -> None:
         with pytest.raises(bm.SparkError, match=says):
             match_stream(events, table, **{**arguments, **changes})
 
-    refuse("there is no table of subscriptions")
+    refuse(f"there is no table of subscriptions, .*: parquet at {place.table}$")
     place.subscribe(FIRST)
     refuse("takes a streaming DataFrame", events=spark.read.parquet(str(place.events)))
     refuse("no column 'price'", events=stream.drop("price"), schema=SCHEMA)
@@ -356,6 +359,19 @@ def test_old_batches_and_versions_are_forgotten(
     pins = {file.name for file in (place.checkpoint / "boxmatch" / "batches").iterdir()}
     assert pins == {"3.json", "4.json"}
     assert place.rows() == place.expected(*times)
+
+
+def test_rejected_filters_are_warned_of_once(
+    spark: SparkSession, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.subscribe({**FIRST, "bad": "prize > 3"})
+    for _ in range(2):
+        place.arrive(10)
+    place.run(spark)
+    index = str(place.checkpoint / "boxmatch" / "index")
+    said = f"1 of 21 subscriptions are rejected; boxmatch.spark.rejected(spark, {index!r}) says why"
+    assert caplog.messages == [said]
+    assert place.rows() == place.expected((1, FIRST), (1, FIRST))
 
 
 class TestTableInMotion:

@@ -205,6 +205,7 @@ def test_a_stream_tells_what_spaces_tell(stateful: SparkSession, place: Place) -
     assert place.rows() == sorted(model.told)
 
 
+@pytest.mark.portable
 def test_a_batch_tells_the_same(spark: SparkSession) -> None:
     subscriptions = random_subscriptions(60, 4)
     updates = random_updates(300, 5, keys=25)

@@ -31,6 +31,12 @@ def provenance() -> dict[str, Any]:
     }
 
 
+def shown_commit(origin: dict[str, Any]) -> str:
+    """The commit of a `provenance` for people: its beginning, and the `+` if it has one."""
+    commit: str = origin["commit"] or "unknown"
+    return commit[:12] + "+" * commit.endswith("+")
+
+
 def resident_bytes() -> int | None:
     """Memory of this process that is in RAM; None where the system does not tell simply."""
     try:

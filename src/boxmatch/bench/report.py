@@ -51,31 +51,35 @@ def _title(preset: str, results: Sequence[Result]) -> tuple[str, list[str]]:
     return f"{preset} ({shared})", varying
 
 
-def _table(title: str, varying: list[str]) -> Table:
+def table_of(title: str, *headings: str, labels: int = 0) -> Table:
+    """A table without rows yet; the first `labels` columns are texts, the others figures."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in varying:
-        table.add_column(_SHORT[name], justify="right")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < labels else "right")
     return table
+
+
+def _table(title: str, varying: list[str]) -> Table:
+    return table_of(title, *(_SHORT[name] for name in varying))
 
 
 def _setting(result: Result, varying: list[str]) -> list[str]:
     return [shown_value(result["parameters"][name]) for name in varying]
 
 
-_HEADINGS = (
-    "count\nµs/event", "match\nµs/event", "matches\n/event", "single\np50 µs", "\np99 µs",
-    "best known\nµs/event", "count\nfaster", "build\nper s", "subscribe\nµs", "unsubscribe\nµs",
-    "memory\nMB",
-)  # fmt: skip
-
-
 def _figures(title: str, varying: list[str], results: Sequence[Result]) -> Table:
     table = _table(title, varying)
-    for heading in _HEADINGS:
+    published = any(result["reference"] for result in results)
+    headings = (
+        "count\nµs/event", "match\nµs/event", "matches\n/event", "single\np50 µs", "\np99 µs",
+        *(("best known\nµs/event", "count\nfaster") if published else ()),
+        "build\nper s", "subscribe\nµs", "unsubscribe\nµs", "memory\nMB",
+    )  # fmt: skip
+    for heading in headings:
         table.add_column(heading, justify="right")
     for result in results:
         batch, single, updates = result["batch"], result["single"], result["updates"]
-        known = result["reference"]
+        known = _known(result) if published else ()
         table.add_row(
             *_setting(result, varying),
             number(batch["count_microseconds"]),
@@ -83,14 +87,23 @@ def _figures(title: str, varying: list[str], results: Sequence[Result]) -> Table
             number(batch["matches_per_event"]),
             number(single["p50_microseconds"]) if single else "",
             number(single["p99_microseconds"]) if single else "",
-            f"{number(known['microseconds'])}\n{known['label']}" if known else "",
-            f"{number(known['microseconds'] / batch['count_microseconds'])}×" if known else "",
+            *known,
             number(result["build"]["per_second"]),
             number(updates["subscribe_microseconds"]) if updates else "",
             number(updates["unsubscribe_microseconds"]) if updates else "",
             number(memory_bytes(result) / 1e6),
         )
     return table
+
+
+def _known(result: Result) -> tuple[str, str]:
+    """The published figure, and how many times faster counting was."""
+    known = result["reference"]
+    if not known:
+        return "", ""
+    took = known["microseconds"]
+    times = number(took / result["batch"]["count_microseconds"])
+    return f"{number(took)}\n{known['label']}", f"{times}×"
 
 
 def _rivals(title: str, varying: list[str], results: Sequence[Result]) -> Table:
@@ -122,15 +135,20 @@ def shown_value(value: object) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, with separators for thousands."""
+    """About three significant digits, with separators for thousands."""
     if value >= 100:
         return f"{value:,.0f}"
+    if 0 < value < 0.1:
+        return f"{value:.2g}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def memory_bytes(result: Result) -> int:
-    """What the process grew by, or what the matcher says where the system does not tell."""
+    """What the process grew by, or what the matcher says where that is more.
+
+    It is more where the process had room already, and where the system does not tell.
+    """
     memory = result["memory"]
     resident: int | None = memory["resident"]
     said: int = memory["parts"]["total"]
-    return said if resident is None else resident
+    return max(said, resident or 0)

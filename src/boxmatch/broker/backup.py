@@ -16,11 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from boxmatch.broker.access.key_file import FILE as KEYS
 from boxmatch.broker.store.copying import copy_database
-from boxmatch.engine.storage import sync_folder
+from boxmatch.broker.store.tables import DATABASE
+from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
 
-DATABASES = ("broker.sqlite", "keys.sqlite")
+DATABASES = (DATABASE, KEYS)
 
 Progress = Callable[[str, float], None]
 
@@ -39,8 +41,8 @@ def back_up(data: Path, target: Path, progress: Progress = lambda _name, _share:
     `target` can be served as it is. Nothing is there until all of it is complete and checked.
     `progress` is told the name of a database and the share of it that is copied.
     """
-    if not (data / DATABASES[0]).is_file():
-        raise StorageError(f"{data} holds no broker: there is no {DATABASES[0]}")
+    if not (data / DATABASE).is_file():
+        raise StorageError(f"{data} holds no broker: there is no {DATABASE}")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StorageError(f"{target} is there already: a backup needs a new directory")
     draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.partial")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from boxmatch.broker.core import Core, hand_out, said_rightly
 from boxmatch.broker.delivery.stream import CAPACITY_BYTES, NoteStream
 from boxmatch.broker.directory import Directory
+from boxmatch.broker.feed_changes import FeedChanges
 from boxmatch.broker.feeds import state_feed
-from boxmatch.broker.feeds.adapting import Adapting
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.flow import Flow, Publication
@@ -36,7 +35,6 @@ from boxmatch.broker.metrics import Metrics
 from boxmatch.broker.owners import Owner
 from boxmatch.broker.posting import Posting
 from boxmatch.broker.ranking import Order, Ranked, rank_subscriptions
-from boxmatch.broker.recovery import Feed
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import LoggedEvent, Sizes, Store
@@ -44,8 +42,8 @@ from boxmatch.broker.subscribing import Subscribing
 from boxmatch.broker.tracing import Trace, Tracing
 from boxmatch.broker.watching import Watching
 from boxmatch.engine.explain import Explanation
-from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
-from boxmatch.model.schema import Attribute, Schema
+from boxmatch.errors import BrokerError
+from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 
 T = TypeVar("T")
@@ -111,7 +109,7 @@ class Broker:
         )
         self._core = Core(settings, self._store, self._directory, flow, self._clock)
         self._flow = flow
-        self._extending = asyncio.Lock()
+        self._feeds = FeedChanges(self._core)
         self._state = StateOperations(self._core)
         self._subscribing = Subscribing(self._core, self._state)
         self._looking = Looking(self._core)
@@ -128,7 +126,7 @@ class Broker:
         await asyncio.gather(*self._changes, return_exceptions=True)
         await self.watching.stop()
         await self._posting.close()
-        for owner in list(self._directory.by_number.values()):
+        for owner in self._directory.known():
             for stream in tuple(owner.streams):
                 stream.close()
         await self._flow.stop()
@@ -152,69 +150,19 @@ class Broker:
         return self._directory.feed(name).info()
 
     async def create_feed(self, spec: FeedSpec) -> FeedInfo:
-        """A new feed; it is there as soon as this returns, and stays."""
-        return await self._finish(self._create_feed(spec))
-
-    async def _create_feed(self, spec: FeedSpec) -> FeedInfo:
-        if self._directory.has_feed(spec.name):
-            raise FeedExistsError(spec.name)
-        feed: Feed
-        if spec.kind == "events":
-            feed = EventFeed(spec, 0)
-        else:
-            feed = StateFeed(spec, 0, self._clock)
-            await asyncio.to_thread(state_feed.warm_up)
-        feed.number = await self._core.write(lambda transaction: transaction.put_feed(spec))
-        if self._directory.has_feed(spec.name):  # somebody was faster
-            raise FeedExistsError(spec.name)
-        return self._directory.add_feed(feed).info()
+        return await self._finish(self._feeds.create(spec))
 
     async def extend_feed(self, name: str, attributes: Mapping[str, Any]) -> FeedInfo:
-        """Give a feed of events more attributes. Those that it has stay as they are."""
-        return await self._finish(self._extend_feed(name, attributes))
-
-    async def _extend_feed(self, name: str, attributes: Mapping[str, Any]) -> FeedInfo:
-        entry = self._directory.feed(name)
-        feed = entry.feed
-        if not isinstance(feed, EventFeed):
-            raise BrokerError(f"feed {name!r} is a state feed: its spaces stay as they are")
-        more = Schema(attributes)
-        async with self._extending:  # else of two at once one would be forgotten
-            known = feed.spec.schema
-            for attribute in more:
-                if attribute.name in known.names:
-                    raise SchemaError(f"feed {name!r} has an attribute {attribute.name!r} already")
-            whole: list[Attribute] = [*known, *more]
-            spec = replace(feed.spec, spaces={name: Schema(whole)})
-            await self._core.write(lambda transaction: transaction.replace_feed(feed.number, spec))
-            await self._flow.call(lambda: feed.extend(spec))
-        return entry.info()
+        return await self._finish(self._feeds.extend(name, attributes))
 
     async def adapt_feed(self, name: str, adaptive: Adaptive | None) -> FeedInfo:
-        """Let a feed of events give up precision under load, or be exact always (None)."""
-        return await self._finish(self._adapt_feed(name, adaptive))
-
-    async def _adapt_feed(self, name: str, adaptive: Adaptive | None) -> FeedInfo:
-        entry = self._directory.feed(name)
-        feed = entry.feed
-        if not isinstance(feed, EventFeed):
-            raise BrokerError(f"feed {name!r} is a state feed, which is always exact")
-        Adapting(adaptive)  # or say why not
-        async with self._extending:
-            spec = replace(feed.spec, adaptive=adaptive)
-            await self._core.write(lambda transaction: transaction.replace_feed(feed.number, spec))
-            await self._flow.call(lambda: feed.adapt(spec))
-        return entry.info()
+        return await self._finish(self._feeds.adapt(name, adaptive))
 
     async def drop_feed(self, name: str) -> None:
-        """Forget a feed, its log and all subscriptions to it."""
         await self._finish(self._drop_feed(name))
 
     async def _drop_feed(self, name: str) -> None:
-        entry = self._directory.feed(name)
-        await self._flow.call(lambda: None)  # what is on its way is stored before
-        await self._core.write(lambda transaction: transaction.drop_feed(entry.feed.number))
-        self._directory.drop_feed(name)
+        await self._feeds.drop(name)
         self.metrics.forget_feed(name)
         self.watching.forget_feed(name)
 
@@ -320,17 +268,19 @@ class Broker:
 
     # Delivery
 
-    def owner(self, name: str) -> OwnerInfo:
+    async def owner(self, name: str) -> OwnerInfo:
         """A subscriber; one that nobody has heard of has nothing."""
-        return self.watching.owner(self._directory.owner(name) or Owner(0, name))
+        known = self._directory.owner(name) or Owner(0, name)
+        [info] = await self.watching.described([known])
+        return info
 
     def standing(self, name: str) -> Standing:
         """What can be said of a subscriber at no cost."""
         owner = self._directory.owner(name) or Owner(0, name)
         return Standing(owner.cursor, owner.dropped, len(owner.subscriptions))
 
-    def owners(self, *, after: str = "", limit: int = 100) -> list[OwnerInfo]:
-        return [self.watching.owner(owner) for owner in self._directory.owners(after, limit)]
+    async def owners(self, *, after: str = "", limit: int = 100) -> list[OwnerInfo]:
+        return await self.watching.described(self._directory.owners(after, limit))
 
     async def notes(
         self, owner: str, *, after: int | None, limit: int, wait: float = 0.0
@@ -341,7 +291,10 @@ class Broker:
             async with patience, self.stream(owner, after=after) as stream:
                 if wait > 0:
                     return await stream.take(limit)
-                return await self._read(stream.owner.number, stream.position, limit, _MOST_BYTES)
+                known, position = stream.owner, stream.position
+                notes = await self._read(known.number, position, limit, _MOST_BYTES)
+                known.delivered += len(notes)
+                return notes
         except TimeoutError:
             return []
 
@@ -380,6 +333,10 @@ class Broker:
 
     def webhook(self, owner: str) -> Webhook | None:
         return self._posting.webhook(owner)
+
+    def webhook_error(self, owner: str) -> str | None:
+        """Why the webhook did not take what was last posted to it."""
+        return self._posting.last_error(owner)
 
     async def delete_webhook(self, owner: str) -> None:
         await self._posting.delete(owner)
@@ -423,19 +380,18 @@ class Broker:
     def publication(self, feed: str, publication: str) -> Stored:
         return self._state.publication(feed, publication)
 
-    # What is watched
+    # What is watched, from any thread
 
     def queue_depth(self) -> tuple[int, int]:
         """Events and bytes that are on their way."""
         return self._flow.events, self._flow.nbytes
 
     def session_count(self) -> int:
-        return sum(len(owner.streams) for owner in self._directory.by_number.values())
+        return sum(len(owner.streams) for owner in self._directory.known())
 
     def backlogs(self) -> dict[str, int]:
         """Notes that wait, by owner, as of the last count."""
-        owners = self._directory.by_number.values()
-        return {owner.name: owner.backlog for owner in owners if owner.backlog}
+        return {owner.name: owner.backlog for owner in self._directory.known() if owner.backlog}
 
     def sizes(self) -> Sizes:
         return self._store.sizes()

@@ -9,11 +9,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from boxmatch.engine.database import connect, take_lock
+from boxmatch.broker.access import Keys
+from boxmatch.broker.access.key_file import FILE as KEYS
+from boxmatch.broker.store import Store
+from boxmatch.broker.store.tables import DATABASE
+from boxmatch.engine.database import connect
+from boxmatch.engine.folders import take_lock
 from boxmatch.errors import StorageError
 
-DATABASE = "broker.sqlite"
-KEYS = "keys.sqlite"
 _MOST_PROBLEMS = 20
 """Of one file; one damaged page can make thousands."""
 _PAGE = 1_000
@@ -67,8 +70,6 @@ def check_up(data: Path) -> Checkup:
 
 
 def _read_store(data: Path, found: Checkup) -> Checkup:
-    from boxmatch.broker.store import Store
-
     with Store.open(data) as store:
         feeds = [
             FeedCount(
@@ -108,8 +109,6 @@ def _count(read: Callable[[int, int, int], Sequence[_Numbered]], of: int) -> int
 
 
 def _count_keys(data: Path) -> int:
-    from boxmatch.broker.access import Keys
-
     if not (data / KEYS).is_file():
         return 0
     with Keys.open(data, make=False) as keys:

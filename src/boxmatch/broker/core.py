@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from boxmatch.broker.directory import Directory, FeedEntry
 from boxmatch.broker.feeds.slots import Inboxes
@@ -31,6 +32,17 @@ class Core:
     async def write(self, change: Callable[[Transaction], T]) -> T:
         """Carry out a change of what is stored; returns when it is durable."""
         return await asyncio.wrap_future(self.store.write(change))
+
+
+class Turns:
+    """Locks by name: changes of one owner take turns, those of different owners do not wait."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, name: str) -> asyncio.Lock:
+        """Is there for as long as somebody holds it or waits for it."""
+        return self._locks.setdefault(name, asyncio.Lock())
 
 
 def hand_out(

@@ -1,10 +1,13 @@
-"""What a broker has: feeds and owners, by name and by number. In the event loop only."""
+"""What a broker has: feeds and owners, by name and by number.
+
+In the event loop, but for what says that it may be asked from any thread.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.messages import FeedInfo, SubscriptionInfo
@@ -57,7 +60,9 @@ class Directory:
         return name in self._feeds
 
     def feeds(self) -> list[FeedEntry]:
-        return [self._feeds[name] for name in sorted(self._feeds)]
+        """By name. From any thread."""
+        feeds = self._feeds.copy()
+        return [feeds[name] for name in sorted(feeds)]
 
     def add_feed(self, feed: Feed) -> FeedEntry:
         entry = self._feeds[feed.spec.name] = FeedEntry(feed)
@@ -71,6 +76,10 @@ class Directory:
                 del owner.subscriptions[one.id]
 
     # Owners
+
+    def known(self) -> list[Owner]:
+        """All, also those who listen and have not subscribed yet. From any thread."""
+        return list(self._owners.values())
 
     def owner(self, name: str) -> Owner | None:
         return self._owners.get(name)
@@ -98,9 +107,9 @@ class Directory:
         return frozenset(owner.number for owner in known if owner is not None and owner.number)
 
     def owners(self, after: str, limit: int) -> list[Owner]:
-        names = sorted(name for name, owner in self._owners.items() if owner.number)
-        begin = bisect_right(names, after)
-        return [self._owners[name] for name in names[begin : begin + limit]]
+        """Those on disk by name, a page of them."""
+        names = (name for name, owner in self._owners.items() if owner.number and name > after)
+        return [self._owners[name] for name in nsmallest(limit, names)]
 
     # Subscriptions
 
@@ -116,12 +125,13 @@ class Directory:
         known = self._owners.get(owner)
         if known is None:
             return []
-        wanted = [
+        wanted = (
             one.id
             for one in known.subscriptions.values()
             if one.id > after and feed in (None, one.wanted.feed)
-        ]
-        return [known.subscriptions[name].info() for name in sorted(wanted)[:limit]]
+        )
+        # Not sorted as a whole, for each page anew: an owner may have a million.
+        return [known.subscriptions[name].info() for name in nsmallest(limit, wanted)]
 
 
 def _adapted(feed: Feed) -> tuple[float, int, int]:

@@ -20,8 +20,7 @@ from boxmatch.errors import BrokerError, UnknownEventError
 Filter = str | Mapping[str, Any]
 
 _EXAMPLES = 5
-
-
+"""Events that matched, which are shown."""
 _BOXES = 64
 """That are shown of a filter."""
 _RECENT_BYTES = 1 << 20

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from boxmatch.model.schema import Schema
 
 FeedKind = Literal["events", "state"]
 Unknown = Literal["refuse", "carry"]
 """What becomes of attributes of an event that the schema lacks: an error, or just delivered."""
-
 
 _VALUE_BYTES = 64
 """Of a value in a dict, together with its place there."""
@@ -136,8 +137,6 @@ class Note(NamedTuple):
 
     def to_json(self) -> bytes:
         """The note as JSON, with the body as it is."""
-        import orjson
-
         head = {
             "sequence": self.sequence,
             "feed": self.feed,

@@ -81,7 +81,9 @@ class PatientProtocol(HttpToolsProtocol):
         self._answering: RequestResponseCycle | None = None
         self.ws_protocol_class = QuietSocketProtocol
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(  # type: ignore[override]  # uvicorn narrows it too: a socket's
+        self, transport: asyncio.Transport
+    ) -> None:
         super().connection_made(transport)
         self._began = self.loop.time()
         if len(self.connections) > self._most:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 
 import orjson
 
-from boxmatch.broker.core import Core
+from boxmatch.broker.core import Core, Turns
 from boxmatch.broker.delivery.stream import NoteStream
 from boxmatch.broker.delivery.webhooks import WebhookSender, check_webhook
 from boxmatch.broker.messages import DeadLetter, Webhook
@@ -17,7 +17,7 @@ from boxmatch.errors import BrokerError
 
 
 class Posting:
-    """One webhook for each owner that wants one."""
+    """One webhook for each owner that wants one. Changes of it take turns."""
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Posting:
         self._core = core
         self._metrics = metrics
         self._pausing: set[asyncio.Task[None]] = set()
+        self._turns = Turns()
         self._webhooks: dict[str, Webhook] = {}
         self._sender = WebhookSender(
             take_stream=lambda owner, after: stream(owner, after=after),
@@ -58,41 +59,43 @@ class Posting:
         """Post the owner's notes there from now on."""
         check_webhook(webhook, allow_private=self._core.settings.allow_private_webhooks)
         text = orjson.dumps(asdict(webhook))
-        number = await self._core.write(lambda transaction: transaction.put_owner(owner))
-        self._core.directory.settle(owner, number, self._core.store.next_sequence - 1)
-        await self._core.write(lambda transaction: transaction.put_webhook(number, text))
-        self._webhooks[owner] = webhook
-        await self._sender.stop(owner)
-        self._start(owner)
+        async with self._turns.of(owner):
+            number = await self._core.write(lambda transaction: transaction.put_owner(owner))
+            self._core.directory.settle(owner, number, self._core.store.next_sequence - 1)
+            await self._core.write(lambda transaction: transaction.put_webhook(number, text))
+            await self._sender.stop(owner)
+            self._webhooks[owner] = webhook
+            self._start(owner)
 
     async def delete(self, owner: str) -> None:
         """Post no more."""
-        known = self._core.directory.owner(owner)
-        if owner not in self._webhooks or known is None:
-            raise BrokerError(f"owner {owner!r} has no webhook")
-        await self._core.write(lambda transaction: transaction.put_webhook(known.number, None))
-        self._webhooks.pop(owner, None)
-        await self._sender.stop(owner)
+        async with self._turns.of(owner):
+            known = self._core.directory.owner(owner)
+            if owner not in self._webhooks or known is None:
+                raise BrokerError(f"owner {owner!r} has no webhook")
+            await self._core.write(lambda transaction: transaction.put_webhook(known.number, None))
+            await self._sender.stop(owner)
+            del self._webhooks[owner]
 
     async def dead_letters(self, owner: str, after: int, limit: int) -> list[DeadLetter]:
         known = self._core.directory.owner(owner)
         if known is None or not known.number:
             return []
         store = self._core.store
-        found = await asyncio.to_thread(store.dead_letters, known.number, after, limit)
-        return [letter._replace(owner=owner) for letter in found]
+        return await asyncio.to_thread(store.dead_letters, known.number, after, limit)
 
     async def replay(self, owner: str, numbers: Sequence[int] | None) -> int:
         """Post dead letters again; those that are taken are dead no more."""
         webhook = self._webhooks.get(owner)
         if webhook is None:
             raise BrokerError(f"owner {owner!r} has no webhook to send dead letters to")
+        wanted = None if numbers is None else frozenset(numbers)
         taken = 0
         after = 0
         while letters := await self.dead_letters(owner, after, 100):
             after = letters[-1].number
             for letter in letters:
-                if numbers is not None and letter.number not in numbers:
+                if wanted is not None and letter.number not in wanted:
                     continue
                 if await self._sender.repost(owner, webhook, letter) is None:
                     await self.discard(owner, [letter.number])
@@ -119,19 +122,21 @@ class Posting:
 
     def _tell(self, owner: str, outcome: str) -> None:
         self._metrics.webhook(outcome)
+        webhook = self._webhooks.get(owner)
         # For good if whoever receives it does not want any more; not if it may not go there now.
-        if outcome == "paused" and "410" in (self._sender.last_error(owner) or ""):
-            task = asyncio.create_task(self._pause(owner))
+        if outcome == "paused" and webhook is not None and self._sender.is_gone(owner):
+            task = asyncio.create_task(self._pause(owner, webhook))
             self._pausing.add(task)
             task.add_done_callback(self._pausing.discard)
 
-    async def _pause(self, owner: str) -> None:
-        known, webhook = self._core.directory.owner(owner), self._webhooks.get(owner)
-        if known is None or webhook is None:
-            return
-        self._webhooks[owner] = paused = replace(webhook, paused=True)
-        text = orjson.dumps(asdict(paused))
-        await self._core.write(lambda transaction: transaction.put_webhook(known.number, text))
+    async def _pause(self, owner: str, webhook: Webhook) -> None:
+        async with self._turns.of(owner):
+            known = self._core.directory.owner(owner)
+            if known is None or self._webhooks.get(owner) is not webhook:
+                return  # it was set anew, or taken away
+            self._webhooks[owner] = paused = replace(webhook, paused=True)
+            text = orjson.dumps(asdict(paused))
+            await self._core.write(lambda transaction: transaction.put_webhook(known.number, text))
 
     async def _bury(
         self, owner: str, first: int, last: int, attempts: int, reason: str, body: bytes

@@ -171,8 +171,9 @@ class _Server(uvicorn.Server):
         self._ticks = options.patience.ticks
         self._on_started = on_started
         # Where the protocol finds them: uvicorn makes one of it for every connection.
-        self.server_state.patience = options.patience  # type: ignore[attr-defined]
-        self.server_state.most = raise_file_limit(options.connections)  # type: ignore[attr-defined]
+        state: Any = self.server_state
+        state.patience = options.patience
+        state.most = raise_file_limit(options.connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

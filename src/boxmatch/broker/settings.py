@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+
+from boxmatch.engine.database import Sync
 
 MIB = 1 << 20
 
@@ -41,7 +42,7 @@ class Settings:
     port: int = 8080
     certificate: Path | None = None
     private_key: Path | None = None
-    sync: Literal["full", "normal"] = "full"
+    sync: Sync = "full"
     queue_events: int = 50_000
     """Events that may wait for the matcher; publishers wait when there are more."""
     queue_bytes: int = 64 * MIB

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from weakref import WeakValueDictionary
 
-from boxmatch.broker.core import Core
+from boxmatch.broker.core import Core, Turns
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.state_feed import StateFeed
@@ -19,12 +18,12 @@ from boxmatch.errors import BrokerError, FilterError, LimitError, UnknownSubscri
 
 
 class Subscribing:
-    """Changes of one owner's subscriptions take turns; those of different owners do not wait."""
+    """Changes of one owner's subscriptions take turns."""
 
     def __init__(self, core: Core, state: StateOperations) -> None:
         self._core = core
         self._state = state
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns = Turns()
 
     async def put(self, owner: str, subscription: str, wanted: Wanted) -> SubscriptionInfo:
         """Add a subscription, or put it in the place of the one that has this id."""
@@ -33,7 +32,7 @@ class Subscribing:
             [info] = await self.put_many(owner, {subscription: wanted})
             return info
         state_feed.check_wanted(feed.spec, wanted)
-        async with self._turn(owner):
+        async with self._turns.of(owner):
             before = self._before(owner, subscription, wanted)
             self._check_number(owner, int(before is None))
             known = await self._settled(owner)
@@ -56,7 +55,7 @@ class Subscribing:
         if not isinstance(feed, EventFeed):
             raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
         await _check(feed, wanted)
-        async with self._turn(owner):
+        async with self._turns.of(owner):
             befores = {name: self._before(owner, name, one) for name, one in wanted.items()}
             self._check_number(owner, sum(before is None for before in befores.values()))
             known = await self._settled(owner)
@@ -77,7 +76,7 @@ class Subscribing:
 
     async def delete(self, owner: str, subscription: str) -> None:
         """Forget a subscription."""
-        async with self._turn(owner):
+        async with self._turns.of(owner):
             known = self._core.directory.subscription(owner, subscription)
             feed = self._core.directory.feed(known.wanted.feed).feed
 
@@ -93,10 +92,6 @@ class Subscribing:
                 )
             known.owner.subscriptions.pop(subscription, None)
 
-    def _turn(self, owner: str) -> asyncio.Lock:
-        """Is there for as long as somebody holds it or waits for it."""
-        return self._turns.setdefault(owner, asyncio.Lock())
-
     def _before(self, owner: str, subscription: str, wanted: Wanted) -> Subscription | None:
         known = self._core.directory.owner(owner)
         if known is None:
@@ -111,8 +106,9 @@ class Subscribing:
 
     def _check_number(self, owner: str, more: int) -> None:
         known = self._core.directory.owner(owner)
+        there = 0 if known is None else len(known.subscriptions)
         most = self._core.settings.limits.subscriptions
-        if known is not None and len(known.subscriptions) + more > most:
+        if more and there + more > most:  # to put one in its own place is fine
             raise LimitError(f"owner {owner!r} can have {most:,} subscriptions, not more")
 
     async def _settled(self, name: str) -> Owner:

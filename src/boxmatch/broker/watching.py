@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -37,8 +37,6 @@ _SIZES_FRESH: Final = 10.0
 """To count what is on disk takes longer."""
 _FADING: Final = 0.98
 """What of a feed's activity still counts a second later."""
-_MOST_LETTERS: Final = 1_000
-"""Dead letters are counted up to this."""
 
 log = structlog.get_logger(__name__)
 
@@ -135,36 +133,45 @@ class Watching:
         async with self._summing:
             now = time.monotonic()
             if self._summary is None or now - self._summary[0] > _FRESH:
-                owners = list(self._core.directory.by_number.values())
-                self._summary = now, await asyncio.to_thread(self._sum_up, owners, now)
+                known = self._core.directory.known()
+                self._summary = now, await asyncio.to_thread(self._sum_up, known, now)
             return self._summary[1]
 
-    def _sum_up(self, owners: list[Owner], now: float) -> Summary:
+    def _sum_up(self, known: list[Owner], now: float) -> Summary:
+        owners = [owner for owner in known if owner.number]  # the others only listen
         if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
             self._sizes = now, self._core.store.sizes()
         return Summary(
-            sum(len(owner.streams) for owner in owners),
+            sum(len(owner.streams) for owner in known),
             sum(owner.backlog for owner in owners),
             self._ranked(owners),
             len(owners),
             self._sizes[1],
         )
 
-    def owner(self, owner: Owner) -> OwnerInfo:
-        """All about one, read from the disk."""
-        store = self._core.store
+    async def described(self, owners: Sequence[Owner]) -> list[OwnerInfo]:
+        """All about some owners; what waits for them is counted on disk."""
+        store, numbers = self._core.store, [owner.number for owner in owners]
+        backlogs = await asyncio.to_thread(store.backlogs, numbers)
+        letters = await asyncio.to_thread(store.dead_letter_counts, numbers)
+        return [
+            self._described(owner, backlogs.get(owner.number, 0), letters.get(owner.number, 0))
+            for owner in owners
+        ]
+
+    def _described(self, owner: Owner, backlog: int, dead_letters: int) -> OwnerInfo:
         feeds = {one.wanted.feed for one in owner.subscriptions.values()}
         return OwnerInfo(
             owner=owner.name,
             cursor=owner.cursor,
-            backlog=store.backlogs(owner.number).get(owner.number, 0),
+            backlog=backlog,
             dropped=owner.dropped,
             dropped_through=owner.dropped_through,
             subscriptions=len(owner.subscriptions),
             sessions=len(owner.streams),
             delivered=owner.delivered,
             webhook=self._posting.webhook(owner.name),
-            dead_letters=len(store.dead_letters(owner.number, limit=_MOST_LETTERS)),
+            dead_letters=dead_letters,
             last_error=self._posting.last_error(owner.name),
             feeds=sorted(feeds),
         )

@@ -176,10 +176,11 @@ def check(data: Data, as_json: AsJson = False) -> None:
     Exits with 1 if anything is. The broker must not be running; one that runs is checked by a
     backup of it: `boxmatch backup`.
     """
-    from boxmatch.broker.checkup import check_up
+    with requires("broker", "a broker"):
+        from boxmatch.broker.checkup import check_up
 
-    with requires("broker", "a broker"), working(f"reading {data}"):
-        found = check_up(data)  # imports what it finds that it needs
+    with working(f"reading {data}"):
+        found = check_up(data)
     if as_json:
         content = {**found._asdict(), "feeds": [feed._asdict() for feed in found.feeds]}
         print_json(content)

@@ -191,6 +191,8 @@ def _run(
 def _footer(
     console: Console, results: list[dict[str, Any]], origin: dict[str, Any], started: dict[str, Any]
 ) -> None:
+    from boxmatch.bench.provenance import shown_commit
+
     for kind, figures in started.items():
         console.print(
             f"A new process, {kind}: imports in {figures['import_seconds']:.2f} s, "
@@ -201,5 +203,5 @@ def _footer(
         f"[dim]index {options['index']}, {options['threads']} thread(s), batches of "
         f"{options['batch']:,}, {results[0]['checked_events']} events of each setting checked "
         f"against scan; {machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
-        f"commit {(origin['commit'] or 'unknown')[:12]}[/dim]"
+        f"commit {shown_commit(origin)}[/dim]"
     )

@@ -114,7 +114,7 @@ def _run(
     console: Console, setting: Setting, options: Options, folder: Path, lines: JsonLines
 ) -> None:
     from boxmatch.bench.broker.tables import tables
-    from boxmatch.bench.provenance import provenance
+    from boxmatch.bench.provenance import provenance, shown_commit
 
     origin = provenance()
     rows = _measure(setting, options, folder, lines, origin)
@@ -128,7 +128,7 @@ def _run(
         f"{disk['filesystem'] or 'an unknown file system'}, where one fsync takes "
         f"{disk['fsync_ms']:.2f} ms; server, load generator and this on the same machine: "
         f"{machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
-        f"commit {(origin['commit'] or 'unknown')[:12]}[/dim]"
+        f"commit {shown_commit(origin)}[/dim]"
     )
 
 

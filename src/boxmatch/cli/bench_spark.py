@@ -116,7 +116,7 @@ def _run(
     scratch: Path,
     lines: JsonLines,
 ) -> None:
-    from boxmatch.bench.provenance import provenance
+    from boxmatch.bench.provenance import provenance, shown_commit
     from boxmatch.bench.spark.tables import tables
 
     origin = provenance()
@@ -130,7 +130,7 @@ def _run(
         f"[dim]{options.master}, {results[0]['options']['plan']} plan, best of {options.repeats}; "
         f"pairs equal those of the engine alone, and {results[0]['checked_events']} events of each "
         f"setting those of scan; {machine['cpu']}, {machine['cores']} cores, "
-        f"Python {origin['python']}, commit {(origin['commit'] or 'unknown')[:12]}[/dim]"
+        f"Python {origin['python']}, commit {shown_commit(origin)}[/dim]"
     )
 
 

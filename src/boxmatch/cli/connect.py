@@ -34,7 +34,11 @@ def connect(url: str, key: str | None, trust: Path | None) -> Client:
     from boxmatch.client import Client
 
     client = Client(url, key, verify=True if trust is None else trust)
-    _knock(url)
+    try:
+        _knock(url)
+    except ClientError:
+        client.close()
+        raise
     return client
 
 

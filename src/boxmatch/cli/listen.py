@@ -39,14 +39,14 @@ def listen(
 
     A note is acknowledged once it is printed. Ends with Ctrl-C.
     """
-    with (
-        connect(url, key, trust) as client,
-        client.listen(owner, after=after, idle=idle) as notes,
-    ):
-        for number, note in enumerate(notes, 1):
-            print(_line(note, as_json=as_json), flush=True)
-            if number == count:
-                break
+    with connect(url, key, trust) as client:
+        if not client.owner(owner).subscriptions:  # a name that is misspelt, or too early
+            typer.echo(f"boxmatch: owner {owner!r} has no subscription so far", err=True)
+        with client.listen(owner, after=after, idle=idle) as notes:
+            for number, note in enumerate(notes, 1):
+                print(_line(note, as_json=as_json), flush=True)
+                if number == count:
+                    break
 
 
 def _line(note: Note, *, as_json: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -68,8 +69,10 @@ def run(
         typer.echo(said, err=True)
     chosen = Pipeline(config)
     chosen.check()
-    with _shown() as stages:
-        session = _session(master, chosen.config.output.path, stages)
+    folder = chosen.config.output.path
+    log = Path(os.devnull) if "://" in folder else Path(folder, "spark.log")
+    with _shown() as stages, _logged_to(log):
+        session = _session(master, log, stages)
         result = chosen.run(session, restart=restart, progress=stages.stage)
     if as_json:
         print_json(result.summary)
@@ -134,21 +137,21 @@ def _shown() -> Iterator[_Stages]:
         yield _Stages(bars)
 
 
-def _session(master: str, folder: str, stages: _Stages) -> SparkSession:
+def _session(master: str, log: Path, stages: _Stages) -> SparkSession:
     """A session whose chatter goes to a log beside the output."""
     from boxmatch.errors import SparkError
     from boxmatch.spark import local_session
+    from boxmatch.spark.pipeline.failures import said
 
     stages.begin("start Spark")
-    log = Path(os.devnull) if "://" in folder else Path(folder, "spark.log")
     try:
         with _stderr_to(log):
             session = local_session(master)
     except SparkError:
         raise
     except Exception as error:
-        # Whatever it is that the launcher or the JVM raised: the log has the cause.
-        raise SparkError(f"Spark did not start ({error}); its log is {log}") from error
+        # Whatever it is that the launcher or the JVM raised: the log has the rest.
+        raise SparkError(f"Spark did not start: {said(error)}; its log is {log}") from error
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -173,6 +176,19 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.close(ours)
 
 
+@contextmanager
+def _logged_to(log: Path) -> Iterator[None]:
+    """Lend a file to what is logged here: Py4J logs stack traces when Ctrl-C interrupts it."""
+    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
 def _show(console: Console, result: PipelineResult) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -182,7 +198,8 @@ def _show(console: Console, result: PipelineResult) -> None:
     put_aside = sum(events["quarantined"].values())
     seconds = sum(stage["seconds"] for stage in summary["stages"])
     console.print(
-        f"\n{events['read']:,} events from {events['files']:,} files: {events['good']:,} good, "
+        f"\n{events['read']:,} events from {_number(events['files'], 'file')}: "
+        f"{events['good']:,} good, "
         f"{put_aside:,} in quarantine{_reasons(events['quarantined'])}."
     )
     usable = summary["subscriptions"]
@@ -193,7 +210,7 @@ def _show(console: Console, result: PipelineResult) -> None:
     )
     console.print(
         f"{found['pairs']:,} matches, {found['pairs'] / max(1, events['good']):,.2f} for each "
-        f"event, on {len(found['by_date']):,} dates; {seconds:.1f} s in all stages.\n"
+        f"event, on {_number(len(found['by_date']), 'date')}; {seconds:.1f} s in all stages.\n"
     )
     table = Table(title="Busiest subscriptions", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("id")
@@ -212,6 +229,10 @@ def _show(console: Console, result: PipelineResult) -> None:
     # Not wrapped, so that a path can be copied.
     console.print(f"Notifications: {result.output}/notifications", soft_wrap=True)
     console.print(f"Report:        {result.report}", soft_wrap=True)
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _reasons(counts: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ class BenchGroup(Group):
 @examples(
     "boxmatch bench reproduce --list",
     "boxmatch bench reproduce hem --scale 0.1",
-    "boxmatch bench reproduce all --out reproduction   # hours",
+    "boxmatch bench reproduce all --out reproduction   # about an hour",
 )
 def reproduce(
     names: Annotated[

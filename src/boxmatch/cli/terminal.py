@@ -67,8 +67,9 @@ class JsonLines:
             print_json(row)
             sys.stdout.flush()
         elif self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            from boxmatch.bench.report import append_json
+
+            append_json(self._path, row)
 
 
 def with_json_path(arguments: list[str]) -> list[str]:

@@ -133,7 +133,7 @@ def as_method(made: Callable[..., Any], operation: Callable[..., Any]) -> None:
     signature = inspect.signature(operation)
     returned = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    made.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    made.__signature__ = signature.replace(  # type: ignore[attr-defined]  # of a function
         parameters=[own, *signature.parameters.values()], return_annotation=returned
     )
     made.__annotations__ = operation.__annotations__ | {"return": returned}

@@ -88,6 +88,26 @@ def read_feed(document: Any) -> Feed:
     return read(Feed, document | {"spaces": {name: Schema(one) for name, one in spaces.items()}})
 
 
+def filter_json(filter: str | Mapping[str, Any] | None) -> Any:
+    """A filter as it is sent: a range is an object, since a tuple would become a list of values."""
+    if not isinstance(filter, Mapping):
+        return filter
+    return {name: _condition(name, wanted) for name, wanted in filter.items()}
+
+
+def _condition(name: str, wanted: Any) -> Any:
+    if isinstance(wanted, (set, frozenset)):
+        return list(wanted)
+    if not isinstance(wanted, tuple):
+        return wanted
+    if len(wanted) != 2:
+        raise ClientError(
+            f"attribute {name!r}: a range is a tuple of low and high, not {wanted!r}; "
+            "use a list for alternatives"
+        )
+    return {"low": wanted[0], "high": wanted[1]}
+
+
 def regions_json(regions: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
     """Regions as they are sent: an open interval is an object, a tuple becomes a list."""
     return {

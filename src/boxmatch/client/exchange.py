@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
@@ -20,7 +21,9 @@ from boxmatch.errors import ClientError
 T = TypeVar("T")
 
 JSON = "application/json"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
+"""What feeds, owners and ids may be called; for `fullmatch`."""
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 _REFUSED_FOR_NOW = frozenset({429, 503})
 _LOST_ON_THE_WAY = frozenset({502, 504})  # a proxy's word: the broker may have got the request
 
@@ -174,25 +177,27 @@ def refusal(status: int, body: bytes) -> ClientError:
     return ClientError(f"{said} (HTTP {status})", status=status, problem=problem)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds of a Retry-After header, which has a number or a date."""
-    text = headers.get("retry-after")
-    if text is None:
-        return None
-    try:
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """The seconds of a Retry-After header, which has a number or a date; None if it has neither.
+
+    Whoever answers may write anything there. Names of headers are in lower case.
+    """
+    text = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(text):
         seconds = float(text)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds < float("inf") else None
+        return seconds if seconds < float("inf") else None
+    try:
+        at = parsedate_to_datetime(text)
+        moment = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, moment - (time.time() if now is None else now))
 
 
 def path(*parts: str) -> str:
     """The path of a resource: every second part is a name that somebody chose."""
     for name in parts[1::2]:
-        if not _NAME.fullmatch(str(name)):
+        if not NAME.fullmatch(str(name)):
             raise ClientError(
                 f"{name!r} cannot be a name: use up to 128 of A-Z, a-z, 0-9 and _.:@-, "
                 "with a letter or digit first"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from boxmatch.client.batches import BATCH, parts
 from boxmatch.client.documents import (
     dumped,
+    filter_json,
     given,
     joined,
     list_in,
@@ -189,7 +190,7 @@ def subscribe(
     """Make or replace a subscription: by a `filter` of events, or by `regions` of a state feed."""
     wanted = {
         "feed": feed,
-        "filter": filter,
+        "filter": filter_json(filter),
         "regions": None if regions is None else regions_json(regions),
         "region_filter": region_filter,
         "ttl": ttl,
@@ -213,7 +214,7 @@ def subscribe_many(owner: str, feed: str, filters: Mapping[str, Filter]) -> Oper
     """
     listed = list(filters.items())
     for start in range(0, len(listed), _FILTERS_AT_ONCE):
-        some = dict(listed[start : start + _FILTERS_AT_ONCE])
+        some = {id: filter_json(one) for id, one in listed[start : start + _FILTERS_AT_ONCE]}
         yield Request(
             method="POST",
             path=path("owners", owner, "subscriptions"),
@@ -251,7 +252,7 @@ def subscriptions(owner: str, *, feed: str | None = None) -> Operation[list[Subs
 
 def dry_run(feed: str, filter: Filter) -> Operation[DryRun]:
     """How many of a feed's last events a filter would have wanted."""
-    body = dumped({"filter": filter})
+    body = dumped({"filter": filter_json(filter)})
     answer = yield Request(method="POST", path=path("feeds", feed, "dry-run"), body=body)
     found = answer.json()
     examples = [LoggedEvent.read(one) for one in found.get("examples", ())]
@@ -271,7 +272,7 @@ def explain(
     wanted = {
         "event": event,
         "sequence": sequence,
-        "filter": filter,
+        "filter": filter_json(filter),
         "owner": owner,
         "subscription": subscription,
     }
@@ -379,8 +380,8 @@ def put_publication(
 ) -> Operation[Receipt]:
     """Publish, or replace as a whole, what stays until it is retracted.
 
-    `regions` has a region for each space; a region has a value, a (low, high) or an `Interval`
-    for each dimension.
+    `regions` are regions by name; a region has a value, a (low, high) or an `Interval` for each
+    dimension that it constrains.
     """
     wanted = {"regions": regions_json(regions), "filter": filter, "ttl": ttl}
     answer = yield Request(
@@ -397,7 +398,7 @@ def patch_publication(
     filter: str | Unchanged | None = UNCHANGED,
     ttl: float | Unchanged | None = UNCHANGED,
 ) -> Operation[Receipt]:
-    """Change a publication in what is named: None takes it out of a space or a dimension."""
+    """Change a publication in what is named: None takes a region away, or frees a dimension."""
     wanted: dict[str, Any] = {"filter": filter, "ttl": ttl}
     wanted = {name: value for name, value in wanted.items() if value is not UNCHANGED}
     if regions is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -27,6 +28,8 @@ from boxmatch.spark.versions import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
 
 _SMALL_SHARD, _LARGE_SHARD = 500_000, 2_000_000
 """Between these is the size of shards whose number is not given. Larger ones match faster (one of a
@@ -109,6 +112,17 @@ def next_version(
     publish(version)
     forget(path, before=version.version - keep_versions + 1)
     return version
+
+
+def warn_of_rejected(version: IndexVersion) -> None:
+    """Log that rows are left out, where the caller gets matches rather than the version."""
+    if version.rejected:
+        log.warning(
+            "%d of %d subscriptions are rejected; boxmatch.spark.rejected(spark, %r) says why",
+            version.rejected,
+            version.rejected + version.subscriptions,
+            version.path,
+        )
 
 
 def _continues(

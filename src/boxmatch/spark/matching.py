@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
-from boxmatch.spark.build import build_index
+from boxmatch.spark.build import build_index, warn_of_rejected
 from boxmatch.spark.columns import Keep, check_events, column, infer_schema, kept_columns
 from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.store import scratch_folder
@@ -85,8 +85,8 @@ def match(
 
     Subscriptions are a table (see `build_index`), the path of an index, or one of its versions. An
     index of a table is built at once, and kept at `path`, or until the end of the process where
-    driver and workers share this machine. `schema` is that of the events unless given; an index
-    has its own.
+    driver and workers share this machine. If it leaves out rows of the table, a warning is logged.
+    `schema` is that of the events unless given; an index has its own.
 
     `how` is `"pairs"` (a row for each match: `event_id`, `subscription_id`), `"arrays"` (a row for
     each event: `event_id`, `subscription_ids`) or `"counts"` (`event_id`, `matches`). The columns
@@ -172,6 +172,7 @@ def explain(
             subscription_id=subscription_id,
             filter=filter,
         )
+        warn_of_rejected(index)
     if schema is not None and schema != index.schema:
         raise SparkError(
             f"the index at {index.path} was built for another schema:\n{index.schema}\n"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
-from boxmatch.spark.build import next_version
+from boxmatch.spark.build import next_version, warn_of_rejected
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
 
@@ -31,6 +31,9 @@ class FilesOfSubscriptions:
     path: str
     format: str = "parquet"
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.format} at {self.path}"
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The table as it is now."""
@@ -88,6 +91,8 @@ class IndexedSubscriptions:
                 if before is None or self.source.state() == state:
                     raise
             else:
+                if self._seen is None or self._seen[1] != version.version:
+                    warn_of_rejected(version)
                 self._seen = (state, version.version)
                 return version
         if before is None:

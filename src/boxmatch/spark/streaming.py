@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+Subscriptions = FollowedIndex | IndexedSubscriptions
+
 VERSION_COLUMN = "index_version"
 
 _OURS = "boxmatch"  # our folder in the checkpoint
@@ -80,17 +82,8 @@ def match_stream(
         )
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
-    write: Sink
-    if isinstance(sink, (str, os.PathLike)):
-        sink = ParquetSink(os.fspath(sink))
-    if isinstance(sink, ParquetSink):
-        sink.claim(str(Folder.at(checkpoint)))
-    if not callable(sink):
-        raise SparkError(
-            f"a sink is a path or a function of a DataFrame and a number, not {sink!r}"
-        )
-    write = sink
-    wanted: FollowedIndex | IndexedSubscriptions
+    write = _claimed(sink, str(Folder.at(checkpoint)))
+    wanted: Subscriptions
     if not callable(subscriptions) and is_index(subscriptions):
         wanted = FollowedIndex(str(Folder.at(subscriptions)))
         known = wanted.current(events.sparkSession).schema
@@ -128,11 +121,24 @@ def match_stream(
     return writer.start()
 
 
+def _claimed(sink: Sink | str | os.PathLike[str], stream: str) -> Sink:
+    """What writes the batches of a stream; a folder is from now on for this one alone."""
+    if isinstance(sink, (str, os.PathLike)):
+        sink = ParquetSink(os.fspath(sink))
+    if isinstance(sink, ParquetSink):
+        sink.claim(stream)
+    if not callable(sink):
+        raise SparkError(
+            f"a sink is a path or a function of a DataFrame and a number, not {sink!r}"
+        )
+    return sink
+
+
 @dataclass
 class _Batches:
     """What is done with each micro-batch. Pickled as a whole where Spark Connect runs it."""
 
-    subscriptions: FollowedIndex | IndexedSubscriptions
+    subscriptions: Subscriptions
     sink: Sink
     pins: str
     arguments: Mapping[str, Any]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
+from boxmatch.spark.entry import task
 from boxmatch.spark.store import Folder
 
 if TYPE_CHECKING:
@@ -191,8 +192,6 @@ def rejected(
     spark: SparkSession, path: str | os.PathLike[str], version: int | None = None
 ) -> DataFrame:
     """What an index left out: `subscription_id` (as text), `filter` (as text) and `reason`."""
-    from boxmatch.spark.entry import task
-
     found = read_version(path, version)
     names = [([s.name for s in shard.segments],) for shard in found.shards if shard.rejected]
     listed = spark.createDataFrame(names, "segments array<string>")

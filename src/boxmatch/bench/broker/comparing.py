@@ -24,6 +24,13 @@ class Truth(NamedTuple):
     subscription: Int64Array
     value: Int64Array
 
+    def matches(self, event: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """How many matches each of these events has, and the subscriptions, event by event."""
+        counts = self.start[event + 1] - self.start[event]
+        ends = np.cumsum(counts)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+        return counts, self.subscription[np.repeat(self.start[event], counts) + within]
+
 
 def truth_of(setting: Setting, options: Options) -> Truth:
     """Match the pool with a matcher in this process."""
@@ -60,7 +67,8 @@ def compare(truth: Truth, batch: int, result: Found) -> Compared:
     pool = len(truth.value)
     event = (order[:, None] * batch + np.arange(batch)).reshape(-1) % pool
     sequence = (first[:, None] + np.arange(batch)).reshape(-1)
-    sequences, subscriptions = _expected(truth, event, sequence)
+    counts, subscriptions = truth.matches(event)
+    sequences = np.repeat(sequence, counts)
     by_sequence = np.lexsort((received["subscription"], received["sequence"]))
     got = received["sequence"][by_sequence], received["subscription"][by_sequence]
     if not (np.array_equal(got[0], sequences) and np.array_equal(got[1], subscriptions)):
@@ -70,15 +78,6 @@ def compare(truth: Truth, batch: int, result: Found) -> Compared:
         raise MismatchError("notes came with the wrong events")
     delays = received["time"] - due[place // batch]
     return Compared(len(event), len(delays), delays)
-
-
-def _expected(truth: Truth, event: Int64Array, sequence: Int64Array) -> tuple[Int64Array, ...]:
-    counts = truth.start[event + 1] - truth.start[event]
-    ends = np.cumsum(counts)
-    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
-    return np.repeat(sequence, counts), truth.subscription[
-        np.repeat(truth.start[event], counts) + within
-    ]
 
 
 def _difference(got: tuple[Int64Array, ...], wanted: tuple[Int64Array, ...]) -> str:

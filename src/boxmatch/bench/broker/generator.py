@@ -132,17 +132,11 @@ class Generator:
         connection.close()
         after = orjson.loads(text)["last_sequence"]
         began = perf_counter()
-        loop = asyncio.get_running_loop()
         for start in range(0, self._setting.subscribers, _AT_ONCE):
             stop = min(start + _AT_ONCE, self._setting.subscribers)
             opened = [self._subscriber(number, after) for number in range(start, stop)]
             self._subscribers += opened
-            await asyncio.gather(
-                *(
-                    loop.create_connection(lambda one=one: one.socket, _HOST, self._port)  # type: ignore[misc]
-                    for one in opened
-                )
-            )
+            await asyncio.gather(*(self._open(one) for one in opened))
             async with asyncio.timeout(_PATIENCE):
                 await asyncio.gather(*(one.ready for one in opened))
             self.tell(stop, self._setting.subscribers)
@@ -151,6 +145,10 @@ class Generator:
     def _subscriber(self, number: int, after: int) -> Subscriber:
         every = self._options.acknowledge
         return Subscriber(number, after, self._received, every, self._subscriber_lost)
+
+    async def _open(self, subscriber: Subscriber) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: subscriber.socket, _HOST, self._port)
 
     def _subscriber_lost(self, error: Exception) -> None:
         self._failure = self._failure or error

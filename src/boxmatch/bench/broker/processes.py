@@ -152,7 +152,12 @@ class LoadGenerator:
         self._process = context.Process(
             target=generator.main, args=(other, port, setting, options, kind), daemon=True
         )
-        self._process.start()
+        # Ctrl-C goes to every process of a terminal: this one is interrupted, and ends the other.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._process.start()
+        finally:
+            signal.signal(signal.SIGINT, before)
         other.close()
         self.pid = self._process.pid or 0
 
@@ -189,7 +194,7 @@ class LoadGenerator:
             if self._pipe.poll(_POLL):
                 try:
                     answer = self._pipe.recv()
-                except EOFError:
+                except (EOFError, ConnectionResetError):
                     raise BenchFailedError("the load generator has ended") from None
                 if answer[0] == "result":
                     return answer[1]

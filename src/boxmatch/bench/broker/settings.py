@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
+from boxmatch.engine.database import Sync
 from boxmatch.workloads import RangeWorkload
-
-Sync = Literal["full", "normal"]
 
 FEED: Final = "bench"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from boxmatch.bench.report import number
+from boxmatch.bench.report import number, table_of
 
 Row = Mapping[str, Any]
 
@@ -25,18 +24,11 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
         yield _use([row for row in phases if "memory" in row])
 
 
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    return table
-
-
 def _loading(rows: Sequence[Row]) -> Table:
-    table = _table(
+    table = table_of(
         "Before: subscriptions put over HTTP, subscribers connected",
         "subscriptions", "in one\nrequest", "put\ns", "per s", "subscribers", "connected\ns",
-        "memory\nprivate MB",
+        "memory\nprivate MB", labels=1,
     )  # fmt: skip
     for row in rows:
         parameters = row["parameters"]
@@ -53,11 +45,11 @@ def _loading(rows: Sequence[Row]) -> Table:
 
 
 def _speed(rows: Sequence[Row]) -> Table:
-    table = _table(
+    table = table_of(
         "Durable publishing, end to end: every match delivered once, in order, and compared",
         "phase", "events\na request", "events", "notes", "events\nper s",
         "delivered after ms\np50", "\np90", "\np99", "\nmax", "answered\np99 ms",
-        "sent late\np99 ms",
+        "sent late\np99 ms", labels=1,
     )  # fmt: skip
     for row in rows:
         delivery = row["delivery_ms"] or {}
@@ -76,9 +68,9 @@ def _speed(rows: Sequence[Row]) -> Table:
 
 def _stages(rows: Sequence[Row]) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row["stages"]))
-    table = _table(
+    table = table_of(
         "Means of the server's own stages, ms (for a request; matching for a group of them)",
-        "phase", *names,
+        "phase", *names, labels=1,
     )  # fmt: skip
     for row in rows:
         stages = row["stages"]
@@ -88,10 +80,10 @@ def _stages(rows: Sequence[Row]) -> Table:
 
 
 def _use(rows: Sequence[Row]) -> Table:
-    table = _table(
+    table = table_of(
         "What was used",
         "phase", "server\ncores", "generator\ncores", "written\nMB/s", "resident MB\nbefore",
-        "after", "private MB\nbefore", "after", "slope\nMB/min", "second half\nMB/min",
+        "after", "private MB\nbefore", "after", "slope\nMB/min", "second half\nMB/min", labels=1,
     )  # fmt: skip
     for row in rows:
         memory = row["memory"]

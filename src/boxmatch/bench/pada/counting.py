@@ -61,9 +61,9 @@ def count(truth: Truth, event: Int64Array, sequence: Int64Array, came: Deliverie
         raise MismatchError(f"{int((~known).sum()):,} notes are of events that nobody published")
     if not np.array_equal(truth.value[event[place]], came.value):
         raise MismatchError("notes came with the wrong events")
-    true = truth.start[event + 1] - truth.start[event]
+    true, subscriptions = truth.matches(event)
     most = 1 + int(max(truth.subscription.max(initial=0), came.subscription.max(initial=0)))
-    wanted = most * np.repeat(np.arange(len(event)), true) + _matches_of(truth, event, true)
+    wanted = most * np.repeat(np.arange(len(event)), true) + subscriptions
     got = np.sort(most * np.repeat(place, came.matches) + came.subscription)
     twice = int((np.diff(got) == 0).sum())
     at = np.searchsorted(got, wanted)
@@ -82,13 +82,6 @@ def count(truth: Truth, event: Int64Array, sequence: Int64Array, came: Deliverie
     if lies:
         raise MismatchError(f"{lies:,} matches are false that were said to be exact")
     return Counted(true, false, rate, place)
-
-
-def _matches_of(truth: Truth, event: Int64Array, true: Int64Array) -> Int64Array:
-    ends = np.cumsum(true)
-    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - true, true)
-    found: Int64Array = truth.subscription[np.repeat(truth.start[event], true) + within]
-    return found
 
 
 def by_second(

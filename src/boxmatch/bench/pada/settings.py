@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from boxmatch.bench.reproduce.ada_rein import DEFAULT
 from boxmatch.bench.reproduce.experiment import scaled
 from boxmatch.workloads import RangeWorkload
 
@@ -39,14 +40,8 @@ MORE: Final = Adjustment(name="up to 5 %", step=0.005, maximum=0.05)
 ADJUSTMENTS: Final = (OFF, PAPER, MORE)
 
 
-_WORKLOAD: Final = RangeWorkload(
-    subscriptions=100_000,
-    attributes=616,
-    event_size=616,
-    predicates=5,
-    width=0.3,
-    attribute_choice="zipf",
-    attribute_alpha=2.0,
+_WORKLOAD: Final = replace(
+    DEFAULT, subscriptions=100_000, attributes=616, event_size=616, width=0.3
 )
 
 

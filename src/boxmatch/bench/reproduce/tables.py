@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import TYPE_CHECKING
 
+from boxmatch.bench.report import table_of
 from boxmatch.bench.reproduce.experiment import Published, X
 from boxmatch.bench.reproduce.grid import Grid, Row
 from boxmatch.bench.reproduce.quantities import Quantity
@@ -195,12 +196,7 @@ def number(value: float) -> str:
 
 def console_table(table: Table) -> rich.table.Table:
     """The table for the console."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as ConsoleTable
-
-    made = ConsoleTable(title=table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for position, column in enumerate(table.columns):
-        made.add_column(column, justify="left" if position < table.labels else "right")
+    made = table_of(table.title, *table.columns, labels=table.labels)
     for row in table.rows:
         made.add_row(*row)
     return made

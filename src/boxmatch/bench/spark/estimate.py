@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from boxmatch.bench.report import number
+from boxmatch.bench.report import number, table_of
 
 Result = Mapping[str, Any]
 
@@ -218,8 +217,4 @@ def _needed(rates: Rates, exponent: float | None, target: Target) -> Table:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
+    return table_of(title, "", *columns, labels=1)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from boxmatch.bench.report import number
+from boxmatch.bench.report import number, table_of
 
 Result = Mapping[str, Any]
 
@@ -22,10 +21,7 @@ def tables(results: Sequence[Result]) -> Iterator[Table]:
 
 
 def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("subscriptions", "events", *headings):
-        table.add_column(heading, justify="right")
-    return table
+    return table_of(title, "subscriptions", "events", *headings)
 
 
 def _setting(result: Result) -> tuple[str, str]:

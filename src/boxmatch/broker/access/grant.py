@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from boxmatch.broker.settings import Limits
+from boxmatch.client.exchange import NAME
 from boxmatch.errors import BrokerError
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
-"""What feeds, owners and ids may be called; for `fullmatch`."""
 
 ALL = "*"
 

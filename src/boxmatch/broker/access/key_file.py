@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from boxmatch.engine.database import connect, is_made, use_wal
+from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
 
 _T = TypeVar("_T")
@@ -92,7 +93,7 @@ class KeyFile:
 
     def insert(self, row: KeyRow) -> None:
         """Add a key; `sqlite3.IntegrityError` if its id is taken."""
-        fields = row._replace(roles=json.dumps(row.roles), limits=json.dumps(row.limits))  # type: ignore[arg-type]
+        fields = (*row[:3], json.dumps(row.roles), json.dumps(row.limits), *row[5:])
         self._write(lambda c: c.execute(f"INSERT INTO key VALUES ({', '.join('?' * 8)})", fields))
 
     def revoke(self, id: str, now: float) -> bool:
@@ -138,8 +139,6 @@ def _make(path: Path) -> None:
 
     It gets its name when it is complete, so nobody sees it half made.
     """
-    from boxmatch.engine.storage import sync_folder  # which takes its time to load
-
     path.parent.mkdir(parents=True, exist_ok=True)
     # Only its user may read it, and the files that SQLite puts beside it.
     handle, name = tempfile.mkstemp(prefix=f"{FILE}-", dir=path.parent)

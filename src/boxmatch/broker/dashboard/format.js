@@ -75,3 +75,6 @@ export function literal(value) {
   if (value === null || value === undefined) return "absent";
   return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : JSON.stringify(value);
 }
+
+/** A filter as it was given: SQL, or JSON. */
+export const filterText = (filter) => (typeof filter === "string" ? filter : JSON.stringify(filter));

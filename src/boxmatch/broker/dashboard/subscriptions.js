@@ -2,14 +2,12 @@
 
 import * as api from "./api.js";
 import { byId, fillSelect, setText, showEmpty } from "./dom.js";
-import { count, exactly, moment, plural } from "./format.js";
+import { count, exactly, filterText, moment, plural } from "./format.js";
 import { Table } from "./tables.js";
 
 const EVERY_MS = 5_000;
 
 const twice = (text) => ({ text, title: text });
-
-const filterText = (filter) => (typeof filter === "string" ? filter : JSON.stringify(filter));
 
 export class SubscriptionsSection {
   constructor() {

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
 import { editorOf, parseObject, say } from "./editor.js";
-import { exactly, joined, percent, plural } from "./format.js";
+import { exactly, filterText, joined, percent, plural } from "./format.js";
 import { predicateList, verdict } from "./predicates.js";
 import { attributesOf, exampleEvent } from "./schemas.js";
 
@@ -126,12 +126,11 @@ function placeOf(attribute, text) {
 }
 
 function item(one, gets) {
-  const filter = typeof one.filter === "string" ? one.filter : JSON.stringify(one.filter);
   const failed = gets ? "" : plural(one.failed, "condition fails", "conditions fail");
   return element("li", { "data-owner": one.owner, "data-id": one.id },
     element("div", { class: "judged-head" }, verdict(gets, "gets it:", "does not:"),
       element("span", { class: "who" }, one.owner, element("span", { class: "slash" }, "/"), one.id),
       one.exact ? element("span", { class: "tag" }, "always exact") : null,
       element("span", { class: "when" }, failed)),
-    gets ? element("code", { class: "filter-line" }, filter) : predicateList(one.predicates));
+    gets ? element("code", { class: "filter-line" }, filterText(one.filter)) : predicateList(one.predicates));
 }

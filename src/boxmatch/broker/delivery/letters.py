@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from boxmatch.broker.messages import Note
@@ -51,15 +49,3 @@ def letters(notes: Iterable[Note]) -> Iterator[Letter]:
 def _letter(notes: Sequence[Note], parts: list[bytes]) -> Letter:
     body = b'{"notes":[' + b",".join(parts) + b"]}"
     return Letter(notes[0].sequence, notes[-1].sequence, body, notes)
-
-
-def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Seconds that a receiver asks for, as a number or as a date; 0 if it does not."""
-    text = headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-        return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return 0.0

@@ -122,7 +122,10 @@ class Target:
         target = cls(url, host, port)
         literal = target.literal
         if literal is not None and not allow_private and not is_public(literal):
-            raise TargetError(f"{literal} is not a public address")
+            raise TargetError(
+                f"{literal} is not a public address; "
+                "boxmatch serve --allow-private-webhooks would allow it"
+            )
         return target
 
     @property

@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 import httpx
 
 from boxmatch import __version__
-from boxmatch.broker.delivery.letters import Failure, Letter, letters, retry_after
+from boxmatch.broker.delivery.letters import Failure, Letter, letters
 from boxmatch.broker.delivery.targets import (
     KEEP_ALIVE,
     Line,
@@ -30,6 +30,7 @@ from boxmatch.broker.delivery.targets import (
     Target,
 )
 from boxmatch.broker.messages import DeadLetter, Note, Webhook
+from boxmatch.client.exchange import retry_after
 from boxmatch.client.signatures import HEADER, sign
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
 
@@ -160,6 +161,11 @@ class WebhookSender:
         courier = self._couriers.get(owner)
         return None if courier is None else courier.error
 
+    def is_gone(self, owner: str) -> bool:
+        """Whether the receiver wants no more at all."""
+        courier = self._couriers.get(owner)
+        return courier is not None and courier.gone
+
     async def repost(self, owner: str, webhook: Webhook, letter: DeadLetter) -> str | None:
         """Post a dead letter once more. None if it was taken, otherwise why not."""
         line = self.line(webhook)
@@ -219,7 +225,7 @@ class WebhookSender:
         if answer.status == 410:
             return Failure("answered 410: gone, paused until it is set again", gone=True)
         redirect = ": redirects are not followed" if 300 <= answer.status < 400 else ""
-        wait = retry_after(answer.headers, self._clock())
+        wait = retry_after(answer.headers, self._clock()) or 0.0
         return Failure(f"answered {answer.status}{redirect}", retry_after=wait)
 
     def back_off(self, failures: int, asked: float = 0.0) -> float:
@@ -242,6 +248,8 @@ class _Courier:
     ) -> None:
         self.before = before
         self.error: str | None = None
+        self.gone = False
+        """The receiver wants no more."""
         self.posting = False
         """A request is under way, or what came of it is being stored."""
         self.leaving = False
@@ -268,8 +276,8 @@ class _Courier:
             while not self.leaving:
                 try:
                     async with self._sender.take_stream(self._owner, None) as stream:
-                        gone = not await self._carry(stream, line)
-                    if gone:
+                        self.gone = not await self._carry(stream, line)
+                    if self.gone:
                         self._pause(self.error or "gone")
                         return
                 except Exception as error:  # a courier that ends unseen delivers nothing any more
@@ -330,6 +338,8 @@ class _Courier:
             sender.tell(owner, "failed")
             await line.hang_up()
             if attempt < attempts:
+                if attempt == 1:  # the others would fill the log
+                    _log.warning("webhook of %s: %s; trying again", owner, failure.reason)
                 self.posting = False
                 if self.leaving:
                     return True

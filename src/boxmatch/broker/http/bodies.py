@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -157,18 +156,10 @@ async def read_json(request: Request, most: int) -> Any:
 
 
 async def read_model(request: Request, model: type[Model], most: int) -> Model:
-    """A JSON body of a known shape."""
-    return as_model(await read_json(request, most), model)
-
-
-def as_model(value: Any, model: type[Model]) -> Model:
-    """The value in a known shape; every place where it has another one is named."""
-    return _located(lambda: model.model_validate(value))
-
-
-def _located(validate: Callable[[], Model]) -> Model:
+    """A JSON body of a known shape; every place where it has another one is named."""
+    value = await read_json(request, most)
     try:
-        return validate()
+        return model.model_validate(value)
     except ValidationError as error:
         errors = [
             {"in": "/".join(["body", *map(str, one["loc"])]), "message": str(one["msg"])}

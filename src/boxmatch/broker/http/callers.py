@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 from fastapi import Depends, Path, Request
 from starlette.requests import HTTPConnection
 
-from boxmatch.broker.access import NAME, Grant, Keys, Meter, check_local_request
+from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.settings import Limits, Settings
+from boxmatch.client.exchange import NAME
 from boxmatch.errors import AccessError
 
 if TYPE_CHECKING:

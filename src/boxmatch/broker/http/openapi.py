@@ -12,7 +12,6 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, Response
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from boxmatch import __version__
@@ -63,7 +62,7 @@ def page_file(name: str) -> Response:  # reads a file, so in a thread
         return Response(_START, media_type="text/javascript")
     if name not in _FILES:
         raise Problem(404, "no-such-path", f"there is nothing at /docs/{name[:100]}")
-    from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
+    from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]  # no stubs
 
     content = (Path(str(swagger_ui_path)) / name).read_bytes()
     headers = {"Cache-Control": "max-age=86400", "X-Content-Type-Options": "nosniff"}
@@ -102,14 +101,10 @@ def _finish(operation: dict[str, Any], *, has_key: bool) -> None:
 
 
 def _request_schemas() -> dict[str, Any]:
-    models: list[type[BaseModel]] = [
-        one
-        for one in vars(shapes).values()
-        if isinstance(one, type) and issubclass(one, shapes.Request) and one is not shapes.Request
-    ]
+    """Of bodies, which routes read by themselves, so that the framework knows nothing of them."""
     template = "#/components/schemas/{model}"
     _, found = models_json_schema(
-        [(model, "validation") for model in models], ref_template=template
+        [(model, "validation") for model in shapes.Request.__subclasses__()], ref_template=template
     )
     problem = shapes.ProblemShape.model_json_schema(ref_template=template)
     return {**found["$defs"], "Problem": problem}

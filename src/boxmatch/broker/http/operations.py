@@ -12,11 +12,10 @@ from boxmatch.broker.http import shapes
 from boxmatch.broker.http.answers import answer, problems
 from boxmatch.broker.http.callers import Admin, context_of
 from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-
-METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 router = APIRouter(tags=["operations"])
 _UNWELL: Final[dict[int | str, dict[str, Any]]] = {503: problems()[503]}
@@ -56,7 +55,7 @@ async def metrics(caller: Admin) -> Response:
     if measured is None:
         raise Problem(404, "no-metrics", "this broker keeps no metrics")
     # It reads the database.
-    return Response(await asyncio.to_thread(measured.render), media_type=METRICS_TYPE)
+    return Response(await asyncio.to_thread(measured.render), media_type=CONTENT_TYPE)
 
 
 def _check_failure(broker: Broker) -> None:

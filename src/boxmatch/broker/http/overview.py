@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch import __version__
-from boxmatch.broker.http import shapes
+from boxmatch.broker.http import overview_shapes as shapes
 from boxmatch.broker.http.answers import answer, answer_bytes, problems, takes
 from boxmatch.broker.http.bodies import dump_json, read_model
 from boxmatch.broker.http.callers import AnyCaller, Asker, Name

@@ -52,7 +52,6 @@ _STATUS: Final[tuple[tuple[type[BoxmatchError], int, str], ...]] = (
     (UnknownMemberError, 404, "unknown-publication"),
     (FeedExistsError, 409, "feed-exists"),
     (DuplicateMemberError, 409, "publication-exists"),
-    (OverloadError, 503, "overload"),
     (StorageError, 503, "storage"),
     (FilterError, 422, "filter"),
     (AttributeValueError, 422, "value"),

@@ -6,9 +6,18 @@ shapes are there for the documentation; a test holds the two together.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
+from pydantic_core import PydanticCustomError
 
 from boxmatch.broker.http.callers import MOST_SEQUENCE, NAME_PATTERN
 
@@ -40,11 +49,26 @@ class AttributeSpec(Request):
     domain: Annotated[list[Scalar], Field(min_length=2, max_length=2)] | None = None
 
 
+TypeName = Literal["int", "float", "string", "bool", "timestamp"]
+
+
+def _known_type(value: Any) -> Any:
+    # Else each of the shapes that an attribute may have would complain by itself.
+    if not isinstance(value, list | dict) and value not in get_args(TypeName):
+        raise PydanticCustomError(
+            "type",
+            "unknown type; known types are {types}, or a list of texts",
+            {"types": ", ".join(get_args(TypeName))},
+        )
+    return value
+
+
 Attributes = dict[
     StrictStr,
-    Literal["int", "float", "string", "bool", "timestamp"]
-    | Annotated[list[StrictStr], Field(min_length=1)]
-    | AttributeSpec,
+    Annotated[
+        TypeName | Annotated[list[StrictStr], Field(min_length=1)] | AttributeSpec,
+        BeforeValidator(_known_type),
+    ],
 ]
 """In order. A list of texts is an enum."""
 
@@ -325,130 +349,6 @@ class Publication(BaseModel):
     id: str
     regions: dict[str, dict[str, Any]]
     filter: str | None
-
-
-class Roles(BaseModel):
-    admin: bool
-    publish: list[str] = Field(description="Feeds; `*` is all.")
-    read: list[str] = Field(description="Feeds; `*` is all.")
-    subscribe: list[str] = Field(description="Owners; `*` is all.")
-
-
-class Queue(BaseModel):
-    events: int
-    bytes: int
-    most_events: int
-    most_bytes: int
-
-
-class BrokerCounts(BaseModel):
-    queue: Queue
-    sessions: int
-    delivered: dict[str, int] = Field(description="Notes, by way.")
-    dropped: int
-    refused: dict[str, int] = Field(description="By reason.")
-    storage_bytes: int
-    log_bytes: int
-    backlog: int
-
-
-class FeedCounts(BaseModel):
-    name: str
-    rate: float
-    sampled_matches: int
-    sampled_false: int
-    waiting: int = Field(description="Events that are received, and not yet durable.")
-    received: int
-    matched: int
-    matches: int
-    committed: int
-    delivered: int = Field(description="Notes that were handed to subscribers.")
-    stages: dict[str, list[int]] = Field(
-        description="By stage, how many took so long: up to each of `buckets`, and beyond."
-    )
-
-
-class WatchedFeed(FeedCounts):
-    kind: Literal["events", "state"]
-    index: str
-    adaptive: AdaptiveSpec | None
-    subscriptions: int
-    publications: int
-    last_sequence: int
-
-
-class WatchedOwner(BaseModel):
-    owner: str
-    backlog: int
-    sessions: int
-    delivered: int
-    dropped: int
-    subscriptions: int
-    webhook: Literal["active", "paused"] | None
-    dead_letters: int
-    last_error: str | None
-
-
-class Overview(BaseModel):
-    at: float
-    started: float
-    version: str
-    roles: Roles
-    buckets: list[float] = Field(description="Upper bounds of the histograms, in seconds.")
-    broker: BrokerCounts | None = Field(description="Only for admins.")
-    feeds: list[WatchedFeed]
-    owners: list[WatchedOwner] = Field(
-        description="At most 50: those with errors first, then those that most waits for."
-    )
-    owner_count: int
-
-
-class Sample(BaseModel):
-    at: float
-    feeds: list[FeedCounts]
-
-
-class History(BaseModel):
-    buckets: list[float]
-    samples: list[Sample]
-
-
-class SubscriptionBrief(BaseModel):
-    owner: str
-    id: str
-    filter: Any = None
-    exact: bool
-
-
-class RankedSubscription(SubscriptionBrief):
-    matches: int
-    created: float
-
-
-class RankedSubscriptions(BaseModel):
-    subscriptions: list[RankedSubscription]
-    count: int
-    dead: int = Field(description="Without a match since they were made, or the broker started.")
-
-
-class TraceQuestion(Request):
-    event: dict[str, Any]
-    publish: StrictBool = False
-    limit: Annotated[StrictInt, Field(ge=0, le=100)] = 20
-
-
-class MissedSubscription(SubscriptionBrief):
-    failed: int
-    predicates: list[Predicate]
-
-
-class Trace(BaseModel):
-    sequence: int | None
-    rate: float = Field(description="That the feed tolerates now; this answer is exact.")
-    matched: int
-    gets: list[SubscriptionBrief]
-    missed: int
-    misses: list[MissedSubscription] = Field(description="Nearest first.")
 
 
 class Health(BaseModel):

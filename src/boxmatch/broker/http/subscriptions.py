@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -48,7 +49,7 @@ async def put_subscription(owner: Name, id: Name, request: Request, caller: AsOw
         ttl=asked.ttl,
         exact=asked.exact,
     )
-    _check_room(owner, id, caller)
+    _check_room(owner, [id], caller)
     return answer(_subscription_json(await caller.broker.put_subscription(owner, id, wanted)))
 
 
@@ -69,23 +70,27 @@ async def put_subscriptions(owner: Name, request: Request, caller: AsOwner) -> R
     }
     for id in wanted:
         check_name("subscription", id)
-    most = caller.limits.subscriptions
-    if caller.broker.standing(owner).subscriptions + len(wanted) > most:
-        raise LimitError(f"an owner has at most {most:,} subscriptions")
+    _check_room(owner, wanted, caller)
     return answer({"count": len(await caller.broker.put_subscriptions(owner, wanted))})
 
 
-def _check_room(owner: str, id: str, caller: Caller) -> None:
+def _check_room(owner: str, ids: Collection[str], caller: Caller) -> None:
     """The broker sees to its own limit; that of the key may be lower."""
     most = caller.limits.subscriptions
-    if most >= caller.context.settings.limits.subscriptions:
+    there = caller.broker.standing(owner).subscriptions
+    if most >= caller.context.settings.limits.subscriptions or there + len(ids) <= most:
         return
-    if caller.broker.standing(owner).subscriptions < most:
-        return
+    new = sum(_is_new(owner, id, caller) for id in ids)  # to put another in its place is fine
+    if new and there + new > most:
+        raise LimitError(f"an owner has at most {most:,} subscriptions")
+
+
+def _is_new(owner: str, id: str, caller: Caller) -> bool:
     try:
-        caller.broker.subscription(owner, id)  # to put another in its place is fine
+        caller.broker.subscription(owner, id)
     except UnknownSubscriptionError:
-        raise LimitError(f"an owner has at most {most:,} subscriptions") from None
+        return True
+    return False
 
 
 @router.get(
@@ -130,13 +135,13 @@ async def list_subscriptions(
 @router.get("/owners/{owner}", response_model=shapes.Owner, responses=problems(404))
 async def show_owner(owner: Name, caller: AsOwner) -> Response:
     """Where an owner stands: its cursor, what waits for it and what was dropped."""
-    return answer(_owner_json(caller.broker.owner(owner)))
+    return answer(_owner_json(await caller.broker.owner(owner)))
 
 
 @router.get("/owners", response_model=shapes.Owners, responses=problems())
 async def list_owners(caller: Admin, after: AfterName = "", limit: Limit = 100) -> Response:
     """All owners by name, a page at a time."""
-    found = caller.broker.owners(after=after, limit=limit)
+    found = await caller.broker.owners(after=after, limit=limit)
     return answer(
         {
             "owners": [_owner_json(one) for one in found],

@@ -51,7 +51,7 @@ async def show_webhook(owner: Name, caller: AsOwner) -> Response:
     webhook = caller.broker.webhook(owner)
     if webhook is None:
         raise _no_webhook(owner)
-    return answer(webhook_json(webhook, caller.broker.owner(owner).last_error))
+    return answer(webhook_json(webhook, caller.broker.webhook_error(owner)))
 
 
 @router.delete("/owners/{owner}/webhook", status_code=204, responses=problems(404))

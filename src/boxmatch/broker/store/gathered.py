@@ -26,7 +26,8 @@ Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
 
 _MOST_BYTES = 256 * 1024
 """Events of one call go into rows of about this size: who reads one of them reads its row."""
-_PAGE = 4096
+PAGE = 4096
+"""Bytes of the database that one change of a row takes in the log ahead, about."""
 
 
 def _columns(count: int) -> str:
@@ -76,15 +77,15 @@ class Gathered:
         """Write it all. About how many bytes that takes in the log ahead."""
         written = 0
         if self.batches:
-            written += sum(row[6] for row in self.batches) + _PAGE * len(self.batches)
+            written += sum(row[6] for row in self.batches) + PAGE * len(self.batches)
             _put_batches(connection, self.batches)
             self.batches = []
         if self.inbox:
-            written += _PAGE * len(self.inbox)
+            written += PAGE * len(self.inbox)
             connection.execute(_PUT_INBOX, (json_text(self.inbox),))
             self.inbox = []
         if self.repeats:
-            written += _PAGE * len(self.repeats)
+            written += PAGE * len(self.repeats)
             rows = [(*key, *value) for key, value in self.repeats.items()]
             connection.execute(_PUT_REPEATS, (json_text(rows),))
             self.repeats = {}

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from boxmatch.broker.messages import DeadLetter, FeedKind, FeedSpec, Note
+from boxmatch.broker.store.gathered import json_text
 from boxmatch.broker.store.rows import (
     BATCH_COLUMNS,
     Batch,
@@ -56,14 +57,15 @@ _INBOX_BY_ROW = (
 _BACKLOGS = (
     "SELECT o.number, coalesce(sum(i.amount), 0) FROM owner o "
     "LEFT JOIN inbox i ON i.owner = o.number AND i.last > o.cursor "
-    "WHERE ?1 IS NULL OR o.number = ?1 GROUP BY o.number"
+    "WHERE {among} GROUP BY o.number"
 )
 _PARTLY_READ = (
     "SELECT o.number, o.cursor, i.first, CAST(i.notes AS BLOB), i.checksum FROM owner o "
     "CROSS JOIN inbox i ON i.owner = o.number AND i.last = "
     "(SELECT min(last) FROM inbox WHERE owner = o.number AND last > o.cursor) "
-    "WHERE i.first <= o.cursor AND (?1 IS NULL OR o.number = ?1)"
+    "WHERE i.first <= o.cursor AND {among}"
 )
+_DEAD_LETTERS = "SELECT o.owner, count(*) FROM dead_letter o WHERE {among} GROUP BY o.owner"
 
 
 class _Room:
@@ -205,11 +207,10 @@ class Reader:
             rows = connection.execute(statement, (owner, after, limit))
             return list(map(DeadLetter._make, rows))
 
-    def dead_letter_counts(self) -> dict[int, int]:
+    def dead_letter_counts(self, owners: Collection[int] | None) -> dict[int, int]:
+        among, values = _among("o.owner", owners)
         with self.connection() as connection:
-            return dict(
-                connection.execute("SELECT owner, count(*) FROM dead_letter GROUP BY owner")
-            )
+            return dict(connection.execute(_DEAD_LETTERS.format(among=among), values))
 
     def _pages(self, statement: str, feed: int) -> Iterator[Any]:
         # Whole pages: a connection that stays with a caller would keep the log ahead from being
@@ -274,10 +275,14 @@ class Reader:
             return connection.execute(_INBOX_BY_ROW, (owner, after)).fetchall()
         return rows
 
-    def backlogs(self, owner: int | None = None) -> dict[int, int]:
+    def backlogs(self, owners: Collection[int] | None = None) -> dict[int, int]:
+        among, values = _among("o.number", owners)
         with self.connection() as connection:
-            waiting: dict[int, int] = dict(connection.execute(_BACKLOGS, (owner,)))
-            for number, cursor, first, text, checksum in connection.execute(_PARTLY_READ, (owner,)):
+            waiting: dict[int, int] = dict(
+                connection.execute(_BACKLOGS.format(among=among), values)
+            )
+            partly_read = connection.execute(_PARTLY_READ.format(among=among), values)
+            for number, cursor, first, text, checksum in partly_read:
                 notes = unpack_notes(number, first, text, checksum) or []
                 waiting[number] -= sum(first + position <= cursor for position, _ in notes)
         return waiting
@@ -408,3 +413,10 @@ class Reader:
             while self._cached_bytes > _CACHE_BYTES:
                 _, oldest = self._cache.popitem(last=False)
                 self._cached_bytes -= len(oldest.payload)
+
+
+def _among(column: str, owners: Collection[int] | None) -> tuple[str, tuple[str, ...]]:
+    """A condition, and its values: one of these owners, or any (None)."""
+    if owners is None:
+        return "TRUE", ()
+    return f"{column} IN (SELECT value FROM json_each(?))", (json_text(list(owners)),)

@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
@@ -194,16 +194,16 @@ class Store:
         first = self._reader.first_sequence(feed)
         return upcoming if first is None else first
 
-    def backlogs(self, owner: int | None = None) -> dict[int, int]:
-        """How many notes wait, by owner: of all, or of one."""
-        return self._reader.backlogs(owner)
+    def backlogs(self, owners: Collection[int] | None = None) -> dict[int, int]:
+        """How many notes wait, by owner: of all, or of some."""
+        return self._reader.backlogs(owners)
 
     def dead_letters(self, owner: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         return self._reader.dead_letters(owner, after, limit)
 
-    def dead_letter_counts(self) -> dict[int, int]:
-        """How many there are, by owner."""
-        return self._reader.dead_letter_counts()
+    def dead_letter_counts(self, owners: Collection[int] | None = None) -> dict[int, int]:
+        """How many there are, by owner that has any: of all, or of some."""
+        return self._reader.dead_letter_counts(owners)
 
     def sizes(self) -> Sizes:
         return self._reader.sizes()

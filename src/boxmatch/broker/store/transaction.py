@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Sequence
 
 from boxmatch.broker.messages import FeedSpec
-from boxmatch.broker.store.gathered import Gathered, Inboxes, batch_rows, json_text
+from boxmatch.broker.store.gathered import PAGE, Gathered, Inboxes, batch_rows, json_text
 from boxmatch.broker.store.rows import Appended, pack_feed, text_checksum
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 
 REPEATABLE = 24 * 3600.0
 """How long a feed knows the key of what was published."""
-_PAGE = 4096
 
 
 class Transaction:
@@ -38,7 +37,7 @@ class Transaction:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        self.written += self._earlier.flush(self._connection) + 4 * _PAGE
+        self.written += self._earlier.flush(self._connection) + 4 * PAGE
         self._connection.execute("COMMIT")
 
     def roll_back(self) -> None:
@@ -74,7 +73,7 @@ class Transaction:
             self.written += self._earlier.flush(self._connection)
             self._connection.execute("SAVEPOINT change")
             self._savepoint = True
-        self.written += self._own.flush(self._connection) + _PAGE
+        self.written += self._own.flush(self._connection) + PAGE
         return self._connection.execute(statement, values)
 
     def _mark(self) -> tuple[int, int, frozenset[int]]:

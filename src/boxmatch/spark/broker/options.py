@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from boxmatch.errors import ClientError, SparkError
 
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
     from boxmatch.client import Client, Feed
 
 Place = int | Literal["earliest", "latest"]
+
+OPTIONS: Final = (
+    *("url", "key", "feed", "owner", "startingSequence", "endingSequence", "maxPerTrigger"),
+    *("partitions", "failOnDataLoss", "includeBody", "acknowledge"),
+    *("checkpointLocation", "stagingLocation", "idempotencyKey", "inDoubt"),
+)
+"""All that there are."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,7 @@ class Connection:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Connection:
         """The key may also be in the environment of the driver, where no plan shows it."""
+        _check_names(options)
         key = options.get("key") or os.environ.get("BOXMATCH_KEY") or None
         return cls(required(options, "url"), key)
 
@@ -41,6 +50,15 @@ class Connection:
                 return client.feed(name)
             except ClientError as error:
                 raise SparkError(f"feed {name!r} at {self.url}: {error}") from error
+
+
+def _check_names(names: Iterable[str]) -> None:
+    known = {option.lower(): option for option in OPTIONS}  # Spark hands them over in any case
+    for name in names:
+        if name.lower() not in known:
+            close = difflib.get_close_matches(name.lower(), known, n=1)
+            hint = f"did you mean {known[close[0]]!r}?" if close else f"it has {', '.join(OPTIONS)}"
+            raise SparkError(f"format('boxmatch') has no option {name!r}; {hint}")
 
 
 def required(options: Mapping[str, str], name: str) -> str:

@@ -69,15 +69,13 @@ def event_batch(schema: pa.Schema, events: Sequence[LoggedEvent]) -> pa.RecordBa
     """Events of a feed as a record batch."""
 
     def column(name: str) -> list[Any]:
-        match name:
-            case "_sequence":
-                return [event.sequence for event in events]
-            case "_at":
-                return [_microseconds(event.at) for event in events]
-            case "_body":
-                return [_json(event.event) for event in events]
-            case _:
-                return [event.event.get(name) for event in events]
+        if name == SEQUENCE:
+            return [event.sequence for event in events]
+        if name == AT:
+            return [_microseconds(event.at) for event in events]
+        if name == BODY:
+            return [_json(event.event) for event in events]
+        return [event.event.get(name) for event in events]
 
     return _batch(schema, [event.sequence for event in events], column)
 

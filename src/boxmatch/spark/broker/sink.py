@@ -148,7 +148,9 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
             )
         self._staging = _staging(folder, options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override]
+    def write(  # type: ignore[override]  # typed for rows; Spark hands over what is declared here
+        self, iterator: Iterator[pa.RecordBatch]
+    ) -> Written:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -179,7 +181,9 @@ class BrokerWriter(DataSourceArrowWriter):
         self._shelf = Folder.at(folder) if folder else None
         self._staging = _staging(self._shelf / self._job, options) if self._shelf else None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override]
+    def write(  # type: ignore[override]  # typed for rows; Spark hands over what is declared here
+        self, iterator: Iterator[pa.RecordBatch]
+    ) -> Written:
         requests = self._writing.requests(iterator)
         if self._staging is not None:
             return Written(self._staging.stage(requests))

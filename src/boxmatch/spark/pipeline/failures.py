@@ -38,7 +38,7 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     from pyspark.errors import PySparkException
 
     try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # no stubs
     except ImportError:  # a client of Spark Connect only
         return (PySparkException,)
     return PySparkException, Py4JError
