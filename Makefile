@@ -21,11 +21,14 @@ run: $(READY) java  ## Run the pipeline on Spark: a made-up market feed against 
 demo: $(READY)  ## The engine alone: 100,000 ticks against 1,000,000 subscriptions
 	@$(PYTHON) -m boxmatch demo $(ARGS)
 
+# A file of tests runs in one process. Files go out in their order, of which the last are short.
+PYTEST := $(PYTHON) -m pytest -q -n logical --dist loadfile --no-loadscope-reorder
+
 test: lint java chromium  ## Lint, check types, run the tests (what CI runs)
-	@$(PYTHON) -m pytest -q -n logical --dist loadfile -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: lint java chromium  ## The same, with the slow tests too
-	@$(PYTHON) -m pytest -q -n logical --dist loadfile $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 lint: $(READY)  ## Check style, format and types
 	@$(PYTHON) -m ruff check
@@ -75,8 +78,13 @@ clean:  ## Remove caches and build output, keep .venv
 distclean: clean  ## Remove .venv as well
 	@rm -rf $(VENV)
 
-# The stamp is touched last, so a set-up that was cut short is done again. An existing .venv is
-# kept as long as its Python and pip run.
+# The stamp is written last, so a set-up that was cut short is done again; so is one of a checkout
+# that was moved since, or whose Python is gone. An existing .venv is kept as long as its Python
+# and pip run.
+ifneq ($(shell test -x $(PYTHON) && cat $(READY) 2>/dev/null),$(CURDIR))
+.PHONY: $(READY)
+endif
+
 $(READY): pyproject.toml
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then :; else \
 	  base=; \
@@ -96,5 +104,8 @@ $(READY): pyproject.toml
 	  }; \
 	fi
 	@echo "Installing boxmatch and its development tools into $(VENV) (once, a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || { \
+	  echo "pip cannot install what $(VENV) needs (above is why; it needs the network): make again goes on from here" >&2; \
+	  exit 1; \
+	}
+	@echo '$(CURDIR)' >$@

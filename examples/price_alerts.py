@@ -3,7 +3,7 @@
 Alerts in SQL and as dicts; ticks one by one and in batches; an alert that changes; why somebody was
 not told; and an alert that is wrong.
 
-Run it with `python price_alerts.py`. It needs nothing but `pip install boxmatch`.
+Run it with `python price_alerts.py`. It needs nothing but Boxmatch itself.
 """
 
 from typing import Any

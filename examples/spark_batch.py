@@ -4,7 +4,7 @@ Builds an index from the alerts, says which of them are wrong, matches all trade
 to be told of what as Parquet. On a cluster, `run` stays as it is: only the session differs.
 
 Run it with `python spark_batch.py`, or `python spark_batch.py FOLDER` to keep the files. It needs
-`pip install 'boxmatch[spark]'` and Java 17 or later.
+Boxmatch with the extra `spark`, and Java 17 or later.
 """
 
 import sys

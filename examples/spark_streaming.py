@@ -4,7 +4,7 @@ Every micro-batch takes the trades that have arrived and the alerts as they are 
 a folder of Parquet exactly once, also when the job is stopped, or killed, and started again.
 
 Run it with `python spark_streaming.py`, or `python spark_streaming.py FOLDER` to keep the files. It
-needs `pip install 'boxmatch[spark]'` and Java 17 or later.
+needs Boxmatch with the extra `spark`, and Java 17 or later.
 """
 
 import sys

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gc
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+import property_examples
 from command_line import run_boxmatch  # noqa: F401 - a fixture for all
 
 # Numba compiles inside the first example of a test, so a deadline would only measure that.
@@ -16,3 +19,36 @@ settings.load_profile(
 
 # Tests start many Java processes that live for seconds: the second compiler is not worth its time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Compiling kernels and comparing large answers make many objects, and next to no garbage in cycles.
+gc.set_threshold(20_000, 20, 50)
+
+# While one process compiles the kernels that most tests use, another does what needs none.
+FIRST = (
+    "tests/engine/test_matcher.py",
+    "tests/model/filters/test_filter_properties.py",
+    "tests/model/filters/test_filter_hostile.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "not slow":
+        property_examples.share = 0.5
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        file = item.nodeid.partition("::")[0]
+        return FIRST.index(file) if file in FIRST else len(FIRST)
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """What is there before a module is not looked through again by every collection of garbage.
+
+    In the end that is a million objects, and benchmarks collect before each measurement.
+    """
+    gc.collect()
+    gc.freeze()

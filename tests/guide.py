@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,6 +97,13 @@ class Guide:
             for block, says in self.with_output()
             if block.kind == "python" and block.file is None
         ]
+
+
+def check(printed: Sequence[tuple[str, list[str]]], said: Sequence[tuple[str, list[str]]]) -> None:
+    """Blocks print what is said; of one that does not, only the lines that differ are shown."""
+    for (text, prints), (_, says) in zip(printed, said, strict=True):
+        different = difflib.unified_diff(says, prints, "said", "printed", n=0, lineterm="")
+        assert prints == says, "\n".join([*different, "", text])
 
 
 def run(command: list[str], folder: Path) -> str:

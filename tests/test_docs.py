@@ -17,7 +17,7 @@ from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.model.filters.constructs import _NAMES as REFUSED
 from boxmatch.model.filters.expressions import Operator
 from command_line import Command
-from guide import AT_THE_ROOT, ROOT, Guide, lines, run
+from guide import AT_THE_ROOT, ROOT, Guide, check, lines, run
 from layer_diagram import DIAGRAM, drawn
 from test_package import LAYERS
 
@@ -40,7 +40,7 @@ ALL: Final = [
 @pytest.mark.parametrize("name", PAGES)
 def test_page(name: str, tmp_path: Path) -> None:
     guide = Guide(name)
-    assert guide.printed(tmp_path) == guide.said
+    check(guide.printed(tmp_path), guide.said)
     for block, says in guide.with_output():
         if block.kind in SHELL and block.not_run is None:
             printed = run(["bash", "-euo", "pipefail", "-c", block.text], tmp_path)
@@ -50,7 +50,7 @@ def test_page(name: str, tmp_path: Path) -> None:
 def test_readme_begins_with_an_example(tmp_path: Path) -> None:
     guide = Guide("README.md", section="")
     assert len(guide.said) == 1
-    assert guide.printed(tmp_path) == guide.said
+    check(guide.printed(tmp_path), guide.said)
 
 
 def test_readme_has_the_first_example_of_the_spark_guide() -> None:

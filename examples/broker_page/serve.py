@@ -4,8 +4,8 @@ Starts a broker in a folder of its own, a feed of made-up ticks, and a small web
 has a filter to edit, and listens over Server-Sent Events. Browsers talk to the web server only,
 which passes on what the page may do: so a key of the broker, where it has keys, stays there.
 
-Run it with `python serve.py`, and open the address that it prints. It needs
-`pip install 'boxmatch[broker]'`. Ctrl-C ends all of it.
+Run it with `python serve.py`, and open the address that it prints. It needs Boxmatch with the extra
+`broker`. Ctrl-C ends all of it.
 """
 
 import argparse
@@ -119,23 +119,29 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=1.0, help="seconds between ticks")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", chosen.port), Handler)
+    except OSError as error:
+        raise SystemExit(f"port {chosen.port}: {error.strerror}; choose one with --port") from None
     stopped = threading.Event()
-    with TemporaryDirectory() as folder, running_broker(folder) as url, Client(url) as client:
+    with (
+        server,
+        TemporaryDirectory() as folder,
+        running_broker(folder) as url,
+        Client(url) as client,
+    ):
         client.create_feed("ticks", {"symbol": "string", "price": "float", "volume": "int"})
         client.subscribe("reader", "page", "ticks", FILTER)
         publisher = threading.Thread(target=publish, args=(client, chosen.every, stopped))
         publisher.start()
         Handler.client, Handler.broker = client, url
-        with ThreadingHTTPServer(("127.0.0.1", chosen.port), Handler) as server:
-            print(
-                f"Open http://127.0.0.1:{server.server_port} (the broker is at {url})", flush=True
-            )
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                print("Stopping")
-            stopped.set()
-            publisher.join()
+        print(f"Open http://127.0.0.1:{server.server_port} (the broker is at {url})", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("Stopping")
+        stopped.set()
+        publisher.join()
 
 
 if __name__ == "__main__":

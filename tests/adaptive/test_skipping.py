@@ -126,7 +126,9 @@ def table_ii(seed: int) -> Trial:
     return Trial(work.boxes(0, 20_000), work.event_keys(0, 1_000))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+)
 @pytest.mark.parametrize("rate", [0.001, 0.01, 0.1])
 def test_measured_rate_on_zipf_attributes(seed: int, rate: float) -> None:
     """Where w is known the bound is all but filled: chance may carry a sample beyond it.

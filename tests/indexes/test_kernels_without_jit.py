@@ -137,7 +137,15 @@ def run_tile() -> None:
         raise SystemExit("duplicates are not counted")
 
 
-@pytest.mark.parametrize("name", index_names())
+A_FEW = ("tile", "rein", "tree")
+"""One that is used most, one that takes changes by way of the parts that most others share, and
+one of expressions: what `make test` has time for."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in A_FEW else pytest.mark.slow) for n in index_names()],
+)
 def test_kernels_as_plain_python(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", __file__, name, inspect.getfile(index_class(name))],

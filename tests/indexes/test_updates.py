@@ -36,6 +36,7 @@ from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
+from property_examples import examples
 
 UPDATABLE = names_of_indexes(updates=True)
 AROUND = sorted({near for key in KEYS for near in (key - 1, key, key + 1) if FIRST <= near <= LAST})
@@ -179,7 +180,7 @@ class Updates(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("name", UPDATABLE)
 def test_any_sequence_of_changes(name: str) -> None:
-    limits = settings(max_examples=40, stateful_step_count=25)
+    limits = settings(max_examples=examples(40), stateful_step_count=25)
     run_state_machine_as_test(lambda: Updates(name), settings=limits)
 
 
@@ -238,8 +239,13 @@ BOOLEANS = ["light", "few"]
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *product(names_of_indexes(updates=True, ranges=True), RANGES),
-        *product(names_of_indexes(updates=True, booleans=True), BOOLEANS),
+        pytest.param(
+            name, kind, marks=pytest.mark.slow if kind in ("uniform", "attributes") else ()
+        )
+        for name, kind in [
+            *product(names_of_indexes(updates=True, ranges=True), RANGES),
+            *product(names_of_indexes(updates=True, booleans=True), BOOLEANS),
+        ]
     ],
 )
 def test_large_histories(name: str, kind: str) -> None:
