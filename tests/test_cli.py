@@ -130,6 +130,12 @@ class TestBench:
             assert line["parameters"]["seed"] == 1
             assert {"commit", "date", "machine", "packages", "python", "version"} <= set(line)
 
+    def test_says_what_it_was_measured_with(self, run_boxmatch: Command) -> None:
+        small = ("--subscriptions", "300", "--index", "rein", "--index-option", "buckets=7")
+        done = run_boxmatch("bench", *small, "--competitors", "none", *self.QUICK)
+        assert done.code == 0
+        assert "index rein buckets=7, 1 thread(s)" in " ".join(done.out.split())
+
     def test_json_instead_of_tables(self, run_boxmatch: Command) -> None:
         small = ("--subscriptions", "300", "--index", "scan", "--competitors", "none")
         done = run_boxmatch("bench", "width", *small, *self.QUICK, "--json")

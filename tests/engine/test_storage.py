@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import mmap
 import os
@@ -501,6 +502,30 @@ def test_killed_at_random_while_saving(tmp_path: Path) -> None:
         assert len(m) in (300, 500)
         assert sorted(m.match({"n": 1})) == list(range(len(m)))
         assert m.match({"n": 1000, "s": "x7"}) == [7]
+
+
+def test_many_threads_load_while_garbage_is_collected(tmp_path: Path) -> None:
+    place = tmp_path / "saved"
+    filled(count=20).save(place)
+    wanted = answers(bm.Matcher.load(place))
+
+    def take_turns(*_: object) -> None:
+        time.sleep(0)  # lets other threads run in the middle of whatever was interrupted
+
+    def load(_: int) -> None:
+        for _ in range(10):
+            loaded = bm.Matcher.load(place)
+        assert answers(loaded) == wanted
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(take_turns)
+    gc.set_threshold(50, 5, 5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(load, range(4)))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(take_turns)
 
 
 def test_two_threads_saving_to_one_place(tmp_path: Path) -> None:

@@ -199,8 +199,11 @@ def _footer(
             f"first match {figures['first_match_seconds']:.2f} s later."
         )
     machine, options = origin["machine"], results[0]["options"]
+    index = " ".join(
+        [options["index"], *(f"{name}={one}" for name, one in options["index_options"].items())]
+    )
     console.print(
-        f"[dim]index {options['index']}, {options['threads']} thread(s), batches of "
+        f"[dim]index {index}, {options['threads']} thread(s), batches of "
         f"{options['batch']:,}, {results[0]['checked_events']} events of each setting checked "
         f"against scan; {machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
         f"commit {shown_commit(origin)}[/dim]"

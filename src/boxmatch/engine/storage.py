@@ -12,6 +12,7 @@ import mmap
 import os
 import re
 import shutil
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -252,6 +253,11 @@ def _load_segment(
     return segment
 
 
+_reading_header = threading.Lock()
+"""NumPy parses headers as Python, which two threads at once cannot always do in Python 3.11: a
+collection of garbage in between ends in a `SystemError`."""
+
+
 class _Reader:
     """Maps files of a folder after comparing their checksums."""
 
@@ -275,7 +281,9 @@ class _Reader:
     def array(self, name: str) -> npt.NDArray[Any]:
         # Private maps are writable as far as NumPy can tell, so that kernels see one kind of
         # array, though nobody writes and all processes share the pages.
-        array: npt.NDArray[Any] = np.load(self._checked(name), mmap_mode="c", allow_pickle=False)
+        path = self._checked(name)
+        with _reading_header:
+            array: npt.NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
         return np.asarray(array)
 
     def table(self, name: str) -> pa.Table:
