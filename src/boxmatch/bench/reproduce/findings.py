@@ -181,7 +181,7 @@ def spaces_aims(grids: Iterable[Grid]) -> list[str]:
         ratio = subject_spaces.cheaper(most)(moving)
         judge("A random update takes so many times as long", ratio, "×", above=10)
         ratio = subject_spaces.cheaper(most, together=True)(moving)
-        judge("The same, of 1,000 updates in one operation", ratio, "×", above=10)
+        judge("The same, of 100 updates in one operation", ratio, "×", above=10)
     if durable is not None:
         rates = {x: durable.value(UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
         known = [(rate, threads) for threads, rate in rates.items() if rate is not None]

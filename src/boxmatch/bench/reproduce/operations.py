@@ -31,9 +31,9 @@ ones."""
 
 _KINDS: tuple[UpdateKind, ...] = ("incremental", "random")  # the first starts where all began
 _WARM = 50
-_TOGETHER = 1_000
+_TOGETHER = 100
 """Updates that are one operation, where many are."""
-_BATCHES = 10
+_BATCHES = 20
 
 
 class Subject(Protocol):

@@ -152,7 +152,7 @@ INCREMENTAL_UPDATE: Final = replace(
     ADDING, label="Time of an incremental update", path=("incremental", "mean")
 )
 RANDOM_TOGETHER: Final = replace(
-    ADDING, label="The same, 1,000 of them in one operation", path=("random_together", "mean")
+    ADDING, label="The same, 100 of them in one operation", path=("random_together", "mean")
 )
 INCREMENTAL_TOGETHER: Final = replace(RANDOM_TOGETHER, path=("incremental_together", "mean"))
 TOLD_BY_ADDING: Final = Quantity(

@@ -140,7 +140,7 @@ INCREMENTAL: Final = Experiment(
             measured=cheaper(MOST),
         ),
         Claim(
-            text="The same where 1,000 updates are one operation",
+            text="The same where 100 updates are one operation",
             where="not in the paper",
             published=None,
             unit="×",
