@@ -227,6 +227,16 @@ def test_no_events_are_no_request() -> None:
     assert (result.count, result.first, steps) == (0, None, [])
 
 
+def test_a_state_feed_may_take_its_time() -> None:
+    """The first one has the broker compile."""
+    requests = [
+        next(operations.create_feed("f", {"x": "int"})),
+        next(operations.create_feed("f", spaces={"s": {"x": "int"}})),
+    ]
+    assert requests[0].wait == 0
+    assert requests[1].wait >= 60
+
+
 def test_received_events_have_no_number_yet() -> None:
     answer = said(202, {"first": 0, "last": 0, "count": 1, "durable": False, "repeated": False})
     result, steps = drive(operations.publish("t", {"a": 1}, wait="received"), answer)

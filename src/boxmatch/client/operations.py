@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
 
 _PAGE = 1_000
+_COMPILING = 120.0
+"""Seconds. The first state feed on a machine waits until its kernels are compiled."""
 
 
 class Unchanged(Enum):
@@ -84,7 +86,10 @@ def create_feed(
     else:
         named = {space: schema_json(one) for space, one in (spaces or {}).items()}
         wanted |= {"kind": "state", "spaces": named, "leave": leave}
-    answer = yield Request(method="POST", path=path("feeds"), body=dumped(wanted), again=False)
+    answer = yield Request(
+        method="POST", path=path("feeds"), body=dumped(wanted), again=False,
+        wait=0.0 if spaces is None else _COMPILING,
+    )  # fmt: skip
     return read_feed(answer.json())
 
 
