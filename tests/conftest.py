@@ -20,6 +20,10 @@ settings.load_profile(
 # Tests start many Java processes that live for seconds: the second compiler is not worth its time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# Programs that tests start run as they do for users, who have neither of these set.
+for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+    os.environ.pop(_name, None)
+
 # Compiling kernels and comparing large answers make many objects, and next to no garbage in cycles.
 gc.set_threshold(20_000, 20, 50)
 

@@ -131,10 +131,10 @@ class TestBench:
             assert {"commit", "date", "machine", "packages", "python", "version"} <= set(line)
 
     def test_says_what_it_was_measured_with(self, run_boxmatch: Command) -> None:
-        small = ("--subscriptions", "300", "--index", "rein", "--index-option", "buckets=7")
+        small = ("--subscriptions", "300", "--index", "rein", "--index-option", "cells=7")
         done = run_boxmatch("bench", *small, "--competitors", "none", *self.QUICK)
         assert done.code == 0
-        assert "index rein buckets=7, 1 thread(s)" in " ".join(done.out.split())
+        assert "index rein cells=7, 1 thread(s)" in " ".join(done.out.split())
 
     def test_json_instead_of_tables(self, run_boxmatch: Command) -> None:
         small = ("--subscriptions", "300", "--index", "scan", "--competitors", "none")

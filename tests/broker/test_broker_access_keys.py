@@ -305,10 +305,11 @@ class TestTwoProcesses:
         clock = Clock()
         monkeypatch.setattr(keys_module.time, "monotonic", clock)
         with Keys.open(tmp_path, refresh_seconds=0.5) as keys, Keys.open(tmp_path) as elsewhere:
+            assert not keys.any()
             grant, text = elsewhere.create("x", admin=True)
-            _refused(keys, text)
-            clock.now += 0.5
-            keys.authenticate(text)
+            assert not keys.any()
+            keys.authenticate(text)  # at once: whoever makes a key uses it
+            assert keys.any()
             elsewhere.revoke(grant.id)
             clock.now += 0.4
             keys.authenticate(text)

@@ -137,4 +137,6 @@ def main() -> None:
                 code = 0
             else:
                 code = problems.tell(error, debug=debug)
+        finally:
+            problems.give_up_output()
     sys.exit(code if isinstance(code, int) else 0)

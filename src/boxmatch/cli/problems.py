@@ -123,6 +123,18 @@ def is_call_for_help(error: BaseException) -> bool:
 
 
 def leave_quietly() -> NoReturn:
-    """End where nobody reads any more, without a word when Python closes standard output."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """End where nobody reads any more."""
+    give_up_output()
     sys.exit(1)
+
+
+def give_up_output() -> None:
+    """Let go of what cannot be printed.
+
+    Python would try it once more at its end, and then complain, with an exit code of its own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

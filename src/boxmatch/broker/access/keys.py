@@ -56,7 +56,8 @@ class Keys:
     """The keys of one data folder. All methods may be called from any thread.
 
     All keys are held in memory, and read again at most `refresh_seconds` after another process has
-    written them. A key is `bm_`, eight letters that name it, `_`, and 43 that are the secret.
+    written them, or when a key comes that is not among them. A key is `bm_`, eight letters that
+    name it, `_`, and 43 that are the secret.
     """
 
     def __init__(
@@ -195,6 +196,8 @@ class Keys:
         found = _TEXT.fullmatch(text)
         if found is None:
             raise AccessError("unknown key", unknown=True)
+        if found[1] not in self._entries:
+            self._refresh(at_once=True)  # it may have been made a moment ago
         entry = self._entries.get(found[1])
         # The id is no secret; the rest takes the same time whether the id is known or not.
         expected = _NO_DIGEST if entry is None else entry.digest
@@ -229,11 +232,11 @@ class Keys:
             raise AccessError(f"key {info.grant.id} {reason}", unknown=True)
         return info.grant
 
-    def _refresh(self) -> None:
+    def _refresh(self, *, at_once: bool = False) -> None:
         now = time.monotonic()
-        if now - self._checked < self._refresh_seconds:
+        if now - self._checked < self._refresh_seconds and not at_once:
             return
-        if not self._lock.acquire(blocking=False):  # someone is at it
+        if not self._lock.acquire(blocking=at_once):  # someone is at it
             return
         try:
             self._check_open()

@@ -32,6 +32,7 @@ let ownMark = "";
 let allowed = new Set();
 let lastHeard = null;
 let announcedAt = 0;
+let shown = null;
 
 startTheme();
 const totals = new Totals();
@@ -97,6 +98,7 @@ function update() {
 function route(byReader = false) {
   if (overview === null) return;
   const section = current();
+  shown = section;
   for (const name of SECTIONS) byId(name).hidden = name !== section;
   for (const link of document.querySelectorAll("#tabs a")) {
     setAttribute(link, "aria-current", link.dataset.section === section ? "page" : null);
@@ -159,8 +161,8 @@ function focusField() {
 
 function goTo(section) {
   if (!allowed.has(section)) return;
-  if (location.hash === `#${section}`) route(true);
-  else location.hash = section;
+  location.hash = section;
+  route(true); // now, and not with the event: the next key may be pressed already
 }
 
 byId("pause").addEventListener("click", togglePause);
@@ -179,7 +181,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the part after # says which section is shown
   byId("main").focus();
 });
-addEventListener("hashchange", () => route(true));
+addEventListener("hashchange", () => {
+  if (overview !== null && current() !== shown) route(true);
+});
 startKeyboard({
   ...Object.fromEntries(SECTIONS.map((name, index) => [String(index + 1), () => goTo(name)])),
   p: togglePause,
