@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import selectors
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from boxmatch.errors import ClientError
 
 Verify = bool | str | Path | ssl.SSLContext
 _MOST_MESSAGE = 1 << 28
+_LOOK_AGAIN = 0.2
 
 
 class Address:
@@ -33,7 +36,11 @@ class Address:
             if not key.isascii() or not key.isprintable():
                 raise ClientError("the key has characters that no key has")
             self.headers["Authorization"] = f"Bearer {key}"
-        self.tls = _tls(verify) if urlsplit(self.url).scheme == "https" else None
+        self.tls = self._socket_tls = None
+        if urlsplit(self.url).scheme == "https":
+            self.tls, self._socket_tls = _tls(verify), _tls(verify)
+            if self._socket_tls is not verify:  # a context that is given is not ours to change
+                self._socket_tls.sslsocket_class = _TurnsSocket
 
     def http_options(self) -> dict[str, Any]:
         """For the constructor of an httpx client."""
@@ -63,12 +70,47 @@ class Address:
             "uri": "ws" + self.url.removeprefix("http") + step.path + query,
             "user_agent_header": headers.pop("User-Agent"),
             "additional_headers": headers,
-            "ssl": self.tls,
+            "ssl": self._socket_tls,
             "open_timeout": self.timeout,
             "close_timeout": min(self.timeout, 2.0),
             "max_size": _MOST_MESSAGE,
             "compression": None,
         }
+
+
+class _TurnsSocket(ssl.SSLSocket):
+    """TLS that one thread reads and another writes, as websockets does.
+
+    OpenSSL wants them to take turns. And a read must not wait inside of it: what made the socket
+    readable may have been for TLS alone, and whoever closes the connection waits for the reader.
+    """
+
+    @property
+    def _turn(self) -> threading.Lock:
+        turn: threading.Lock = self.__dict__.setdefault("_lock", threading.Lock())
+        return turn
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        while True:
+            with self._turn:
+                timeout = self.gettimeout()
+                self.settimeout(0)
+                try:
+                    return super().recv(buflen, flags)
+                except ssl.SSLWantReadError:
+                    pass
+                finally:
+                    if self.fileno() >= 0:
+                        self.settimeout(timeout)
+            with selectors.DefaultSelector() as waiting:
+                waiting.register(self, selectors.EVENT_READ)
+                while not waiting.select(_LOOK_AGAIN):
+                    if self.fileno() < 0:
+                        raise OSError("the connection was closed")
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        with self._turn:
+            super().sendall(data, flags)
 
 
 def _tls(verify: Verify) -> ssl.SSLContext:
