@@ -5,7 +5,8 @@ they are in buckets: a dimension's axis is cut into cells at quantiles of the en
 a few buckets, by the number of the region, so that they are small however many ends are at one
 value. Within a bucket the order means nothing. So an end moves in the time that it takes to look
 through a bucket, and the ends between two values are a run of cells and parts of two more. Ends at
-infinity are not kept.
+infinity are not kept. Where all regions are points, as publications often are, low and high ends
+are the same and kept once.
 """
 
 from __future__ import annotations
@@ -39,12 +40,20 @@ class Ends(NamedTuple):
 
     edges: Int64Array
     shares: int
+    points: bool
+    """Every low end is a high end too, so that `low` and `high` are the same."""
     low: Buckets
     high: Buckets
 
 
 def make_ends(
-    dimensions: int, dimension: Int64Array, slot: Int32Array, low: Int64Array, high: Int64Array
+    dimensions: int,
+    dimension: Int64Array,
+    slot: Int32Array,
+    low: Int64Array,
+    high: Int64Array,
+    *,
+    points: bool,
 ) -> Ends:
     """The ends of these constraints, in cells that suit them."""
     most = max(np.bincount(dimension, minlength=1).max(initial=0), 1)
@@ -67,11 +76,21 @@ def make_ends(
     # A power of two, which numbers are quickly divided by.
     shares = 1 << max(int(np.log2(most / (cells * _ENDS_PER_BUCKET) + 1)), 0)
     lists = []
-    for key, kept in ((low, has_low), (high, has_high)):
+    for key, kept in ((low, has_low), (high, has_high))[: 1 if points else 2]:
         bucket = _buckets_of(edges, shares, dimension[kept], slot[kept], key[kept])
         count = dimensions * cells * shares
         lists.append(buckets.fill(count, bucket, slot[kept], key[kept], roomy=True))
-    return Ends(edges, shares, *lists)
+    return Ends(edges, shares, points, lists[0], lists[-1])
+
+
+@kernel
+def are_points(low: Int64Array, high: Int64Array) -> bool:
+    """Whether all ends can be kept once."""
+    others = 0
+    for i in range(len(low)):
+        # The lowest of all keys is no low end, though it is a high end.
+        others += (low[i] != high[i]) | (low[i] == FIRST)
+    return others == 0
 
 
 def move_ends(
@@ -92,7 +111,7 @@ def move_ends(
         done = try_move(ends, first, start, dimension, *old, *new, done)
         if done == 2 * len(dimension):
             return ends
-        place, is_high = divmod(done, 2)
+        is_high, place = divmod(done, len(dimension))
         slot = first + int(np.searchsorted(start, place, side="right")) - 1
         key = int(new[is_high][place])
         ends = with_room(ends, slot, int(dimension[place]), key, is_high=bool(is_high))
@@ -101,9 +120,10 @@ def move_ends(
 def with_room(ends: Ends, slot: int, dimension: int, key: int, *, is_high: bool) -> Ends:
     """The same ends, with room for one more."""
     bucket = bucket_of(ends.edges, ends.shares, dimension, slot, key)
-    if is_high:
-        return ends._replace(high=with_room_for(ends.high, bucket, keys=True))
-    return ends._replace(low=with_room_for(ends.low, bucket, keys=True))
+    roomy = with_room_for(ends.high if is_high else ends.low, bucket, keys=True)
+    if ends.points:
+        return ends._replace(low=roomy, high=roomy)
+    return ends._replace(high=roomy) if is_high else ends._replace(low=roomy)
 
 
 @kernel
@@ -118,54 +138,63 @@ def try_move(
     new_high: Int64Array,
     done: int,
 ) -> int:
-    """Move ends from number `done` on, low and high by turns; return where pool was wanting."""
-    before = np.empty((len(dimension), 2), np.int64)
-    after = np.empty((len(dimension), 2), np.int64)
-    for region in range(len(start) - 1):
-        for i in range(start[region], start[region + 1]):
-            d, slot = dimension[i], first + region
-            _find(ends, d, slot, old_low[i], old_high[i], before[i])
-            _find(ends, d, slot, new_low[i], new_high[i], after[i])
-    # Most of the time goes into waiting for memory, so all that is needed is asked for before any
-    # of it is used: where the buckets are (just now), then what is in them.
-    for i in range(done >> 1, len(dimension)):
-        _fetch_bucket(ends.low, before[i, 0])
-        _fetch_bucket(ends.high, before[i, 1])
-        _fetch_end(ends.low, after[i, 0])
-        _fetch_end(ends.high, after[i, 1])
-    place = np.empty((len(dimension), 2), np.int64)
-    for region in range(len(start) - 1):
-        # One by one, since a region may move what is in the bucket of another.
-        begin, end = max(start[region], done >> 1), start[region + 1]
-        for i in range(begin, end):
-            place[i, 0] = _place(ends.low, before[i, 0], first + region)
-            place[i, 1] = _place(ends.high, before[i, 1], first + region)
-        for step in range(max(2 * begin, done), 2 * end):
-            i, slot = step >> 1, first + region
-            if step & 1:
-                moved = _move_end(
-                    ends.high, slot, before[i, 1], place[i, 1], after[i, 1], old_high[i],
-                    new_high[i], LAST,
-                )  # fmt: skip
-            else:
-                moved = _move_end(
-                    ends.low, slot, before[i, 0], place[i, 0], after[i, 0], old_low[i],
-                    new_low[i], FIRST,
-                )  # fmt: skip
-            if not moved:
-                return step
-    return 2 * len(dimension)
+    """Move all low ends, then all high ends, from number `done` on; return where pool was wanting.
+
+    Points must go to points where they are kept as such.
+    """
+    count = len(dimension)
+    where = ends.edges, ends.shares
+    if done < count:
+        done = _move(ends.low, where, first, start, dimension, old_low, new_low, FIRST, done)
+        if done < count:
+            return done
+    if ends.points:
+        return 2 * count
+    done = _move(ends.high, where, first, start, dimension, old_high, new_high, LAST, done - count)
+    return count + done
 
 
 @kernel
-def _find(ends: Ends, d: int, slot: int, low: int, high: int, at: Int64Array) -> None:
-    """The buckets of the two ends of a constraint; what is known of them is asked for."""
-    at[0] = bucket_of(ends.edges, ends.shares, d, slot, low)
-    at[1] = at[0] if low == high else bucket_of(ends.edges, ends.shares, d, slot, high)
-    for pool, bucket in ((ends.low, at[0]), (ends.high, at[1])):
-        fetch(pool.start, bucket)
-        fetch(pool.size, bucket)
-        fetch(pool.room, bucket)
+def _move(
+    pool: Buckets,
+    where: tuple[Int64Array, int],
+    first: int,
+    start: Int64Array,
+    dimension: UInt16Array,
+    old: Int64Array,
+    new: Int64Array,
+    unbounded: int,
+    done: int,
+) -> int:
+    """The same for low or for high ends."""
+    edges, shares = where
+    before = np.empty(len(dimension), np.int64)
+    after = np.empty(len(dimension), np.int64)
+    # Most of the time goes into waiting for memory, so all that is needed is asked for before any
+    # of it is used: where the buckets are, then what is in them.
+    for region in range(len(start) - 1):
+        for i in range(start[region], start[region + 1]):
+            before[i] = bucket_of(edges, shares, dimension[i], first + region, old[i])
+            after[i] = bucket_of(edges, shares, dimension[i], first + region, new[i])
+            for bucket in (before[i], after[i]):
+                fetch(pool.start, bucket)
+                fetch(pool.size, bucket)
+                fetch(pool.room, bucket)
+    for i in range(done, len(dimension)):
+        _fetch_bucket(pool, before[i])
+        _fetch_end(pool, after[i])
+    place = np.empty(len(dimension), np.int64)
+    for region in range(len(start) - 1):
+        # One by one, since a region may move what is in the bucket of another.
+        begin, end = max(start[region], done), start[region + 1]
+        for i in range(begin, end):
+            place[i] = _place(pool, before[i], first + region)
+        for i in range(begin, end):
+            if not _move_end(
+                pool, first + region, before[i], place[i], after[i], old[i], new[i], unbounded
+            ):
+                return i
+    return len(dimension)
 
 
 @kernel

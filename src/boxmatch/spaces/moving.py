@@ -13,13 +13,16 @@ from boxmatch.indexes.base import Int32Array
 from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
-from boxmatch.spaces.ends import Ends, try_move
-from boxmatch.spaces.search import Scratch, Side, UInt64Array
+from boxmatch.spaces.ends import Ends, are_points, try_move
+from boxmatch.spaces.layout import Side
+from boxmatch.spaces.packed import Parts, unpack
 from boxmatch.spaces.transitions import changes
 
 NOT_THERE = -1
 """The region leaves a dimension free which it is to have other ends in."""
-NO_ROOM = -2
+NOT_POINTS = -2
+"""So far all regions of its side were points, and their ends are kept once."""
+NO_ROOM = -3
 """There may be more to tell than there is room for."""
 
 
@@ -34,47 +37,28 @@ class Targets(NamedTuple):
 
 @kernel
 def move(
-    own: Side,
-    own_ends: Ends,
-    others: Side,
-    other_ends: Ends,
-    spaces: UInt64Array,
-    scratch: Scratch,
-    owner: int,
-    place: int,
-    targets: Targets,
-) -> tuple[int, Int32Array, int]:
+    own: Int64Array, others: Int64Array, owner: int, place: int, targets: Targets
+) -> tuple[int, Int64Array, int]:
     """Give the region of an owner at this place other ends.
 
-    Returns the owners on the other side that come to match, followed by those that cease to, how
-    many come, and before both how many ends have moved. If these are not all, for want of pool,
-    the constraints are as they were. Or it is `NOT_THERE`, and nothing has changed.
+    Both sides are `packed`. Returns who of the others come to match, followed by those that cease
+    to, by id or, if ids are strings, by number; how many come; and before both how many ends have
+    moved. If these are not all, for want of pool, the constraints are as they were. Or it is
+    `NOT_THERE` or `NOT_POINTS`, and nothing has changed.
     """
-    first = own.first[owner]
-    at = _constraints(own, first + place, targets)
-    if at[-1] < 0:
-        return NOT_THERE, np.empty(0, np.int32), 0
-    regions = own.number[owner]
-    dense = _dense(own, first, regions, len(spaces))
-    for i in range(len(targets.what)):
-        d = np.uint16(targets.what[i])
-        dense[place, d, 2], dense[place, d, 3] = targets.low[i], targets.high[i]
-    begin = own.code_start[owner]
-    found, entered = changes(
-        dense, own.valid[first : first + regions],
-        own.code[begin : begin + own.code_length[owner]], others, other_ends, spaces, scratch,
-    )  # fmt: skip
-    return _finish(own, own_ends, first + place, at, targets, 0), found, entered
+    there = unpack(others)
+    done, found, entered = _move(unpack(own), there, owner, place, targets)
+    known = found.astype(np.int64)
+    if len(there.ids) > 0:
+        for i in range(len(found)):
+            known[i] = there.ids[np.uint32(found[i])]
+    return done, known, entered
 
 
 @kernel
 def move_many(
-    own: Side,
-    own_ends: Ends,
-    others: Side,
-    other_ends: Ends,
-    spaces: UInt64Array,
-    scratch: Scratch,
+    own: Int64Array,
+    others: Int64Array,
     owners: Int64Array,
     keys: Int64Array,
     row: int,
@@ -84,14 +68,16 @@ def move_many(
     """Do the same for many, from a row on: the only region of an owner is at these keys now.
 
     There is a key for each dimension; `ABSENT` leaves it as it is. Those that come to match and
-    those that cease to are put into `found`, and how many these are into `counts`. Returns the row
-    after the last, how many are found, and 0; or else the row it stopped at and why: `NOT_THERE`
-    or `NO_ROOM` before anything was done, or how many ends have moved, after all else is done.
+    those that cease to are put into `found`, by number, and how many these are into `counts`.
+    Returns the row after the last, how many are found, and 0; or else the row it stopped at and
+    why: `NOT_THERE`, `NOT_POINTS` or `NO_ROOM` before anything was done, or how many ends have
+    moved, after all else is done.
     """
+    here, there = unpack(own), unpack(others)
     used = 0
     what, key = np.empty(keys.shape[1], np.int64), np.empty(keys.shape[1], np.int64)
     while row < len(owners):
-        if len(found) - used < len(others.first):
+        if len(found) - used < len(there.side.first):
             return row, used, NO_ROOM
         count = 0
         for d in range(keys.shape[1]):
@@ -99,12 +85,10 @@ def move_many(
                 what[count], key[count] = d, keys[row, d]
                 count += 1
         if count > 0:
-            done, changed, entered = move(
-                own, own_ends, others, other_ends, spaces, scratch, owners[row], 0,
-                Targets(what[:count], key[:count], key[:count]),
-            )  # fmt: skip
-            if done == NOT_THERE:
-                return row, used, NOT_THERE
+            targets = Targets(what[:count], key[:count], key[:count])
+            done, changed, entered = _move(here, there, owners[row], 0, targets)
+            if done < 0:
+                return row, used, done
             counts[row, 0], counts[row, 1] = entered, len(changed) - entered
             found[used : used + len(changed)] = changed
             used += len(changed)
@@ -115,9 +99,34 @@ def move_many(
 
 
 @kernel
-def finish_move(own: Side, own_ends: Ends, region: int, targets: Targets, done: int) -> int:
+def finish_move(own: Int64Array, region: int, targets: Targets, done: int) -> int:
     """Go on after so many ends have moved; returns how many have then."""
-    return _finish(own, own_ends, region, _constraints(own, region, targets), targets, done)
+    here = unpack(own)
+    at = _constraints(here.side, region, targets)
+    return _finish(here.side, here.ends, region, at, targets, done)
+
+
+@kernel
+def _move(
+    own: Parts, others: Parts, owner: int, place: int, targets: Targets
+) -> tuple[int, Int32Array, int]:
+    """As `move` does. Who comes and goes is told by number."""
+    side = own.side
+    first = side.first[owner]
+    at = _constraints(side, first + place, targets)
+    if at[-1] < 0:
+        return NOT_THERE, np.empty(0, np.int32), 0
+    if own.ends.points and not are_points(targets.low, targets.high):
+        return NOT_POINTS, np.empty(0, np.int32), 0
+    regions = side.number[owner]
+    dense = _dense(side, first, regions, len(others.spaces))
+    for i in range(len(targets.what)):
+        d = np.uint16(targets.what[i])
+        dense[place, d, 2], dense[place, d, 3] = targets.low[i], targets.high[i]
+    begin = side.code_start[owner]
+    code = side.code[begin : begin + side.code_length[owner]]
+    found, entered = changes(dense, side.valid[first : first + regions], code, others)
+    return _finish(side, own.ends, first + place, at, targets, 0), found, entered
 
 
 @kernel

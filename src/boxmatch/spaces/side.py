@@ -15,11 +15,20 @@ from boxmatch.indexes.lines import zero_lines
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.strings import moved
-from boxmatch.spaces.ends import Ends, make_ends, move_ends, with_room
-from boxmatch.spaces.moving import NO_ROOM, NOT_THERE, Targets, finish_move, move, move_many
+from boxmatch.spaces.ends import Ends, are_points, make_ends, move_ends, with_room
+from boxmatch.spaces.layout import Actor, Scratch, Side, UInt16Array, UInt64Array, describe
+from boxmatch.spaces.moving import (
+    NO_ROOM,
+    NOT_POINTS,
+    NOT_THERE,
+    Targets,
+    finish_move,
+    move,
+    move_many,
+)
+from boxmatch.spaces.packed import Parts, pack
 from boxmatch.spaces.records import Batch
 from boxmatch.spaces.region_filter import Code, compile_region_filter
-from boxmatch.spaces.search import Actor, Scratch, Side, UInt16Array, UInt64Array, describe
 
 _FEW = 64
 _MANY = 65_536
@@ -56,9 +65,9 @@ class Member(NamedTuple):
 class Members:
     """Members by id, in arrays that searches read."""
 
-    def __init__(self, what: str, dimensions: int) -> None:
+    def __init__(self, what: str, spaces_of: UInt64Array) -> None:
         self._what = what
-        self._dimensions = dimensions
+        self._spaces_of = spaces_of
         self._kind: IdKind | None = None
         self._owners: dict[SubscriptionId, int] = {}
         self._names: list[tuple[tuple[str, ...], str | None] | None] = []
@@ -78,6 +87,7 @@ class Members:
         )  # fmt: skip
         self.scratch = _scratch(0, 0)
         self.ends = self._fitted()
+        self._packed: tuple[Int64Array, Side, Ends, Scratch, IdArray] | None = None
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -91,6 +101,17 @@ class Members:
     def owner(self, member_id: SubscriptionId) -> int | None:
         """The number of a member."""
         return self._owners.get(member_id)
+
+    def packed(self) -> Int64Array:
+        """The arrays as kernels take them, good until the next change."""
+        side, ends, scratch, ids = self.side, self.ends, self.scratch, self.ids
+        if self._packed is not None:
+            packed, *of = self._packed
+            if of[0] is side and of[1] is ends and of[2] is scratch and of[3] is ids:
+                return packed
+        packed = pack(Parts(side, ends, self._spaces_of, scratch, ids))
+        self._packed = packed, side, ends, scratch, ids
+        return packed
 
     def check_kind(self, kind: IdKind) -> None:
         """Ids of one side are all strings or all integers."""
@@ -147,7 +168,7 @@ class Members:
             self._kind = kind
             self.ids = np.empty(len(self.ids), object if kind == "string" else np.int64)
 
-    def load(self, ids: IdArray, kind: IdKind, batch: Batch, spaces_of: UInt64Array) -> int:
+    def load(self, ids: IdArray, kind: IdKind, batch: Batch) -> int:
         """Store many new members; where their ends lie is worked out once.
 
         Returns the number of the first of them.
@@ -170,7 +191,8 @@ class Members:
         side.number[owners] = number
         side.code_length[owners] = 0
         side.owner[regions] = np.repeat(np.arange(owner, owner + len(shapes)), number)
-        side.valid[regions] = np.bitwise_or.reduceat(spaces_of[rows["dimension"]], start - begin)
+        spaces = self._spaces_of[rows["dimension"]]
+        side.valid[regions] = np.bitwise_or.reduceat(spaces, start - begin)
         constraint = side.constraint[begin : self._constraints]
         constraint[:, 0] = what_of(rows["dimension"], rows["open"])
         constraint[:, 1], constraint[:, 2] = rows["low"], rows["high"]
@@ -200,28 +222,29 @@ class Members:
         return names.index(name) if name in names else None
 
     def move(
-        self, owner: int, place: int, targets: Targets, others: Members, spaces_of: UInt64Array
-    ) -> tuple[Int32Array, int] | None:
+        self, owner: int, place: int, targets: Targets, others: Members
+    ) -> tuple[IdArray, int] | None:
         """Give a region other ends.
 
-        Returns the others that come to match, then those that cease to, and how many come. Or
-        None, and nothing has changed: it is free in a dimension that it is to have ends in.
+        Returns the ids of the others that come to match, then of those that cease to, and how many
+        come. Or None, and nothing has changed: it is free in a dimension that it is to have ends
+        in.
         """
-        done, found, entered = move(
-            self.side, self.ends, others.side, others.ends, spaces_of, others.scratch, owner,
-            place, targets,
-        )  # fmt: skip
+        done, found, entered = move(self.packed(), others.packed(), owner, place, targets)
+        if done == NOT_POINTS:
+            self._keep_both_ends()
+            return self.move(owner, place, targets, others)
         if done == NOT_THERE:
             return None
-        self._finish_move(owner, place, targets, done)
-        return found, entered
+        if done < 2 * len(targets.low):
+            self._finish_move(owner, place, targets, done)
+        return found if others.ids.dtype == np.int64 else others.ids[found], entered
 
     def move_many(
         self,
         owners: Int64Array,
         keys: Int64Array,
         others: Members,
-        spaces_of: UInt64Array,
         otherwise: Callable[[int], tuple[Int32Array, int]],
     ) -> tuple[Int32Array, Int64Array]:
         """Let the only regions of many owners be at these keys, by row and dimension.
@@ -234,11 +257,13 @@ class Members:
         found, row = [], 0
         while row < len(owners):
             row, used, done = move_many(
-                self.side, self.ends, others.side, others.ends, spaces_of, others.scratch, owners,
-                keys, row, room, counts,
-            )  # fmt: skip
+                self.packed(), others.packed(), owners, keys, row, room, counts
+            )
             found.append(room[:used].copy())
             if row == len(owners) or done == NO_ROOM:
+                continue
+            if done == NOT_POINTS:
+                self._keep_both_ends()
                 continue
             if done == NOT_THERE:
                 changed, entered = otherwise(row)
@@ -255,10 +280,11 @@ class Members:
         """Move the rest of the ends, as far as there was no room for them."""
         region = int(self.side.first[owner]) + place
         while done < 2 * len(targets.low):
-            key = targets[1 + done % 2][done // 2]
-            dimension = int(targets.what[done // 2]) & _DIMENSION
-            self.ends = with_room(self.ends, region, dimension, key, is_high=bool(done % 2))
-            done = finish_move(self.side, self.ends, region, targets, done)
+            is_high, at = divmod(done, len(targets.low))
+            key = targets[1 + is_high][at]
+            dimension = int(targets.what[at]) & _DIMENSION
+            self.ends = with_room(self.ends, region, dimension, key, is_high=bool(is_high))
+            done = finish_move(self.packed(), region, targets, done)
 
     def replace(self, owner: int, old: Member, new: Member) -> None:
         """Put another member in the place of one, under its id."""
@@ -295,7 +321,8 @@ class Members:
         start, lengths = begin + member.start[:-1], np.diff(member.start)
         describe(side.header, side.constraint, numbers, start, lengths)
         self._names[owner] = (member.names, member.filter)
-        if self._constraints - self._wasted > self._fit_for:
+        points = self.ends.points and are_points(member.low, member.high)
+        if points != self.ends.points or self._constraints - self._wasted > self._fit_for:
             self.ends = self._fitted()
         else:
             self.ends = move_ends(
@@ -401,13 +428,17 @@ class Members:
         self.side.code[self._codes : self._codes + steps] = code
         self._codes += steps
 
-    def _fitted(self) -> Ends:
+    def _keep_both_ends(self) -> None:
+        self.ends = self._fitted(maybe_points=False)
+
+    def _fitted(self, *, maybe_points: bool = True) -> Ends:
         """The ends of all regions in cells that suit them as they are now."""
         used, lengths, source = self._in_use()
         self._fit_for = 2 * len(source) + 1_024
         what, low, high = self.side.constraint[source].T.copy()
         slots = np.repeat(used, lengths).astype(np.int32)
-        return make_ends(self._dimensions, what & _DIMENSION, slots, low, high)
+        dimensions, points = len(self._spaces_of), maybe_points and are_points(low, high)
+        return make_ends(dimensions, what & _DIMENSION, slots, low, high, points=points)
 
 
 def equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import numpy as np
 
@@ -49,8 +48,8 @@ class State:
         self.dimensions = dimensions
         self.clock = clock
         self.writing = threading.RLock()
-        self.publications = Members("publications", len(dimensions))
-        self.subscriptions = Members("subscriptions", len(dimensions))
+        self.publications = Members("publications", dimensions.spaces_of)
+        self.subscriptions = Members("subscriptions", dimensions.spaces_of)
         self.expiry = Expiry()
         self.recent = Recent(remember)
         self.journal: Journal | None = None
@@ -70,32 +69,31 @@ class State:
                 listed, records, times = zip(*stored, strict=True)
                 ids, kind = check_ids(listed)
                 batch = self.dimensions.unpack(records, self._sides)
-                self.members(which).load(ids, kind, batch, self.dimensions.spaces_of)
+                self.members(which).load(ids, kind, batch)
                 for member_id, expires in zip(listed, times, strict=True):
                     if expires is not None:
                         self.expiry.set_time(which, member_id, expires)
         self._sequence = journal.next_sequence
         self.journal = journal
 
-    @contextmanager
-    def operation(self) -> Iterator[_Told]:
-        """Alone among writers, after what is past its time has gone; ends when all is durable.
+    def operation(self) -> _Operation:
+        """Everything that changes the state or tells of it is done within one."""
+        return _Operation(self)
 
-        If the operation fails, the next one tells what has gone.
-        """
-        with self.writing:
-            if self.journal is not None:
-                self.journal.check()
-            for which, member_id in self.expiry.due(self.clock()):
-                gone = self._remove(which, member_id)
-                self._unsaid.append(gone)
-                self._record(which, member_id, None, gone)
-            told = _Told(self._unsaid, self._nothing)
-            yield told
-            self._unsaid = []
-            ticket = self._ticket
-        if ticket is not None:
-            ticket.wait()
+    def begin(self) -> list[Notifications]:
+        """Let go of what is past its time; what has gone is told with the next operation."""
+        if self.journal is not None:
+            self.journal.check()
+        for which, member_id in self.expiry.due(self.clock()):
+            gone = self._remove(which, member_id)
+            self._unsaid.append(gone)
+            self._record(which, member_id, None, gone)
+        return self._unsaid
+
+    def end(self) -> Ticket | None:
+        """All has been told; returns what to wait for until it is durable."""
+        self._unsaid = []
+        return self._ticket
 
     def add(
         self,
@@ -119,7 +117,7 @@ class State:
             self.dimensions.make_room(named.values(), self._sides)
             member = self.dimensions.member(named, filter)
             self.expiry.set(which, member_id, self.clock(), ttl)
-            found = self.search(which, member)
+            found = self.others(which).ids.take(self.search(which, member))
             owner = members.add(member_id, kind, member)
             entered = self._tell(which, member_id, ENTER, found)
             self._record(which, member_id, owner, entered)
@@ -135,7 +133,7 @@ class State:
         filter: str | Unchanged | None,
         ttl: float | Unchanged | None,
     ) -> Notifications:
-        """Change what is given of a member."""
+        """Change what is given of a member. What is done most often, so it must not dawdle."""
         member_id, _ = check_id(given_id)
         if region is not None and regions is not None:
             raise RegionError(_ONE_OR_SEVERAL)
@@ -171,9 +169,8 @@ class State:
                 return self._replace("publication", owners[row], old, new)
 
             found, counts = members.move_many(
-                np.array(owners, np.int64), keys, self.subscriptions, self.dimensions.spaces_of,
-                reshape,
-            )  # fmt: skip
+                np.array(owners, np.int64), keys, self.subscriptions, reshape
+            )
             if not self._leave:
                 entered = np.tile([True, False], len(counts))
                 found = found[np.repeat(entered, counts.reshape(-1))]
@@ -199,7 +196,7 @@ class State:
             known = self._known("subscription", subscription_id)
             self.subscriptions.remove(known)
             self.expiry.forget("subscription", known)
-            self._record("subscription", known, None, self._nothing())
+            self._record("subscription", known, None, self.nothing())
         return told.joined()
 
     def load(self, given: Mapping[Which, Mapping[SubscriptionId, Stored]]) -> None:
@@ -213,13 +210,13 @@ class State:
             changes = []
             for which, (listed, kind) in ids.items():
                 side = self.members(which)
-                owner = side.load(listed, kind, batches[which], self.dimensions.spaces_of)
+                owner = side.load(listed, kind, batches[which])
                 for number, (member_id, stored) in enumerate(given[which].items(), owner):
                     if stored.expires is not None:
                         self.expiry.set_time(which, member_id, stored.expires)
                     if self.journal is not None:
                         body = self.dimensions.pack(side.member(number))
-                        told = self._nothing()
+                        told = self.nothing()
                         changes.append(Change(which, member_id, body, stored.expires, told))
             if self.journal is not None:
                 self._ticket = self.journal.write_all(changes)
@@ -245,7 +242,7 @@ class State:
 
     def search(self, which: Which, member: Member) -> Int32Array:
         """The members of the other side that match."""
-        return matching(member, self.others(which), self.dimensions.spaces_of)
+        return matching(member, self.others(which))
 
     def stored(self, which: Which, member_id: SubscriptionId) -> Member:
         return self.members(which).member(self.owner(which, member_id))
@@ -269,20 +266,20 @@ class State:
         region: RegionSpec | None,
         regions: Mapping[str, RegionSpec | None] | None,
         filter: str | Unchanged | None,
-    ) -> tuple[Int32Array, int]:
+    ) -> tuple[IdArray, int]:
         """Store a change; returns who comes to match, then who ceases to, and how many come."""
         members, others = self.members(which), self.others(which)
         if isinstance(filter, Unchanged) and (region is not None or len(regions or ()) == 1):
             (name, spec), *_ = regions.items() if regions else [(None, region)]
             place, targets = members.place(owner, name), self.dimensions.targets(spec)
             if place is not None and targets is not None:
-                spaces_of = self.dimensions.spaces_of
-                moved = members.move(owner, place, targets, others, spaces_of)
+                moved = members.move(owner, place, targets, others)
                 if moved is not None:
                     return moved
         old = members.member(owner)
         new = self.dimensions.changed(old, region, regions, filter)
-        return self._replace(which, owner, old, new)
+        changed, entered = self._replace(which, owner, old, new)
+        return others.ids.take(changed), entered
 
     def _replace(
         self, which: Which, owner: int, old: Member, new: Member
@@ -297,14 +294,14 @@ class State:
         kind = DELETED if which == "publication" else LEAVE
         silent = kind == LEAVE and not self._leave
         found = np.empty(0, np.int32) if silent else self.search(which, member)
-        told = self._tell(which, member_id, kind, found)
+        told = self._tell(which, member_id, kind, self.others(which).ids.take(found))
         self.members(which).remove(member_id)
         self.expiry.forget(which, member_id)
         return told
 
     def _transitions(self, which: Which, old: Member, new: Member) -> tuple[Int32Array, int]:
         """The members of the other side that come to match, then those that cease to."""
-        return changing(old, new, self.others(which), self.dimensions.spaces_of)
+        return changing(old, new, self.others(which))
 
     def _known(self, which: Which, given_id: SubscriptionId) -> SubscriptionId:
         member_id, _ = check_id(given_id)
@@ -323,18 +320,18 @@ class State:
         return ids, kind
 
     def _tell(
-        self, which: Which, member_id: SubscriptionId, kind: int, found: Int32Array
+        self, which: Which, member_id: SubscriptionId, kind: int, others: IdArray
     ) -> Notifications:
-        others = self.others(which).ids.take(found)
-        ids = repeated(member_id, len(found))
-        code = np.full(len(found), kind, np.uint8)
+        ids = repeated(member_id, len(others))
+        code = np.empty(len(others), np.uint8)
+        code.fill(kind)
         first = self._sequence
-        self._sequence += len(found)
+        self._sequence += len(others)
         if which == "publication":
             return Notifications(first, code, ids, others)
         return Notifications(first, code, others, ids)
 
-    def _nothing(self) -> Notifications:
+    def nothing(self) -> Notifications:
         ids = [members.ids[:0] for members in self._sides]
         return Notifications(self._sequence, np.empty(0, np.uint8), *ids)
 
@@ -372,18 +369,43 @@ class State:
         return Change(which, member_id, body, self.expiry.time_of(which, member_id), told)
 
 
-class _Told:
-    """What an operation has to tell so far."""
+class _Operation:
+    """Alone among writers, after what is past its time has gone; ends when all is durable.
 
-    def __init__(self, before: list[Notifications], nothing: Callable[[], Notifications]) -> None:
-        self._batches = before.copy()
-        self._nothing = nothing
+    If it fails, the next one tells what has gone. It is a class since, as a generator, it would
+    take twice the time, which shows in small updates.
+    """
+
+    __slots__ = ("_batches", "_state")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __enter__(self) -> Self:
+        self._state.writing.acquire()
+        try:
+            self._batches = self._state.begin().copy()
+        except BaseException:
+            self._state.writing.release()
+            raise
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        ticket = None
+        try:
+            if error is None:
+                ticket = self._state.end()
+        finally:
+            self._state.writing.release()
+        if ticket is not None:
+            ticket.wait()
 
     def append(self, batch: Notifications) -> None:
         self._batches.append(batch)
 
     def joined(self) -> Notifications:
-        return join(self._batches) if self._batches else self._nothing()
+        """What the operation has to tell."""
+        return join(self._batches) if self._batches else self._state.nothing()
 
 
 def _named(

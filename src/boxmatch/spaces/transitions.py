@@ -17,8 +17,9 @@ from boxmatch.jit import kernel
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.ends import Ends, cell_of
+from boxmatch.spaces.layout import Actor, Side, UInt64Array
+from boxmatch.spaces.packed import Parts, unpack
 from boxmatch.spaces.region_filter import Code, holds
-from boxmatch.spaces.search import Actor, Scratch, Side, UInt64Array
 
 _AHEAD = 24
 """How many headers are on their way from memory while one is looked at."""
@@ -28,33 +29,28 @@ _STEPS = 4
 
 
 @kernel
-def find_changes(
-    old: Actor, new: Actor, side: Side, ends: Ends, spaces: UInt64Array, scratch: Scratch
-) -> tuple[Int32Array, int]:
+def find_changes(old: Actor, new: Actor, others: Int64Array) -> tuple[Int32Array, int]:
     """The owners that come to match, followed by those that cease to; and how many come.
 
-    The actor has the same regions as before, valid in the same spaces, and the same code.
+    The actor has the same regions as before, valid in the same spaces, and the same code. The other
+    side is `packed`.
     """
-    dense = _dense(old, new, len(new.valid), len(spaces))
-    return changes(dense, new.valid, new.code, side, ends, spaces, scratch)
+    parts = unpack(others)
+    dense = _dense(old, new, len(new.valid), len(parts.spaces))
+    return changes(dense, new.valid, new.code, parts)
 
 
 @kernel
 def changes(
-    dense: Int64Array,
-    valid: UInt64Array,
-    code: Code,
-    side: Side,
-    ends: Ends,
-    spaces: UInt64Array,
-    scratch: Scratch,
+    dense: Int64Array, valid: UInt64Array, code: Code, others: Parts
 ) -> tuple[Int32Array, int]:
     """The same for an actor whose regions are laid out densely, as they were and are.
 
     Only those can change that have an end between an old and a new value; the others are never
     looked at.
     """
-    _, seen, own, _, found = scratch
+    ends = others.ends
+    _, seen, own, _, found = others.scratch
     count = 0
     for span in _spans(dense, ends):
         if span[1]:
@@ -63,7 +59,7 @@ def changes(
             count = _collect(ends.edges, ends.shares, ends.low, span, seen, found, count)
     for at in range(count):
         seen[np.uint32(found[at])] = 0
-    return _transitions(dense, valid, code, side, spaces, found[:count], own)
+    return _transitions(dense, valid, code, others.side, others.spaces, found[:count], own)
 
 
 @kernel

@@ -1,0 +1,87 @@
+"""How publications and subscriptions lie in arrays: what kernels read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.indexes.base import Int32Array
+from boxmatch.jit import kernel
+from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.boxes import Int64Array
+from boxmatch.spaces.region_filter import Code
+
+UInt16Array = npt.NDArray[np.uint16]
+UInt64Array = npt.NDArray[np.uint64]
+
+
+class Actor(NamedTuple):
+    """Who an operation is about. Region `i` has the constraints `start[i] : start[i + 1]`."""
+
+    start: Int64Array
+    dimension: UInt16Array
+    low: Int64Array
+    high: Int64Array
+    valid: UInt64Array
+    """The spaces in which each region is valid."""
+    code: Code
+    """What must have a partner."""
+
+
+class Side(NamedTuple):
+    """All publications, or all subscriptions, and their regions.
+
+    Region `r` has the constraints `start : start + length`, each a dimension, its low and its high
+    end; those of owner `o` are regions `first[o] : first[o] + number[o]`. Above the 16 bits of a
+    dimension stands which ends are open, which only those want to know who show them.
+
+    What is mostly needed to compare a region stands together in its header, a line of the cache,
+    since regions are looked at in no order: most of the time goes into fetching them. It has the
+    start; the length and the first two dimensions, 16 bits each; the valid spaces; the owner, which
+    is `~owner` if it has several regions or a filter; the ends of the first two constraints.
+    """
+
+    header: Int64Array
+    owner: Int32Array
+    valid: UInt64Array
+    constraint: Int64Array
+    first: Int32Array
+    number: Int32Array
+    code_start: Int32Array
+    code_length: Int32Array
+    code: Code
+
+
+class Scratch(NamedTuple):
+    """Room to work in. All but the first and the last are 0 between two calls."""
+
+    left: UInt64Array  # by region: the spaces that are left
+    seen: npt.NDArray[np.uint8]  # by region
+    own: UInt64Array  # by owner: the actor's regions that have a partner there
+    partners: UInt64Array  # by owner: its regions that have a partner
+    found: Int32Array  # regions or owners
+
+
+@kernel
+def describe(
+    header: Int64Array,
+    constraint: Int64Array,
+    regions: Int64Array,
+    start: Int64Array,
+    length: Int64Array,
+) -> None:
+    """Put into the headers of regions where their constraints are, and the first two of them."""
+    for at in range(len(regions)):
+        line, begin = header[regions[at]], start[at]
+        line[0] = begin
+        line[1] = length[at]
+        for p in range(2):
+            if p < length[at]:
+                line[1] |= np.int64(np.uint16(constraint[begin + p, 0])) << (16 * (p + 1))
+                line[4 + 2 * p] = constraint[begin + p, 1]
+                line[5 + 2 * p] = constraint[begin + p, 2]
+            else:
+                line[4 + 2 * p] = FIRST
+                line[5 + 2 * p] = LAST
