@@ -41,6 +41,15 @@ def kernel(function: Function) -> Function:
     return cast(Function, compiled)
 
 
+def inlined(function: Function) -> Function:
+    """Let `function` become a part of each kernel that calls it.
+
+    For small ones that are handed many arrays: the compiler often leaves a call, and passing a
+    tuple of arrays by value then takes longer than what is done with it.
+    """
+    return cast(Function, numba.njit(nogil=True, inline="always", error_model="numpy")(function))
+
+
 @cache
 def cache_folder() -> Path | None:
     """The folder for compiled kernels: the first of the usual places that can be written."""

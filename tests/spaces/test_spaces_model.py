@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -239,17 +240,74 @@ def test_all_at_one_value_and_away_again() -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_many_of_each(seed: int) -> None:
-    """Enough to move buckets, to cut cells anew and to close gaps; against plain comparison."""
+LOWEST = -(2**63) + 1  # the first of all keys
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda spaces: spaces.publish(50, {"a": (3, 4)}),
+        lambda spaces: spaces.publish(50, {"a": LOWEST}),
+        lambda spaces: spaces.publish(50, {"a": Interval(7)}),
+        lambda spaces: spaces.update_publication(5, {"a": (3, 4)}),
+        lambda spaces: spaces.update_publication(5, {"a": LOWEST}),
+        lambda spaces: spaces.update_publication(5, {"a": Interval(None, 2)}),
+        lambda spaces: spaces.update_publication(5, {"b": (3, 4)}),
+        lambda spaces: spaces.update_publications([4, 5, 6], [{"a": 2}, {"a": LOWEST}, {"a": 2}]),
+        lambda spaces: spaces.load(publications={50: {"a": (3, 4)}}),
+    ],
+)
+def test_a_side_of_points_gets_another_region(other: Callable[[bm.Spaces], Any]) -> None:
+    spaces = bm.Spaces({"s": bm.Schema(dict.fromkeys("ab", "int"))})
+    spaces.load(publications={number: {"a": number % 10} for number in range(50)})
+    members = spaces._state.publications
+    assert members.ends.points
+    spaces.update_publication(1, {"a": 9})
+    spaces.publish(51, {"a": 1})
+    spaces.retract(2)
+    assert members.ends.points
+    assert spaces.subscribe(-1, {"a": (-5, 5)}).publication.tolist()
+    other(spaces)
+    assert not members.ends.points
+    wanted = [(LOWEST, 2), (LOWEST, LOWEST), (LOWEST + 1, 0), (3, 4), (5, 9), (4, 2**63 - 1)]
+    for number, (low, high) in enumerate(wanted):
+        found = spaces.subscribe(number, {"a": (low, high), "b": 7}).publication.tolist()
+        expected = [one for one in spaces.publications() if _meets(spaces, one, low, high)]
+        assert sorted(found) == sorted(expected)
+        spaces.update_publication(3, {"a": 3 + number})
+        assert (3 in spaces.matches_of_subscription(number)) == (low <= 3 + number <= high)
+    for number in range(1, len(wanted)):  # to where the one before it was
+        spaces.update_subscription(number, {"a": wanted[number - 1]})
+        expected = [
+            one for one in spaces.publications() if _meets(spaces, one, *wanted[number - 1])
+        ]
+        assert sorted(spaces.matches_of_subscription(number)) == sorted(expected)
+
+
+def _meets(spaces: bm.Spaces, publication: int, low: int, high: int) -> bool:
+    (region,) = spaces.get_publication(publication).regions.values()
+    b = region.get("b")
+    return overlap(region["a"], Interval(low, high)) and (b is None or overlap(b, Interval(7, 7)))
+
+
+@pytest.mark.parametrize("points_until", [0, 500, 1_500])
+@pytest.mark.parametrize("seed", range(2))
+def test_many_of_each(seed: int, points_until: int) -> None:
+    """Enough to move buckets, to cut cells anew and to close gaps; against plain comparison.
+
+    Up to some step all publications are points.
+    """
     rng = np.random.default_rng(seed)
     dimensions = [f"d{i}" for i in range(6)]
     spaces = bm.Spaces({"s": bm.Schema(dict.fromkeys(dimensions, "int"))})
     state: dict[str, dict[int, dict[str, tuple[int, int]]]] = {"p": {}, "s": {}}
 
-    def region() -> dict[str, tuple[int, int]]:
+    def region(*, point: bool) -> dict[str, tuple[int, int]]:
         chosen = rng.choice(dimensions, rng.integers(1, 4), replace=False).tolist()
-        ends = np.sort(rng.integers(0, 60, (len(chosen), 2)), axis=1).tolist()
+        ends = np.sort(rng.integers(0, 60, (len(chosen), 2)), axis=1)
+        if point:
+            ends[:, 1] = ends[:, 0]
+        ends = ends.tolist()
         return {name: (low, high) for name, (low, high) in zip(chosen, ends, strict=True)}
 
     def meets(one: dict[str, tuple[int, int]], other: dict[str, tuple[int, int]]) -> bool:
@@ -258,18 +316,21 @@ def test_many_of_each(seed: int) -> None:
 
     for step in range(1_500):
         which, others = ("p", "s") if rng.random() < 0.5 else ("s", "p")
+        point = which == "p" and step < points_until
         number = int(rng.integers(0, 300))
         own = state[which]
         before = {o for o, r in state[others].items() if number in own and meets(own[number], r)}
         if number not in own:
-            own[number] = region()
+            own[number] = region(point=point)
             act = spaces.publish if which == "p" else spaces.subscribe
             done = act(number, own[number])
         elif rng.random() < 0.3:
             del own[number]
             done = spaces.retract(number) if which == "p" else spaces.unsubscribe(number)
         else:
-            change = region() if rng.random() < 0.5 else dict.fromkeys(own[number], (7, 9))
+            other = (7, 7 if point else 9)
+            few = rng.random() < 0.5
+            change = region(point=point) if few else dict.fromkeys(own[number], other)
             own[number] = {**own[number], **change}
             act = spaces.update_publication if which == "p" else spaces.update_subscription
             done = act(number, change)
@@ -281,6 +342,8 @@ def test_many_of_each(seed: int) -> None:
         removed_quietly = which == "s" and number not in own
         assert entered == after - before, step
         assert gone == (set() if removed_quietly else before - after), step
+        if which == "p" and number in own:
+            assert spaces._state.publications.ends.points == (step < points_until)
     for number in list(state["p"]):
         found = spaces.matches_of_publication(number)
         assert set(found) == {o for o, r in state["s"].items() if meets(state["p"][number], r)}

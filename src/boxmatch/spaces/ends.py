@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import Int32Array
+from boxmatch.indexes.base import Int32Array, Whole
 from boxmatch.indexes.lines import fetch
 from boxmatch.indexes.parts import buckets
 from boxmatch.indexes.parts.buckets import Buckets, try_put, with_room_for
-from boxmatch.jit import kernel
+from boxmatch.jit import inlined, kernel
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 
@@ -136,7 +136,7 @@ def try_move(
     old_high: Int64Array,
     new_low: Int64Array,
     new_high: Int64Array,
-    done: int,
+    done: Whole,
 ) -> int:
     """Move all low ends, then all high ends, from number `done` on; return where pool was wanting.
 
@@ -144,13 +144,16 @@ def try_move(
     """
     count = len(dimension)
     where = ends.edges, ends.shares
+    # Numbers that are literals would have it compiled twice.
+    first_key, last_key = np.int64(FIRST), np.int64(LAST)
     if done < count:
-        done = _move(ends.low, where, first, start, dimension, old_low, new_low, FIRST, done)
+        done = _move(ends.low, where, first, start, dimension, old_low, new_low, first_key, done)
         if done < count:
             return done
     if ends.points:
         return 2 * count
-    done = _move(ends.high, where, first, start, dimension, old_high, new_high, LAST, done - count)
+    done -= count
+    done = _move(ends.high, where, first, start, dimension, old_high, new_high, last_key, done)
     return count + done
 
 
@@ -163,8 +166,8 @@ def _move(
     dimension: UInt16Array,
     old: Int64Array,
     new: Int64Array,
-    unbounded: int,
-    done: int,
+    unbounded: Whole,
+    done: Whole,
 ) -> int:
     """The same for low or for high ends."""
     edges, shares = where
@@ -197,7 +200,7 @@ def _move(
     return len(dimension)
 
 
-@kernel
+@inlined
 def _fetch_bucket(pool: Buckets, bucket: int) -> None:
     first = pool.start[bucket]
     for at in range(first, first + pool.size[bucket], _BOXES_PER_LINE):
@@ -205,14 +208,14 @@ def _fetch_bucket(pool: Buckets, bucket: int) -> None:
     fetch(pool.key, first + pool.size[bucket] - 1)
 
 
-@kernel
+@inlined
 def _fetch_end(pool: Buckets, bucket: int) -> None:
     last = pool.start[bucket] + pool.size[bucket]
     fetch(pool.box, last)
     fetch(pool.key, last)
 
 
-@kernel
+@inlined
 def _move_end(
     pool: Buckets,
     slot: int,
@@ -221,7 +224,7 @@ def _move_end(
     after: int,
     old: int,
     new: int,
-    unbounded: int,
+    unbounded: Whole,
 ) -> bool:
     """Move an end that is at a place of a bucket, if it is anywhere."""
     if old == new:
@@ -238,7 +241,7 @@ def _move_end(
     return True
 
 
-@kernel
+@inlined
 def _place(pool: Buckets, bucket: int, slot: int) -> int:
     """Where a region is in a bucket, if it is in it; its key is asked for."""
     first = pool.start[bucket]

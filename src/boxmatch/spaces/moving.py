@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.indexes.base import Int32Array
+from boxmatch.indexes.base import Int32Array, Whole
 from boxmatch.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
@@ -25,6 +25,9 @@ NOT_POINTS = -2
 NO_ROOM = -3
 """There may be more to tell than there is room for."""
 
+_NONE = np.int64(0)
+"""A literal number would make Numba compile what it is handed to once more."""
+
 
 class Targets(NamedTuple):
     """Other ends in some dimensions, each of which stands there once."""
@@ -37,9 +40,15 @@ class Targets(NamedTuple):
 
 @kernel
 def move(
-    own: Int64Array, others: Int64Array, owner: int, place: int, targets: Targets
+    own: Int64Array,
+    others: Int64Array,
+    owner: int,
+    place: int,
+    what: Int64Array,
+    low: Int64Array,
+    high: Int64Array,
 ) -> tuple[int, Int64Array, int]:
-    """Give the region of an owner at this place other ends.
+    """Give the region of an owner at this place other ends, which are `Targets`.
 
     Both sides are `packed`. Returns who of the others come to match, followed by those that cease
     to, by id or, if ids are strings, by number; how many come; and before both how many ends have
@@ -47,7 +56,7 @@ def move(
     `NOT_THERE` or `NOT_POINTS`, and nothing has changed.
     """
     there = unpack(others)
-    done, found, entered = _move(unpack(own), there, owner, place, targets)
+    done, found, entered = _move(unpack(own), there, owner, place, Targets(what, low, high))
     known = found.astype(np.int64)
     if len(there.ids) > 0:
         for i in range(len(found)):
@@ -86,11 +95,13 @@ def move_many(
                 count += 1
         if count > 0:
             targets = Targets(what[:count], key[:count], key[:count])
-            done, changed, entered = _move(here, there, owners[row], 0, targets)
+            done, changed, entered = _move(here, there, owners[row], _NONE, targets)
             if done < 0:
                 return row, used, done
             counts[row, 0], counts[row, 1] = entered, len(changed) - entered
-            found[used : used + len(changed)] = changed
+            # One by one: to assign to a slice takes seconds to compile.
+            for i in range(len(changed)):
+                found[used + i] = changed[i]
             used += len(changed)
             if done < 2 * count:
                 return row, used, done
@@ -108,7 +119,7 @@ def finish_move(own: Int64Array, region: int, targets: Targets, done: int) -> in
 
 @kernel
 def _move(
-    own: Parts, others: Parts, owner: int, place: int, targets: Targets
+    own: Parts, others: Parts, owner: int, place: Whole, targets: Targets
 ) -> tuple[int, Int32Array, int]:
     """As `move` does. Who comes and goes is told by number."""
     side = own.side
@@ -126,12 +137,12 @@ def _move(
     begin = side.code_start[owner]
     code = side.code[begin : begin + side.code_length[owner]]
     found, entered = changes(dense, side.valid[first : first + regions], code, others)
-    return _finish(side, own.ends, first + place, at, targets, 0), found, entered
+    return _finish(side, own.ends, first + place, at, targets, _NONE), found, entered
 
 
 @kernel
 def _finish(
-    own: Side, own_ends: Ends, region: int, at: Int64Array, targets: Targets, done: int
+    own: Side, own_ends: Ends, region: int, at: Int64Array, targets: Targets, done: Whole
 ) -> int:
     count = len(at)
     dimension = np.empty(count, np.uint16)

@@ -230,7 +230,7 @@ class Members:
         come. Or None, and nothing has changed: it is free in a dimension that it is to have ends
         in.
         """
-        done, found, entered = move(self.packed(), others.packed(), owner, place, targets)
+        done, found, entered = move(self.packed(), others.packed(), owner, place, *targets)
         if done == NOT_POINTS:
             self._keep_both_ends()
             return self.move(owner, place, targets, others)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from boxmatch.indexes.base import Int32Array, Whole
 from boxmatch.indexes.lines import fetch
 from boxmatch.indexes.parts.buckets import Buckets
-from boxmatch.jit import kernel
+from boxmatch.jit import inlined, kernel
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.ends import Ends, cell_of
@@ -95,19 +95,28 @@ def _spans(dense: Int64Array, ends: Ends) -> Int64Array:
         for d in range(dimensions):
             # Regions that begin up to the high end overlap, as far as this end goes.
             if dense[i, d, 1] != dense[i, d, 3]:
-                _lay(ends.edges, d, 0, dense[i, d, 1], dense[i, d, 3], spans[count])
-                _fetch_cell(ends.low, ends.shares, ends.edges.shape[1], spans[count])
+                cell = _lay(ends.edges, d, 0, dense[i, d, 1], dense[i, d, 3], spans[count])
+                fetch(ends.low.start, cell * ends.shares)
+                fetch(ends.low.size, cell * ends.shares)
                 count += 1
             # And those that end at the low end or later: ends before it, not at it, are passed.
             if dense[i, d, 0] != dense[i, d, 2]:
-                _lay(ends.edges, d, 1, dense[i, d, 0] - 1, dense[i, d, 2] - 1, spans[count])
-                _fetch_cell(ends.high, ends.shares, ends.edges.shape[1], spans[count])
+                old, new = dense[i, d, 0] - 1, dense[i, d, 2] - 1
+                cell = _lay(ends.edges, d, 1, old, new, spans[count])
+                fetch(ends.high.start, cell * ends.shares)
+                fetch(ends.high.size, cell * ends.shares)
                 count += 1
+    for at in range(count):
+        if spans[at, 1]:
+            _fetch_cell(ends.high, ends.shares, ends.edges.shape[1], spans[at])
+        else:
+            _fetch_cell(ends.low, ends.shares, ends.edges.shape[1], spans[at])
     return spans[:count]
 
 
 @kernel
-def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int64Array) -> None:
+def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int64Array) -> int:
+    """Write a span down; returns the number of its first cell among those of all dimensions."""
     above, up_to = min(old, new), max(old, new)
     cells = edges.shape[1]
     first = cell_of(edges, d, above)
@@ -120,9 +129,11 @@ def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int6
             last = cell_of(edges, d, up_to)
             break
     span[0], span[1], span[2], span[3], span[4], span[5] = d, is_high, above, up_to, first, last
+    cell: int = d * cells + first
+    return cell
 
 
-@kernel
+@inlined
 def _fetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
     bucket = (span[0] * cells + span[4]) * shares
     begin = pool.start[bucket]
@@ -130,7 +141,7 @@ def _fetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> Non
         fetch(pool.box, at)
 
 
-@kernel
+@inlined
 def _collect(
     edges: Int64Array,
     shares: int,
@@ -161,7 +172,7 @@ def _collect(
     return count
 
 
-@kernel
+@inlined
 def _some_of(
     pool: Buckets,
     shares: int,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmatch.indexes.base import Int32Array
-from boxmatch.jit import kernel
+from boxmatch.jit import inlined, kernel
 from boxmatch.model.boxes import Int64Array
 
 _NO_KEYS = np.zeros(0, np.int64)
@@ -95,7 +95,7 @@ def with_room_for(buckets: Buckets, bucket: int, *, keys: bool) -> Buckets:
     return fresh
 
 
-@kernel
+@inlined
 def put(buckets: Buckets, bucket: int, box: int, key: int) -> None:
     """Put one item into a bucket that has room."""
     at = buckets.start[bucket] + buckets.size[bucket]
@@ -122,7 +122,7 @@ def _append(
     return len(bucket)
 
 
-@kernel
+@inlined
 def try_put(buckets: Buckets, bucket: int, box: int, key: int) -> bool:
     """Put one item into a bucket, which moves if it is full; False for want of pool."""
     if buckets.size[bucket] == buckets.room[bucket]:
