@@ -70,6 +70,7 @@ class Dimensions:
             for name in schema.names:
                 self.spaces_of[self._positions[name]] |= np.uint64(1 << bit)
         self._axes = string_axes(self.attributes)
+        self.has_strings = bool(self._axes)
         self._encoder = EventEncoder(Schema(self.attributes), self._axes)
         # Integers are their own keys.
         self._whole = {d for d, one in enumerate(self.attributes) if one.type == "int"}

@@ -36,6 +36,8 @@ class Notifications:
     stand for the names in `KINDS`.
     """
 
+    __slots__ = ("code", "first", "publication", "subscription")
+
     def __init__(
         self,
         first: int,
@@ -102,6 +104,8 @@ def _ids(ids: IdArray) -> pa.Array[Any]:
 
 def join(batches: Sequence[Notifications]) -> Notifications:
     """Notifications of several steps of one operation, one after the other."""
+    if len(batches) == 1:
+        return batches[0]
     told = [batch for batch in batches if len(batch)]
     if len(told) < 2:
         return told[0] if told else batches[0]
@@ -125,10 +129,11 @@ class Recent:
 
     def add(self, told: Notifications) -> None:
         """Remember these; forget whole operations, the oldest first, while there are too many."""
-        if not told:
+        count = len(told)
+        if count == 0:
             return
         self._batches.append(told)
-        self._count += len(told)
+        self._count += count
         while self._count > self._most and len(self._batches) > 1:
             gone = self._batches.popleft()
             self.first_sequence = gone.first + len(gone)

@@ -138,7 +138,8 @@ class State:
         if region is not None and regions is not None:
             raise RegionError(_ONE_OR_SEVERAL)
         with self.operation() as told:
-            self.dimensions.make_room([region, *(regions or {}).values()], self._sides)
+            if self.dimensions.has_strings:
+                self.dimensions.make_room([region, *(regions or {}).values()], self._sides)
             owner = self.owner(which, member_id)
             if not isinstance(ttl, Unchanged):
                 check_ttl(ttl)
@@ -270,7 +271,7 @@ class State:
         """Store a change; returns who comes to match, then who ceases to, and how many come."""
         members, others = self.members(which), self.others(which)
         if isinstance(filter, Unchanged) and (region is not None or len(regions or ()) == 1):
-            (name, spec), *_ = regions.items() if regions else [(None, region)]
+            name, spec = next(iter(regions.items())) if regions else (None, region)
             place, targets = members.place(owner, name), self.dimensions.targets(spec)
             if place is not None and targets is not None:
                 moved = members.move(owner, place, targets, others)

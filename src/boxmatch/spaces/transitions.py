@@ -51,15 +51,16 @@ def changes(
     """
     ends = others.ends
     _, seen, own, _, found = others.scratch
-    count = 0
+    count = np.uint64(0)  # unsigned, so that nothing is done about indexes below zero
     for span in _spans(dense, ends):
         if span[1]:
             count = _collect(ends.edges, ends.shares, ends.high, span, seen, found, count)
         else:
             count = _collect(ends.edges, ends.shares, ends.low, span, seen, found, count)
-    for at in range(count):
-        seen[np.uint32(found[at])] = 0
-    return _transitions(dense, valid, code, others.side, others.spaces, found[:count], own)
+    candidates = found[: np.int64(count)]
+    for at in range(len(candidates)):
+        seen[np.uint32(candidates[at])] = 0
+    return _transitions(dense, valid, code, others.side, others.spaces, candidates, own)
 
 
 @kernel
@@ -149,8 +150,8 @@ def _collect(
     span: Int64Array,
     seen: npt.NDArray[np.uint8],
     found: Int32Array,
-    count: int,
-) -> int:
+    count: np.uint64,
+) -> np.uint64:
     """Append the regions with an end in a span, each once."""
     d, above, up_to, first, last = span[0], span[2], span[3], span[4], span[5]
     cells = edges.shape[1]
@@ -160,12 +161,12 @@ def _collect(
     if first < whole_from:
         count = _some_of(pool, shares, begin + first, above, up_to, seen, found, count)
     for bucket in range((begin + whole_from) * shares, (begin + whole_to + 1) * shares):
-        start = pool.start[bucket]
-        for at in range(start, start + pool.size[bucket]):
-            r = np.uint32(pool.box[at])
+        boxes = pool.box[pool.start[bucket] :][: pool.size[bucket]]
+        for at in range(len(boxes)):
+            r = np.uint32(boxes[at])
             # Without branches, which nobody could foresee; there is room for one too many.
-            found[count] = pool.box[at]
-            count += ~seen[r] & 1
+            found[count] = boxes[at]
+            count += np.uint64(seen[r] ^ 1)
             seen[r] = 1
     if whole_to < last and whole_from <= last:
         count = _some_of(pool, shares, begin + last, above, up_to, seen, found, count)
@@ -181,8 +182,8 @@ def _some_of(
     up_to: int,
     seen: npt.NDArray[np.uint8],
     found: Int32Array,
-    count: int,
-) -> int:
+    count: np.uint64,
+) -> np.uint64:
     """The same for a cell that is only partly in the span."""
     for bucket in range(cell * shares, (cell + 1) * shares):
         start = pool.start[bucket]
@@ -190,7 +191,7 @@ def _some_of(
             r = np.uint32(pool.box[at])
             passed = np.uint8(above < pool.key[at]) & np.uint8(pool.key[at] <= up_to)
             found[count] = pool.box[at]
-            count += passed & ~seen[r] & 1
+            count += np.uint64(passed & ~seen[r])
             seen[r] |= passed
     return count
 

@@ -29,7 +29,9 @@ CHECKED = 10
 """Operations of each kind that are compared with brute force before, and as many after the timed
 ones."""
 
-_KINDS: tuple[UpdateKind, ...] = ("incremental", "random")  # the first starts where all began
+_KINDS: tuple[UpdateKind, ...] = ("incremental", "random")
+TURNS = 10
+"""Kinds of updates are measured by turns, so that what slows the machine down slows both."""
 _WARM = 50
 _TOGETHER = 100
 """Updates that are one operation, where many are."""
@@ -124,9 +126,8 @@ def _measure(
         figures["adding"] = _summary(*timed(subject.add, _arrivals(subject, regions)))
     walk = Walk(regions)
     if "moves" in extras:
-        for kind in _KINDS:
-            stage(f"{kind} updates")
-            figures[kind] = _summary(*timed(subject.update, walk.steps(kind)))
+        stage("updates")
+        figures |= _by_turns(subject.update, walk, regions.columns, most, effort)
     if "profile" in extras:
         stage("updates of all sizes")
         nanoseconds, told = timed(subject.update, walk.mixed_steps())
@@ -137,6 +138,21 @@ def _measure(
             stage(f"{kind} updates, {_TOGETHER:,} together")
             figures[f"{kind}_together"] = _together(subject, regions, walk, kind, most, effort)
     return figures
+
+
+def _by_turns(do: Operation, walk: Walk, columns: Columns, most: int, effort: Effort) -> Figures:
+    """Figures of both kinds of updates."""
+    steps = {kind: walk.steps(kind) for kind in _KINDS}
+    found: dict[UpdateKind, list[tuple[Int64Array, Int64Array]]] = {kind: [] for kind in _KINDS}
+    for kind in _KINDS:
+        _checked(do, steps[kind], columns)
+    for _ in range(TURNS):
+        for kind in _KINDS:
+            some = islice(steps[kind], -(-most // TURNS))
+            found[kind].append(_timed(do, some, effort.seconds / TURNS))
+    for kind in _KINDS:
+        _checked(do, steps[kind], columns)
+    return {kind: _summary(*map(np.concatenate, zip(*found[kind], strict=True))) for kind in _KINDS}
 
 
 def _arrivals(subject: Subject, regions: Regions) -> Iterator[Step]:
@@ -172,7 +188,7 @@ def _together(
     subject: _InSpaces, regions: Regions, walk: Walk, kind: UpdateKind, most: int, effort: Effort
 ) -> Figures:
     """Figures of one update of many that are one operation."""
-    steps = walk.further_steps(kind)
+    steps = walk.steps(kind)
     some = list(islice(steps, min(CHECKED, walk.rows)))  # nobody twice
     told = subject.update_many(some, regions.points(some))
     for step in some:

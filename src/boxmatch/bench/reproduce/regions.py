@@ -117,22 +117,29 @@ class Walk:
         boxes = workload.publication_boxes(0, self.rows)
         self._dimensions = boxes.attribute.astype(np.int64).reshape(shape)
         self._at = boxes.low.reshape(shape).copy()
+        self._drawn = count()
+        """Rounds of random values, each used once: who drew its own place would not move."""
 
     def steps(self, kind: UpdateKind) -> Iterator[Step]:
-        """All publications in turn, again and again; incremental ones from where all began."""
-        for number in count():
-            (values,) = self._regions.workload.updates(0, self.rows, kind=kind, first=number)
+        """All publications in turn, again and again, from wherever they are."""
+        highest = self._regions.workload.values - 1
+        while True:
+            drawn = self._draw()
             for row in range(self.rows):
-                yield self._to(row, values[row])
+                values = drawn[row]
+                if kind == "incremental":
+                    here = self._at[row]
+                    up = np.where((here == 0) | (here == highest), here == 0, values % 2 == 1)
+                    values = here + np.where(up, 1, -1)
+                yield self._to(row, values)
 
     def mixed_steps(self) -> Iterator[Step]:
         """Steps from small to large: of one constraint up to all, to the next value or to any."""
         workload = self._regions.workload
         every = workload.publication_constraints
         sizes = [size for size in (1, 2, 4, 8, 16) if size < every] + [every]
-        # Far beyond the updates of `steps`: a publication would not move if it drew its own place.
-        for number in count(1_000_000):
-            (drawn,) = workload.updates(0, self.rows, kind="random", first=number)
+        while True:
+            drawn = self._draw()
             for row in range(self.rows):
                 changed = slice(0, sizes[row % len(sizes)])
                 values = self._at[row].copy()
@@ -142,24 +149,17 @@ class Walk:
                     values[changed] = drawn[row, changed]
                 yield self._to(row, values)
 
-    def further_steps(self, kind: UpdateKind) -> Iterator[Step]:
-        """Like `steps`, from wherever the publications are."""
-        highest = self._regions.workload.values - 1
-        for number in count(2_000_000):
-            (drawn,) = self._regions.workload.updates(0, self.rows, kind="random", first=number)
-            for row in range(self.rows):
-                values = drawn[row]
-                if kind == "incremental":
-                    here = self._at[row]
-                    up = np.where((here == 0) | (here == highest), here == 0, values % 2 == 1)
-                    values = here + np.where(up, 1, -1)
-                yield self._to(row, values)
-
     def there_and_back(self) -> list[tuple[Step, Step]]:
         """For each publication an incremental step, and the one that undoes it."""
         (values,) = self._regions.workload.updates(0, self.rows, kind="incremental")
         begin = self._at.copy()
         return [(self._to(row, values[row]), self._to(row, begin[row])) for row in range(self.rows)]
+
+    def _draw(self) -> Int64Array:
+        number = next(self._drawn)
+        drawn: Int64Array
+        (drawn,) = self._regions.workload.updates(0, self.rows, kind="random", first=number)
+        return drawn
 
     def _to(self, row: int, values: Int64Array) -> Step:
         old, self._at[row] = self._at[row].copy(), values
