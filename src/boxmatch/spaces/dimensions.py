@@ -17,10 +17,11 @@ from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.model.tables import Table, as_table, strings_of
 from boxmatch.spaces.interval import Interval, Keys, interval_from, interval_of, keys_of
+from boxmatch.spaces.member import OPEN, Member
 from boxmatch.spaces.moving import Targets
 from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
 from boxmatch.spaces.region_filter import MOST_REGIONS, compile_region_filter
-from boxmatch.spaces.side import OPEN, Member, Members
+from boxmatch.spaces.side import Members
 
 MOST_SPACES = 64
 """In which of them two regions can meet is one bit each."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from boxmatch.indexes.base import Int32Array
+from boxmatch.spaces.member import Member, equal
 from boxmatch.spaces.search import find_matches
-from boxmatch.spaces.side import Member, Members, equal
+from boxmatch.spaces.side import Members
 from boxmatch.spaces.transitions import find_changes
 
 

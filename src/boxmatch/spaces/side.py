@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
@@ -16,7 +15,8 @@ from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
 from boxmatch.model.strings import moved
 from boxmatch.spaces.ends import Ends, are_points, make_ends, move_ends, with_room
-from boxmatch.spaces.layout import Actor, Scratch, Side, UInt16Array, UInt64Array, describe
+from boxmatch.spaces.layout import Scratch, Side, UInt64Array, describe
+from boxmatch.spaces.member import OPEN, Member, what_of
 from boxmatch.spaces.moving import (
     NO_ROOM,
     NOT_POINTS,
@@ -34,32 +34,8 @@ _FEW = 64
 _MANY = 65_536
 _LENGTH = _DIMENSION = 0xFFFF
 """The part of a word that holds it."""
-OPEN = 16
-"""From which bit on it stands which ends are open: the low one, the high one."""
 _ALL = np.empty(0, np.int16)
 """The code of a filter that wants a partner for every region."""
-
-
-class Member(NamedTuple):
-    """A publication or a subscription: named regions, and which of them must have a partner.
-
-    Region `i` has the constraints `start[i] : start[i + 1]`, by dimension in ascending order.
-    """
-
-    names: tuple[str, ...]
-    start: Int64Array
-    dimension: UInt16Array
-    low: Int64Array
-    high: Int64Array
-    open: npt.NDArray[np.uint8]
-    valid: UInt64Array
-    filter: str | None
-    code: Code
-
-    @property
-    def actor(self) -> Actor:
-        """What a search through the other side needs of it."""
-        return Actor(self.start, self.dimension, self.low, self.high, self.valid, self.code)
 
 
 class Members:
@@ -441,19 +417,9 @@ class Members:
         return make_ends(dimensions, what & _DIMENSION, slots, low, high, points=points)
 
 
-def equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Whether two arrays are equal; they often are the same."""
-    return one is other or np.array_equal(one, other)
-
-
 def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:
     """The ends of constraints that do not constrain."""
     return np.full(count, FIRST), np.full(count, LAST)
-
-
-def what_of(dimension: npt.NDArray[Any], opened: npt.NDArray[np.uint8]) -> Int64Array:
-    """Dimensions together with which ends are open, as constraints have them."""
-    return dimension.astype(np.int64) | opened.astype(np.int64) << OPEN
 
 
 def _lengths(header: Int64Array) -> Int64Array:

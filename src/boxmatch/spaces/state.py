@@ -22,6 +22,7 @@ from boxmatch.spaces.dimensions import (
 from boxmatch.spaces.expiry import Expiry, Which, check_ttl
 from boxmatch.spaces.journal import Journal, Ticket
 from boxmatch.spaces.journal_rows import Change
+from boxmatch.spaces.member import Member
 from boxmatch.spaces.notifications import (
     DELETED,
     ENTER,
@@ -34,7 +35,7 @@ from boxmatch.spaces.notifications import (
     repeated,
 )
 from boxmatch.spaces.relation import changing, matching
-from boxmatch.spaces.side import Member, Members
+from boxmatch.spaces.side import Members
 
 _ONE_OR_SEVERAL = "give one region, or several by name, but not both"
 
