@@ -480,6 +480,16 @@ class TestErrors:
     def test_spaces(self) -> None:
         with pytest.raises(bm.SchemaError, match="at least one space"):
             bm.Spaces({})
+        wrong: Any = bm.Schema({"x": "int"})
+        with pytest.raises(bm.SchemaError, match="spaces are a mapping of names to schemas, not"):
+            bm.Spaces(wrong)
+        with pytest.raises(bm.SchemaError, match=r"space 'b': .* 'y'.*'integer'"):
+            bm.Spaces({"a": {"x": "int"}, "b": {"y": "integer"}})
+        wrong = {"a": "int"}
+        with pytest.raises(bm.SchemaError, match="space 'a': a schema is made from a mapping"):
+            bm.Spaces(wrong)
+        schema = bm.Schema({"x": "int"})
+        assert bm.Spaces({"a": {"x": "int"}}).schemas == bm.Spaces({"a": schema}).schemas
         with pytest.raises(bm.SchemaError, match="dimension 'x' is not the same in spaces 'a'"):
             bm.Spaces({"a": bm.Schema({"x": "int"}), "b": bm.Schema({"x": "float"})})
         one = bm.Schema({"x": "int"})

@@ -263,6 +263,18 @@ class TestBadInput:
     """Each is found on the driver, before any job, where that can be."""
 
     def test_events(self, spark: SparkSession, events: DataFrame, index: str) -> None:
+        pandas, not_spark = events.toPandas(), "are not a Spark DataFrame but of type pandas"
+        with pytest.raises(bm.SparkError, match=f"the events {not_spark}"):
+            match(pandas, subscriptions_of(spark, [("a", "price > 1")]))
+        with pytest.raises(bm.SparkError, match=f"the subscriptions {not_spark}"):
+            match(events, pandas, schema={"price": "float"})
+        planned = explain(
+            events, subscriptions_of(spark, [("a", "price > 1")]), schema={"price": "float"}
+        )
+        assert planned.index.schema == bm.Schema({"price": "float"})
+        wrong: Any = []
+        with pytest.raises(bm.SparkError, match=r"but of type list: spark\.createDataFrame makes"):
+            build_index(wrong, "somewhere", schema={"price": "float"})
         with pytest.raises(bm.SparkError, match="no column 'event_id'"):
             match(events.drop("event_id"), index)
         with pytest.raises(bm.SparkError, match=r"no column 'price', which the schema"):

@@ -75,8 +75,7 @@ def schema_json(schema: Schema | Mapping[str, Any]) -> Any:
 
     from boxmatch.model.schema import Schema
 
-    known = schema if isinstance(schema, Schema) else Schema(schema)
-    return orjson.loads(known.to_json())
+    return orjson.loads(Schema(schema).to_json())
 
 
 def read_feed(document: Any) -> Feed:

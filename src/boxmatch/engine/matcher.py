@@ -28,7 +28,7 @@ from boxmatch.model.axis import ABSENT
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes, Int64Array
 from boxmatch.model.filters import compile_filter
-from boxmatch.model.schema import AttributeSpec, Schema
+from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.model.tables import as_table
 
 
@@ -54,13 +54,13 @@ class Matcher:
 
     def __init__(
         self,
-        schema: Schema | Mapping[str, AttributeSpec],
+        schema: SchemaSpec,
         *,
         index: str = "tile",
         max_boxes: int = 1024,
         **parameters: Any,
     ) -> None:
-        self.schema = schema = schema if isinstance(schema, Schema) else Schema(schema)
+        self.schema = schema = Schema(schema)
         self.index = index
         self.max_boxes = max_boxes
         self._parameters = parameters

@@ -241,6 +241,10 @@ class Schema:
         return cls(attributes_from_arrow(schema))
 
 
+SchemaSpec = Schema | Mapping[str, AttributeSpec]
+"""What `Schema(…)` makes a schema of; of one that is a schema already it makes the same."""
+
+
 def _attribute(name: str, spec: AttributeSpec) -> Attribute:
     if isinstance(spec, Attribute):
         if spec.name != name:

@@ -57,9 +57,6 @@ class Dimensions:
     """Dimensions by place, each once, however many spaces have it."""
 
     def __init__(self, spaces: Mapping[str, Schema]) -> None:
-        given: object = spaces
-        if not isinstance(given, Mapping) or {type(one) for one in given.values()} - {Schema}:
-            raise SchemaError("spaces are a mapping of names to schemas")
         if not spaces:
             raise SchemaError("there must be at least one space")
         if len(spaces) > MOST_SPACES:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from boxmatch.engine.ids import IdArray, SubscriptionId, check_id
 from boxmatch.errors import StorageError
-from boxmatch.model.schema import Schema
+from boxmatch.model.schema import SchemaSpec
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,
     UNCHANGED,
@@ -22,7 +22,7 @@ from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.journal import Journal
 from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.notifications import Notifications
-from boxmatch.spaces.settings import agreed
+from boxmatch.spaces.settings import agreed, schemas_of
 from boxmatch.spaces.state import State
 
 Given = Mapping[Any, RegionSpec | Stored]
@@ -42,20 +42,20 @@ class Spaces:
 
     def __init__(
         self,
-        spaces: Mapping[str, Schema],
+        spaces: Mapping[str, SchemaSpec],
         *,
         leave: bool = True,
         remember: int = 1_000_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.schemas = dict(spaces)
-        self._state = State(Dimensions(spaces), leave, remember, clock)
+        self.schemas = schemas_of(spaces)
+        self._state = State(Dimensions(self.schemas), leave, remember, clock)
 
     @classmethod
     def open(
         cls,
         path: str | os.PathLike[str],
-        spaces: Mapping[str, Schema] | None = None,
+        spaces: Mapping[str, SchemaSpec] | None = None,
         *,
         leave: bool | None = None,
         sync: Sync = "full",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.indexes.registry import index_class
-from boxmatch.model.schema import Schema
-from boxmatch.spark.columns import column, subscription_columns
+from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spark.columns import column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import (
@@ -40,7 +40,7 @@ def build_index(
     subscriptions: DataFrame,
     path: str | os.PathLike[str],
     *,
-    schema: Schema,
+    schema: SchemaSpec,
     shards: int | None = None,
     subscription_id: str = "subscription_id",
     filter: str = "filter",
@@ -60,9 +60,10 @@ def build_index(
     built at once, of half a million to two million subscriptions each, or as many as before. The
     last `keep_versions` stay.
     """
+    require_frame(subscriptions, "subscriptions")
     return next_version(
-        subscriptions, path, schema, shards, subscription_id, filter, index, index_options or {},
-        keep_versions,
+        subscriptions, path, Schema(schema), shards, subscription_id, filter, index,
+        index_options or {}, keep_versions,
     )  # fmt: skip
 
 

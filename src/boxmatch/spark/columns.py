@@ -28,6 +28,18 @@ def column(name: str) -> Column:
     return f.col(quoted(name))
 
 
+def require_frame(given: object, what: str) -> None:
+    """Raise an error unless it is a DataFrame of Spark."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(given, DataFrame):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
+        raise SparkError(
+            f"the {what} are not a Spark DataFrame but of type {kind}: "
+            "spark.createDataFrame makes one"
+        )
+
+
 def require_columns(frame: DataFrame, names: Iterable[str], what: str) -> None:
     """Raise an error that names the columns which the DataFrame lacks."""
     missing = [name for name in names if name not in frame.columns]

@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from boxmatch.errors import SparkError
-from boxmatch.model.schema import Schema
+from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.build import build_index, warn_of_rejected
-from boxmatch.spark.columns import Keep, check_events, column, infer_schema, kept_columns
+from boxmatch.spark.columns import (
+    Keep,
+    check_events,
+    column,
+    infer_schema,
+    kept_columns,
+    require_frame,
+)
 from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.store import scratch_folder
 from boxmatch.spark.versions import IndexVersion, read_version
@@ -70,7 +77,7 @@ def match(
     events: DataFrame,
     subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
     *,
-    schema: Schema | None = None,
+    schema: SchemaSpec | None = None,
     how: How = "pairs",
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
@@ -138,7 +145,7 @@ def explain(
     events: DataFrame,
     subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
     *,
-    schema: Schema | None = None,
+    schema: SchemaSpec | None = None,
     how: How = "pairs",
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
@@ -154,6 +161,8 @@ def explain(
         raise SparkError(f"how is one of {', '.join(get_args(How))}, not {how!r}")
     if plan not in get_args(PlanChoice):
         raise SparkError(f"plan is one of {', '.join(get_args(PlanChoice))}, not {plan!r}")
+    require_frame(events, "events")
+    schema = None if schema is None else Schema(schema)
     # Only pairs name a column after the subscriptions' own.
     made = {"pairs": subscription_id, "arrays": "subscription_ids", "counts": "matches"}[how]
     kept = kept_columns(events, keep, event_id, made)

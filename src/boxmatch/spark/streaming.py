@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
-from boxmatch.model.schema import Schema
-from boxmatch.spark.columns import Keep, check_events, infer_schema
+from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spark.columns import Keep, check_events, infer_schema, require_frame
 from boxmatch.spark.matching import How, PlanChoice, explain, match
 from boxmatch.spark.sinks import ParquetSink, Sink
 from boxmatch.spark.sources import (
@@ -43,7 +43,7 @@ def match_stream(
     *,
     sink: Sink | str | os.PathLike[str],
     checkpoint: str | os.PathLike[str],
-    schema: Schema | None = None,
+    schema: SchemaSpec | None = None,
     how: How = "pairs",
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
@@ -73,6 +73,7 @@ def match_stream(
     Watermarks, deduplication and the like belong into `events`. For stateful operators behind the
     matching, use `match` on the stream: it keeps to one version of an index.
     """
+    require_frame(events, "events")
     if not events.isStreaming:
         raise SparkError("match_stream takes a streaming DataFrame; use match for this one")
     if not callable(subscriptions) and not isinstance(subscriptions, (str, os.PathLike)):
@@ -80,6 +81,7 @@ def match_stream(
             "subscriptions of a stream are a path or a function from a session to a DataFrame, so "
             f"that they can be read again before each batch, not a {type(subscriptions).__name__}"
         )
+    schema = None if schema is None else Schema(schema)
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
     write = _claimed(sink, str(Folder.at(checkpoint)))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.model.columns import readable
-from boxmatch.model.schema import Schema
-from boxmatch.spark.columns import arrow_types, column, require_columns
+from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spark.columns import arrow_types, column, require_columns, require_frame
 from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.regions import End, ends_of, file_of
 from boxmatch.spark.store import Folder, scratch_folder
@@ -37,7 +37,7 @@ def transitions(
     updates: DataFrame,
     subscriptions: DataFrame | str | os.PathLike[str],
     *,
-    schema: Schema,
+    schema: SchemaSpec,
     key: str = "publication_id",
     order: str = "sequence",
     subscription_id: str = "subscription_id",
@@ -69,6 +69,8 @@ def transitions(
     micro-batch at every trigger, so `availableNow` does not end. A batch gives the rows that a
     stream would to which no update came late; it has no `ttl`.
     """
+    require_frame(updates, "updates")
+    schema = Schema(schema)
     ends = _check_updates(updates, schema, key, order, removed)
     if len({key, order, subscription_id, KIND}) < 4:
         raise SparkError(
@@ -84,7 +86,8 @@ def transitions(
             raise SparkError("ttl is for streams: in batch no time passes between updates")
     if isinstance(subscriptions, (str, os.PathLike)):
         subscriptions = spark.read.parquet(os.fspath(subscriptions))
-    elif subscriptions.isStreaming:
+    require_frame(subscriptions, "subscriptions")
+    if subscriptions.isStreaming:
         raise SparkError("the subscriptions are a stream; transitions takes a table that stays")
     id_type, content = file_of(subscriptions, schema, subscription_id, filter)
     folder, name = _keep(spark, content, schema, path)
