@@ -157,7 +157,7 @@ class TestOperations:
 
     def test_slow_ones_are_cut_short(self) -> None:
         figures = operations.measure(SPACES, Regions(SMALL), 500, frozenset({"moves"}), Effort(0.0))
-        assert figures["random"]["operations"] == 3 * operations.TURNS
+        assert figures["random"]["operations"] == operations.AT_ONCE * operations.TURNS
 
     def test_publications_that_were_added_go_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counts: list[int] = []

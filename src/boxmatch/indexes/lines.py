@@ -16,6 +16,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
+from boxmatch.indexes.large import large_zeros
+
 LINE_BITS = 512
 LINE_WORDS = 8
 _MASK = (1 << LINE_BITS) - 1
@@ -27,7 +29,7 @@ _vector = ir.VectorType(_word, LINE_WORDS)
 def zero_lines(count: int) -> npt.NDArray[np.uint64]:
     """`count` lines that start where a cache line does, so that no load touches two of them."""
     size = LINE_WORDS * 8
-    buffer = np.zeros((count + 1) * size, np.uint8)
+    buffer = large_zeros(((count + 1) * size,), np.uint8)
     first = -buffer.ctypes.data % size
     aligned = buffer[first : first + count * size]
     return aligned.view(np.uint64).reshape(count, LINE_WORDS)

@@ -70,8 +70,9 @@ class Dimensions:
         self._axes = string_axes(self.attributes)
         self.has_strings = bool(self._axes)
         self._encoder = EventEncoder(Schema(self.attributes), self._axes)
-        # Integers are their own keys.
+        # Integers are their own keys. Updates mostly name the same dimensions as others before.
         self._whole = {d for d, one in enumerate(self.attributes) if one.type == "int"}
+        self._whole_places = lru_cache(maxsize=4_096)(self._find_whole_places)
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -185,22 +186,29 @@ class Dimensions:
         """
         if not isinstance(spec, Mapping) or not spec:
             return None
-        places = list(map(self._positions.get, spec))
         given = list(spec.values())
-        if set(map(type, given)) == {int} and self._whole.issuperset(places):
-            try:
-                low = np.array(given, np.int64)
-            except OverflowError:
-                return None
-            return None if ABSENT in given else Targets(np.array(places), low, low)
+        if set(map(type, given)) == {int}:
+            what = self._whole_places(tuple(spec))
+            if what is not None:
+                try:
+                    low = np.array(given, np.int64)
+                except OverflowError:
+                    return None
+                return None if ABSENT in given else Targets(what, low, low)
         columns = []
-        for d, value in zip(places, given, strict=True):
+        for name, value in spec.items():
+            d = self._positions.get(name)
             if d is None or value is None:
                 return None
             keys = keys_of(self.attributes[d], value, self._axes.get(d))
             columns.append((d | keys.open << OPEN, keys.low, keys.high))
         what, low, high = np.array(columns, np.int64).reshape(-1, 3).T.copy()
         return Targets(what, low, high)
+
+    def _find_whole_places(self, names: tuple[str, ...]) -> Int64Array | None:
+        """Where these dimensions are, if all of them are integers."""
+        places = list(map(self._positions.get, names))
+        return np.array(places) if self._whole.issuperset(places) else None
 
     def points(self, values: Any, sides: Iterable[Members]) -> Int64Array:
         """The keys of many points, by row and dimension; `ABSENT` is not given."""

@@ -10,6 +10,7 @@ import numpy as np
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
 from boxmatch.indexes.base import Int32Array
+from boxmatch.indexes.large import large_zeros
 from boxmatch.indexes.lines import zero_lines
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Int64Array
@@ -435,7 +436,7 @@ def _lines(count: int, old: Int64Array | None = None) -> Int64Array:
 
 
 def _longer(array: Any, size: int) -> Any:
-    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer = large_zeros((size, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
 

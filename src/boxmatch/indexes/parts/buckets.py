@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmatch.indexes.base import Int32Array
+from boxmatch.indexes.large import large_zeros
 from boxmatch.jit import inlined, kernel
 from boxmatch.model.boxes import Int64Array
 
@@ -36,8 +37,8 @@ def allot(room: Int64Array, *, keys: bool, spare: int = 0) -> Buckets:
     start = np.zeros(len(room), np.int64)
     np.cumsum(room[:-1], out=start[1:])
     used = int(room.sum())
-    box = np.empty(used + spare, np.int32)
-    key = np.empty(used + spare if keys else 0, np.int64)
+    box = large_zeros((used + spare,), np.int32)
+    key = large_zeros((used + spare if keys else 0,), np.int64)
     return Buckets(start, np.zeros_like(room), room.copy(), np.array([used]), box, key)
 
 
