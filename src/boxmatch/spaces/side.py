@@ -294,9 +294,8 @@ class Members:
         constraint = side.constraint[span]
         constraint[:, 0] = what_of(member.dimension, member.open)
         constraint[:, 1], constraint[:, 2] = member.low, member.high
-        numbers = np.arange(first, first + number)
         start, lengths = begin + member.start[:-1], np.diff(member.start)
-        describe(side.header, side.constraint, numbers, start, lengths)
+        describe(side.header, side.constraint, np.arange(first, first + number), start, lengths)
         self._names[owner] = (member.names, member.filter)
         points = self.ends.points and are_points(member.low, member.high)
         if points != self.ends.points or self._constraints - self._wasted > self._fit_for:
