@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from boxmatch.indexes.base import BoolArray, Int32Array, Lines
-from boxmatch.indexes.parts.found import is_alive, longer
+from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.indexes.registry import register
 from boxmatch.indexes.updatable import UpdatableIndex
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.kernels.box_lists import is_alive, longer
+from boxmatch.kernels.jit import kernel
+from boxmatch.model.boxes import Boxes
 
 
 class Files(NamedTuple):
@@ -57,7 +57,7 @@ class NarrowestIndex(UpdatableIndex):
         pass  # `alive` leaves them out
 
     def _search(
-        self, points: Int64Array, alive: Lines, skipped: BoolArray, *wanted: Any
+        self, points: Int64Array, alive: BitLines, skipped: BoolArray, *wanted: Any
     ) -> Int32Array:
         return _search(*self.boxes[1:], *self._state, points, alive, *wanted)
 

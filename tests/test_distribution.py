@@ -292,7 +292,7 @@ spark.stop()
 """
 
 BENCH = """
-from boxmatch.pages import Charts, page, require_plotting
+from boxmatch.reports import Charts, page, require_plotting
 
 require_plotting()
 charts = Charts()

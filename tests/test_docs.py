@@ -78,7 +78,7 @@ def test_every_block_is_run(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "test"), RUN_BY.items())
-def test_pages_are_run_where_it_is_said(name: str, test: str) -> None:
+def test_reports_are_run_where_it_is_said(name: str, test: str) -> None:
     source = (ROOT / test).read_text(encoding="utf-8")
     assert name in PAGES or f'Guide("{name}"' in source
 

@@ -12,7 +12,7 @@ import pytest
 
 import boxmatch
 
-SHOW_FOLDER = "from boxmatch.jit import cache_folder; print(cache_folder())"
+SHOW_FOLDER = "from boxmatch.kernels.jit import cache_folder; print(cache_folder())"
 MATCH = """
 import numpy as np
 import boxmatch as bm
@@ -83,7 +83,7 @@ def test_without_any_place_kernels_are_compiled_all_the_same(blocked: Path) -> N
     script = f"""
 import tempfile
 tempfile.tempdir = {str(blocked)!r}
-from boxmatch import jit
+from boxmatch.kernels import jit
 assert jit.cache_folder() is None
 assert jit.kernel(lambda x: x + 1)(1) == 2
 """
@@ -118,7 +118,7 @@ def test_threads_that_import_kernels_at_once_keep_it_too(tmp_path: Path) -> None
     script = """
 import sys, textwrap, threading
 import numba
-from boxmatch.jit import cache_folder, kernel
+from boxmatch.kernels.jit import cache_folder, kernel
 sys.setswitchinterval(1e-6)
 before, folders = numba.config.CACHE_DIR, set()
 
@@ -145,12 +145,15 @@ def test_changed_sources_get_a_folder_of_their_own(tmp_path: Path) -> None:
         Path(boxmatch.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
     )
     folders = [run(SHOW_FOLDER, package=package, HOME=tmp_path).stdout for _ in range(2)]
-    for changed in ("indexes/lines.py", "jit.py", "model/axis.py"):
+    for changed in ("indexes/tile/search.py", "kernels/jit.py", "model/axis.py"):
         with open(package / changed, "a") as source:
             source.write("# changed\n")
         folders.append(run(SHOW_FOLDER, package=package, HOME=tmp_path).stdout)
     assert folders[0] == folders[1]
     assert len(set(folders)) == 4
+    with open(package / "engine" / "explain.py", "a") as source:  # no kernel has anything of it
+        source.write("# changed\n")
+    assert run(SHOW_FOLDER, package=package, HOME=tmp_path).stdout == folders[-1]
 
 
 @pytest.mark.slow

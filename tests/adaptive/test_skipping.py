@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from published_rates import counted_losses, expected_rate, skippable_predicates
 
 from boxmatch.adaptive.excess import Excess, rarest_first
-from boxmatch.adaptive.precision import counted_losses, expected_rate, skippable_predicates
 from boxmatch.adaptive.skipping import SkipPlan, choose_skipped
 from boxmatch.indexes.scan import scan_count
 from boxmatch.model.box_kernels import count_attributes
@@ -46,45 +46,45 @@ def test_predicates_that_never_hold_are_kept() -> None:
     assert marks.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("matchability", [-0.1, 1.1, float("nan")])
-def test_a_matchability_is_a_share(matchability: float) -> None:
-    with pytest.raises(ValueError, match="matchability"):
-        choose_skipped(np.array([1, 2]), 10, matchability, 0.1)
+@pytest.mark.parametrize("selectivity", [-0.1, 1.1, float("nan")])
+def test_a_matchability_is_a_share(selectivity: float) -> None:
+    with pytest.raises(ValueError, match="selectivity"):
+        choose_skipped(np.array([1, 2]), 10, selectivity, 0.1)
 
 
 frequencies = st.lists(st.integers(0, 1_000), min_size=1, max_size=30).map(np.array)
 rates = st.floats(0, 10)
 
 
-@given(frequency=frequencies, matchability=st.floats(0, 1), some=rates, other=rates)
+@given(frequency=frequencies, selectivity=st.floats(0, 1), some=rates, other=rates)
 def test_a_higher_rate_skips_no_fewer(
-    frequency: np.ndarray, matchability: float, some: float, other: float
+    frequency: np.ndarray, selectivity: float, some: float, other: float
 ) -> None:
-    few = choose_skipped(frequency, 1_000, matchability, min(some, other))
-    many = choose_skipped(frequency, 1_000, matchability, max(some, other))
+    few = choose_skipped(frequency, 1_000, selectivity, min(some, other))
+    many = choose_skipped(frequency, 1_000, selectivity, max(some, other))
     assert not (few & ~many).any()
 
 
-@given(frequency=frequencies, matchability=st.floats(0.01, 0.99), rate=rates)
+@given(frequency=frequencies, selectivity=st.floats(0.01, 0.99), rate=rates)
 def test_stricter_than_the_linear_bound_and_theorem_1(
-    frequency: np.ndarray, matchability: float, rate: float
+    frequency: np.ndarray, selectivity: float, rate: float
 ) -> None:
-    taken = frequency[choose_skipped(frequency, 1_000, matchability, rate)].sum()
-    assert taken * (1 / matchability - 1) / 1_000 <= rate * (1 + 1e-9) + 1e-12
-    assert taken <= skippable_predicates(1_000, matchability, rate) * (1 + 1e-9) + 1e-9
+    taken = frequency[choose_skipped(frequency, 1_000, selectivity, rate)].sum()
+    assert taken * (1 / selectivity - 1) / 1_000 <= rate * (1 + 1e-9) + 1e-12
+    assert taken <= skippable_predicates(1_000, selectivity, rate) * (1 + 1e-9) + 1e-9
 
 
-def plan_of(boxes: Boxes, matchability: float) -> SkipPlan:
+def plan_of(boxes: Boxes, selectivity: float) -> SkipPlan:
     frequency = count_attributes(boxes.attribute, boxes.dimensions)
-    shares = np.full(boxes.dimensions, matchability)
+    shares = np.full(boxes.dimensions, selectivity)
     return SkipPlan.of_excess(frequency, Excess.of(boxes, shares, rarest_first(frequency)))
 
 
-def linear(boxes: Boxes, matchability: float, rate: float) -> np.ndarray:
+def linear(boxes: Boxes, selectivity: float, rate: float) -> np.ndarray:
     """What one would skip if no box lost two predicates."""
     frequency = count_attributes(boxes.attribute, boxes.dimensions)
     order = rarest_first(frequency)
-    within = np.cumsum(frequency[order]) * (1 / matchability - 1) <= rate * boxes.count
+    within = np.cumsum(frequency[order]) * (1 / selectivity - 1) <= rate * boxes.count
     skipped = np.zeros(boxes.dimensions, bool)
     skipped[order[within]] = True
     return skipped

@@ -112,7 +112,7 @@ def test_a_batch_that_is_not_as_it_was_written(run_boxmatch: Command, data: Path
     assert "Everything could be read" not in done.out
 
 
-def test_pages_that_make_no_sense(run_boxmatch: Command, data: Path) -> None:
+def test_reports_that_make_no_sense(run_boxmatch: Command, data: Path) -> None:
     path = data / "broker.sqlite"
     content = bytearray(path.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 20_000] = b"\xa5" * 20_000

@@ -307,7 +307,7 @@ def test_a_damaged_feed_keeps_the_store_shut(tmp_path: Path) -> None:
         Store.open(tmp_path)
 
 
-def test_pages_of_rubbish(tmp_path: Path) -> None:
+def test_reports_of_rubbish(tmp_path: Path) -> None:
     with Store.open(tmp_path, pace=0.0) as store:
         feed, ann = make(store)
         for _ in range(3):

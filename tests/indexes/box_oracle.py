@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from boxmatch.indexes.base import Index, Lines, Matches
+from boxmatch.arrays import BitLines
+from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
@@ -73,7 +74,7 @@ def without(boxes: Boxes, skipped: npt.NDArray[np.bool_]) -> Boxes:
     return Boxes(boxes.dimensions, start, boxes.attribute[kept], boxes.low[kept], boxes.high[kept])
 
 
-def bits(alive: npt.NDArray[np.bool_]) -> Lines:
+def bits(alive: npt.NDArray[np.bool_]) -> BitLines:
     """One bit per position, in lines of 512."""
     words = np.zeros((len(alive) + 511) // 512 * 8, np.uint64)
     for position in np.flatnonzero(alive).tolist():

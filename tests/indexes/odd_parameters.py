@@ -15,8 +15,8 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "ada-rein": [
         {"cells": 1},
         {"cells": 7, "rate": 0},
-        {"rate": 0.0, "matchability": 0.5},
-        {"matchability": 1},
+        {"rate": 0.0, "selectivity": 0.5},
+        {"selectivity": 1},
     ],
     "hem": [
         {"cells": 1, "groups": 1},
@@ -44,8 +44,8 @@ COARSE: dict[str, list[dict[str, Any]]] = {
     "ada-rein": [
         {"rate": 0.1},
         {"rate": 1, "cells": 7},
-        {"rate": 5.0, "matchability": 0.99},
-        {"rate": 1e9, "matchability": 0.01},
+        {"rate": 5.0, "selectivity": 0.99},
+        {"rate": 1e9, "selectivity": 0.01},
     ],
     "tama": [{"level": level, "exact": False} for level in (1, 4, 13)],
 }
@@ -62,7 +62,7 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "ada-rein": {
         "cells": [0, -1, 10**9, *NOT_A_NUMBER],
         "rate": [-0.1, float("inf"), float("nan"), "0.1", None, True],
-        "matchability": [0, -0.5, 1.5, float("nan"), "0.5", True],
+        "selectivity": [0, -0.5, 1.5, float("nan"), "0.5", True],
     },
     "hem": {"cells": [0, -1, 10**9, *NOT_A_NUMBER], "groups": [0, -1, 1001, *NOT_A_NUMBER]},
     "siena": {"cells": [0, -1, 10**9, *NOT_A_NUMBER]},

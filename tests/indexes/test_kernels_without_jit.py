@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 def main(name: str, source: str) -> None:
     """What the process runs: the index of that name, which is in that file."""
-    from boxmatch.jit import kernel
+    from boxmatch.kernels.jit import kernel
 
     if hasattr(kernel(lambda: None), "py_func"):
         raise SystemExit("the JIT is on")

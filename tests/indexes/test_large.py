@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmatch.indexes.large import large_zeros
+from boxmatch.kernels.large_pages import large_zeros
 
 
 @pytest.mark.parametrize("shape", [(0,), (3,), (300_000,), (100_000, 3), (1 << 18,), (1, 1 << 19)])

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxmatch.indexes import lines
-from boxmatch.jit import kernel
+from boxmatch.kernels import bit_lines as lines
+from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.prefetch import prefetch
 
 FULL = (1 << 512) - 1
 
@@ -69,8 +70,8 @@ def _count(source: Any) -> int:
     return lines.count_bits(lines.load_line(source, 0))
 
 
-def _fetch(source: Any, row: int) -> int:
-    lines.fetch(source, row)
+def _prefetch(source: Any, row: int) -> int:
+    prefetch(source, row)
     return 1
 
 
@@ -82,7 +83,7 @@ class Operations:
     def __init__(self, wrap: Any) -> None:
         self.copy, self.full, self.both, self.either = map(wrap, (_copy, _full, _and, _or))
         self.left_only, self.any, self.count = map(wrap, (_and_not, _any, _count))
-        self.fetch, self.trailing = map(wrap, (_fetch, _trailing))
+        self.prefetch, self.trailing = map(wrap, (_prefetch, _trailing))
 
 
 @pytest.fixture(params=["compiled", "plain"], scope="module")
@@ -141,4 +142,4 @@ def test_trailing_zeros(run: Operations, value: int) -> None:
 def test_fetching_what_does_not_exist_is_harmless(run: Operations) -> None:
     for array in (np.zeros((2, 8), np.uint64), np.zeros(3, np.int64), np.zeros(0, np.uint16)):
         for row in (0, 1, 10_000_000, -10_000_000):
-            assert run.fetch(array, row) == 1
+            assert run.prefetch(array, row) == 1

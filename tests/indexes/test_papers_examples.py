@@ -10,7 +10,7 @@ import pytest
 from box_oracle import build, check_answers, holders, names_of_indexes
 from odd_parameters import ODD
 
-from boxmatch.indexes.hem import HemIndex, mark_only
+from boxmatch.indexes.papers.hem import HemIndex, mark_only
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,10 +12,14 @@ from box_oracle import bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxmatch.indexes import lines
-from boxmatch.indexes.parts import buckets, counters, marks
-from boxmatch.indexes.parts.cells import cell_of, cells_of, fit_cells
-from boxmatch.jit import kernel
+from boxmatch.arrays import Int32Array, Int64Array, Int64Table, UInt64Array
+from boxmatch.indexes.papers.parts import counters
+from boxmatch.indexes.papers.parts.cells import cell_of, cells_of, fit_cells
+from boxmatch.kernels import bit_lines as lines
+from boxmatch.kernels import bit_sets as marks
+from boxmatch.kernels import bucket_pool as buckets
+from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.packing import packing
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.growing_boxes import GrowingBoxes
@@ -386,3 +390,54 @@ def test_growing_boxes(batches: list[list[list[tuple[int, int, int]]]]) -> None:
         assert boxes.start[-1] == len(boxes.attribute) == len(boxes.low) == len(boxes.high)
         assert [boxes.row(i) for i in range(boxes.count)] == expected
     assert [first.row(i) for i in range(first.count)] == batches[0]
+
+
+class _Inner(NamedTuple):
+    numbers: Int32Array
+    rows: Int64Table
+
+
+class _Outer(NamedTuple):
+    size: int
+    inner: _Inner
+    flag: bool
+    words: UInt64Array
+
+
+pack, unpack = packing(_Outer)
+
+
+@kernel
+def _unpacked(packed: Int64Array) -> _Outer:
+    return unpack(packed)
+
+
+def _packable() -> _Outer:
+    rows = np.arange(6, dtype=np.int64).reshape(3, 2)
+    return _Outer(7, _Inner(np.array([3, -1], np.int32), rows), True, np.zeros(0, np.uint64))
+
+
+def test_what_was_packed_is_unpacked() -> None:
+    packed = _packable()
+    found = _unpacked(pack(packed))
+    assert (found.size, bool(found.flag)) == (7, True)
+    for before, after in zip(
+        (*packed.inner, packed.words), (*found.inner, found.words), strict=True
+    ):
+        assert before.dtype == after.dtype
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"words": np.zeros(1, np.int64)},
+        {"words": np.zeros((1, 8), np.uint64)},
+        {"words": np.zeros(4, np.uint64)[::2]},
+        {"inner": _Inner(np.zeros(1, np.int64), np.zeros((1, 1), np.int64))},
+        {"inner": _Inner(np.zeros(1, np.int32), np.zeros(1, np.int64))},
+    ],
+)
+def test_arrays_of_another_type_are_not_packed(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"is not a contiguous \d-dimensional array"):
+        pack(_packable()._replace(**wrong))

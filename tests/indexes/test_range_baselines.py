@@ -10,10 +10,11 @@ import pytest
 from box_oracle import KEYS, NEVER, build, check_answers, check_large, holders_of_many, large_case
 
 from boxmatch.errors import IndexConfigError, IndexTooLargeError
-from boxmatch.indexes import htree, siena, tama, updatable
+from boxmatch.indexes import updatable
 from boxmatch.indexes.base import Index
-from boxmatch.indexes.parts import constraints
-from boxmatch.indexes.parts.portions import predicates_of
+from boxmatch.indexes.papers import htree, siena, tama
+from boxmatch.indexes.papers.parts import constraints
+from boxmatch.indexes.papers.parts.portions import predicates_of
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes

@@ -19,13 +19,21 @@ from box_oracle import (
 )
 
 from boxmatch.errors import IndexTooLargeError
-from boxmatch.indexes import tree
 from boxmatch.indexes.base import Index
-from boxmatch.indexes.parts import walk
-from boxmatch.indexes.parts.edges import BEGIN, HEAD, LENGTH, SIZE, START, TARGET, slot_of_edge
-from boxmatch.indexes.parts.forest import paths_held
-from boxmatch.indexes.parts.predicates import ALWAYS
-from boxmatch.indexes.rapid import RapidIndex
+from boxmatch.indexes.papers import tree
+from boxmatch.indexes.papers.parts import walk
+from boxmatch.indexes.papers.parts.edges import (
+    BEGIN,
+    HEAD,
+    LENGTH,
+    SIZE,
+    START,
+    TARGET,
+    slot_of_edge,
+)
+from boxmatch.indexes.papers.parts.forest import paths_held
+from boxmatch.indexes.papers.parts.predicates import ALWAYS
+from boxmatch.indexes.papers.rapid import RapidIndex
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 

@@ -82,7 +82,7 @@ def test_large_cases_reach_every_structure() -> None:
         index = index_class("tile")(case.boxes.dimensions)
         index.build(case.boxes)
         states[kind] = index.to_arrays()
-    with_ends = {kind for kind, state in states.items() if len(state["end_key"])}
+    with_ends = {kind for kind, state in states.items() if len(state["endpoint_key"])}
     assert "dense" in with_ends
     assert "equality" not in with_ends
     assert "attributes" in {kind for kind, state in states.items() if state["unlined"].any()}
@@ -92,7 +92,7 @@ def test_large_cases_reach_every_structure() -> None:
     assert all(len(state["filled"]) == 6 for state in states.values())
 
 
-def test_ends_decide_when_many_boxes_are_in_doubt(paths: set[str]) -> None:
+def test_endpoints_decide_when_many_boxes_are_unverified(paths: set[str]) -> None:
     """Small batches of a dense workload, with boxes among them that have too rare attributes."""
     rng = np.random.default_rng(3)
     rows = []
@@ -106,7 +106,7 @@ def test_ends_decide_when_many_boxes_are_in_doubt(paths: set[str]) -> None:
     points = rng.integers(0, 1_000_000, (60, 60))
     points[::2, :2] = rng.integers(200_000, 700_000, (30, 2))
     state = check_large("tile", Case(boxes, points), seed=1).to_arrays()
-    assert len(state["end_key"]) > 0
+    assert len(state["endpoint_key"]) > 0
     assert state["unlined"].any()
     assert paths == {"few", "single"}
     # The same through a sweep, which has to settle the unlined ones too.

@@ -397,8 +397,8 @@ class TestStatistics:
         assert (measured.subscriptions, measured.never, measured.sample) == (6, 1, n)
         everything = [share for shares in satisfied.values() for share in shares]
         assert measured.boxes == 6  # two of `either`, none of `never`
-        assert measured.matchability == pytest.approx(np.mean(everything))
-        plan = SkipPlan.of_frequency(measured.frequency, measured.boxes, measured.matchability)
+        assert measured.selectivity == pytest.approx(np.mean(everything))
+        plan = SkipPlan.of_frequency(measured.frequency, measured.boxes, measured.selectivity)
         assert plan.skipped(1e9).all()
 
     def test_attributes_of_columns_and_of_nothing(
@@ -412,7 +412,7 @@ class TestStatistics:
         assert side.selectivity is None
         nothing = measure_selectivities(events.limit(0), table, SMALL)
         assert [a.present for a in nothing.attributes] == [0, 0, 0]
-        assert nothing.matchability == 0
+        assert nothing.selectivity == 0
 
     def test_latency(self, events: DataFrame) -> None:
         found = latency(events, "at", processed=datetime(2026, 1, 7, tzinfo=UTC))

@@ -173,7 +173,7 @@ class TestWidths:
             assert len(counts) == wanted
             assert counts[:5] / len(low) == pytest.approx(weights[:5] / weights.sum(), abs=0.06)
 
-    def test_share_of_the_domain_is_the_matchability(self) -> None:
+    def test_share_of_the_domain_is_the_selectivity(self) -> None:
         workload = RangeWorkload(subscriptions=500, attributes=1, predicates=1, event_size=1)
         (values,) = workload.event_keys(0, 1_000).T
         boxes = workload.boxes()

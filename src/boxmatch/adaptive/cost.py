@@ -12,9 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from boxmatch.adaptive.excess import Float64Array
-from boxmatch.adaptive.skipping import BoolArray
-from boxmatch.model.boxes import Int64Array
+from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Boxes, Int64Array
-
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-UInt16Array = npt.NDArray[np.uint16]
+from boxmatch.arrays import Float64Array, Int32Array, Int64Array, UInt16Array
+from boxmatch.kernels.jit import kernel
+from boxmatch.model.boxes import Boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +35,17 @@ class Excess:
     def of(
         cls,
         boxes: Boxes,
-        matchability: Float64Array,
+        selectivity: Float64Array,
         order: Int64Array,
         owners: Int32Array | Int64Array | None = None,
     ) -> Excess:
-        """The excess of `boxes`, where `matchability` says how often predicates hold.
+        """The excess of `boxes`, where `selectivity` says how often predicates hold.
 
         That is a row for each case, or a single one, with a share for each attribute. `order` names
         the attributes as they are skipped. Boxes of one owner, which may overlap, count as one: as
         the likeliest of them where matches are counted, so that these are not too many.
         """
-        cases = np.atleast_2d(np.asarray(matchability, np.float64))
+        cases = np.atleast_2d(np.asarray(selectivity, np.float64))
         rank = np.empty(boxes.dimensions, np.int64)
         rank[order] = np.arange(boxes.dimensions)
         weight = np.empty((len(cases), boxes.count))
@@ -78,15 +74,15 @@ class ShrinkingExcess:
     def __init__(
         self,
         boxes: Boxes,
-        matchability: Float64Array,
+        selectivity: Float64Array,
         order: Int64Array,
         owners: Int32Array | None = None,
     ) -> None:
         self._boxes = boxes
-        self._matchability = matchability
+        self._selectivity = selectivity
         self._order = order
         self._owners = owners
-        self._whole = Excess.of(boxes, matchability, order, owners)
+        self._whole = Excess.of(boxes, selectivity, order, owners)
         self._latest = 0, self._whole
 
     def without(self, removed: Sequence[int]) -> Excess:
@@ -98,7 +94,7 @@ class ShrinkingExcess:
             gone = np.array(removed[known:], np.int64)
             owners = None if self._owners is None else self._owners[gone]
             boxes = self._boxes.take(gone)
-            excess -= Excess.of(boxes, self._matchability, self._order, owners)
+            excess -= Excess.of(boxes, self._selectivity, self._order, owners)
             self._latest = len(removed), excess
         return excess
 

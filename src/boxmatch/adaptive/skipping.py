@@ -17,12 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.adaptive.excess import Excess, Float64Array, rarest_first
-from boxmatch.model.boxes import Int64Array
-
-BoolArray = npt.NDArray[np.bool_]
+from boxmatch.adaptive.excess import Excess, rarest_first
+from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 
 _USED = 0.95
 """How much of a rate is used up: a bound in expectation is exceeded by chance every other time."""
@@ -54,7 +51,7 @@ class SkipPlan:
         return cls(_ranks(order), rates.max(axis=0))
 
     @classmethod
-    def of_frequency(cls, frequency: Int64Array, boxes: int, matchability: float) -> SkipPlan:
+    def of_frequency(cls, frequency: Int64Array, boxes: int, selectivity: float) -> SkipPlan:
         """From frequencies alone: a bound if boxes choose attributes independently of each other.
 
         A box that constrains attribute a with probability f / n matches 1 / w times as often
@@ -62,12 +59,12 @@ class SkipPlan:
         for each skipped attribute: the mean of a product of independent factors. (Where boxes draw
         a fixed number of attributes uniformly, the mean is smaller still: Hoeffding.)
         """
-        if not 0 <= matchability <= 1:
-            raise ValueError(f"matchability is a share of events, not {matchability!r}")
+        if not 0 <= selectivity <= 1:
+            raise ValueError(f"selectivity is a share of events, not {selectivity!r}")
         order = rarest_first(frequency)
         if boxes == 0:
             return cls(_ranks(order), np.full(len(order), np.inf))
-        gain = 1 / max(matchability, 1e-12) - 1
+        gain = 1 / max(selectivity, 1e-12) - 1
         with np.errstate(over="ignore"):
             rates = np.expm1(np.cumsum(np.log1p(frequency[order] / boxes * gain)))
         return cls(_ranks(order), rates)
@@ -83,16 +80,14 @@ class SkipPlan:
         return marks
 
 
-def choose_skipped(
-    frequency: Int64Array, boxes: int, matchability: float, rate: float
-) -> BoolArray:
+def choose_skipped(frequency: Int64Array, boxes: int, selectivity: float, rate: float) -> BoolArray:
     """The attributes to skip so that at most `rate` false matches come with each true one.
 
     `frequency` counts the predicates of each attribute (also those of none are skipped),
-    `matchability` (w in the paper) is the share of events that satisfy a predicate. A bound as
+    `selectivity` (w in the paper) is the share of events that satisfy a predicate. A bound as
     `SkipPlan.of_frequency` says; where the boxes are at hand, `SkipPlan.of_excess` is a safer one.
     """
-    return SkipPlan.of_frequency(frequency, boxes, matchability).skipped(rate)
+    return SkipPlan.of_frequency(frequency, boxes, selectivity).skipped(rate)
 
 
 def _ranks(order: Int64Array) -> Int64Array:

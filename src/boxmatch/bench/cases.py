@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int32Array
 from boxmatch.bench.settings import Workload
 from boxmatch.workloads import EqualityWorkload, RangeWorkload
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from boxmatch.engine.matcher import Matcher
     from boxmatch.model.schema import Schema
 
-Int32Array = npt.NDArray[np.int32]
 Load = Callable[["Matcher"], object]
 
 _NONE = np.iinfo(np.int32).min

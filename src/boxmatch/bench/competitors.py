@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.bench.cases import Case, Columns
 
 if TYPE_CHECKING:
     from boxmatch.engine.results import MatchResult
 
-Int64Array = npt.NDArray[np.int64]
 
 Answer = Callable[[int, int], list[Int64Array]]
 """Matching rows, ascending, for each of the events `start:stop`."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from boxmatch.arrays import Int64Array
 from boxmatch.bench import competitors
 from boxmatch.bench.cases import Case, case_of
-from boxmatch.bench.competitors import Answer, Int64Array, by_event
+from boxmatch.bench.competitors import Answer, by_event
 from boxmatch.bench.provenance import resident_bytes
 from boxmatch.bench.settings import Setting
 from boxmatch.engine.matcher import Matcher

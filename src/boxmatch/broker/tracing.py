@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from boxmatch.arrays import BoolArray
 from boxmatch.broker.core import Core
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.looking import event_feed
@@ -15,7 +16,6 @@ from boxmatch.broker.owners import Subscription
 from boxmatch.engine.explain import Predicate
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.nearest import Miss
-from boxmatch.engine.parts import BoolArray
 
 
 class Missed(NamedTuple):

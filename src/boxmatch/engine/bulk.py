@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.ids import IdArray, IdKind, check_ids
-from boxmatch.engine.parts import BoolArray
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.schema import Schema

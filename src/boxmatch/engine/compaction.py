@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.ids import IdArray
-from boxmatch.engine.parts import BoolArray, Part, Segment, Store, Tail, build_segments
+from boxmatch.engine.parts import Part, Segment, Store, Tail, build_segments
 from boxmatch.indexes.base import Index
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.strings import moved
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import SubscriptionId
-from boxmatch.model.boxes import Int64Array
 from boxmatch.model.keys import is_absent
 
 if TYPE_CHECKING:

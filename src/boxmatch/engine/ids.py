@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Int64Array
+from boxmatch.kernels.jit import kernel
 from boxmatch.model.tables import as_column
 
 IdKind = Literal["int", "string"]
@@ -35,8 +35,8 @@ def check_id(value: object) -> tuple[SubscriptionId, IdKind]:
     )
 
 
-def check_ids(values: Any, *, twins: bool = False) -> tuple[IdArray, IdKind]:
-    """Many ids as one array, which must hold one kind, and no id twice unless `twins` may be."""
+def check_ids(values: Any, *, duplicates: bool = False) -> tuple[IdArray, IdKind]:
+    """Many ids as one array, which must be of one kind and, unless `duplicates`, distinct."""
     if isinstance(values, (str, bytes)):
         raise SubscriptionIdError(f"ids are a list or a column, not the text {values!r}")
     column = as_column(values)
@@ -47,7 +47,7 @@ def check_ids(values: Any, *, twins: bool = False) -> tuple[IdArray, IdKind]:
         kind: IdKind = "int"
     else:
         ids, kind = _checked(column)
-    if not twins:
+    if not duplicates:
         _refuse_twins(ids)
     return ids, kind
 
@@ -95,12 +95,12 @@ def as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
 def _refuse_twins(ids: IdArray) -> None:
     if ids.dtype == np.int64:
         ordered = np.sort(ids)
-        twins = np.flatnonzero(ordered[1:] == ordered[:-1])
-        if len(twins):
-            raise DuplicateSubscriptionError(ordered[twins[0]].item())
+        duplicates = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if len(duplicates):
+            raise DuplicateSubscriptionError(ordered[duplicates[0]].item())
     elif len(set(ids)) < len(ids):
-        (twin, _), *_ = Counter(ids).most_common(1)
-        raise DuplicateSubscriptionError(twin)
+        (duplicate, _), *_ = Counter(ids).most_common(1)
+        raise DuplicateSubscriptionError(duplicate)
 
 
 def hashes(ids: IdArray) -> Int64Array:

@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine import storage
 from boxmatch.engine.bulk import Axes, Bulk, Rejected, read_table, without_bad_rows
 from boxmatch.engine.explain import Explainer, Explanation
 from boxmatch.engine.ids import SubscriptionId, check_id
 from boxmatch.engine.nearest import Among, Nearest, find_nearest
 from boxmatch.engine.parallel import by_chunks
-from boxmatch.engine.parts import BoolArray
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores
@@ -26,7 +26,7 @@ from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.bounds import boxes_from_bounds
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.filters import compile_filter
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.model.tables import as_table

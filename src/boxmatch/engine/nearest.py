@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.explain import Predicate, explain_box
 from boxmatch.engine.ids import IdArray, SubscriptionId
-from boxmatch.engine.parts import BoolArray, Part
+from boxmatch.engine.parts import Part
 from boxmatch.engine.snapshot import Snapshot
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Int64Array
+from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
 
 Among = Callable[[IdArray], BoolArray]
 """Which of some subscriptions are looked at."""
 
-# A rank is the number of predicates that fail, then of those that hold: the more the nearer.
-_FAILURE: Final = 1 << 16
-_NEVER: Final = (1 << 62) - 1
-_GONE: Final = 1 << 62
+_GONE: Final = NEVER + 1
 
 
 class Miss(NamedTuple):
@@ -58,10 +54,10 @@ def find_nearest(
         if among is not None:
             chosen = among(part.store.ids[positions])
             positions, ranks = positions[chosen], ranks[chosen]
-        is_match = ranks < _FAILURE
+        is_match = ranks < FAILURE
         matched.append(part.store.ids[positions[is_match]])
         missed += len(ranks) - int(is_match.sum())
-        possible = np.flatnonzero(~is_match & (ranks < _NEVER))
+        possible = np.flatnonzero(~is_match & (ranks < NEVER))
         for place in _smallest(ranks[possible], limit):
             found = possible[place]
             near.append((int(ranks[found]), number, int(positions[found])))
@@ -70,7 +66,7 @@ def find_nearest(
         store = snapshot.parts[number].store
         [id] = store.ids[position : position + 1].tolist()
         predicates = explain_box(snapshot, store.boxes.row(position), event, point)
-        misses.append(Miss(id, rank // _FAILURE, predicates))
+        misses.append(Miss(id, rank // FAILURE, predicates))
     joined: IdArray = np.concatenate(matched) if matched else np.empty(0, np.int64)  # type: ignore[assignment]  # of one kind
     return Nearest(joined, missed, misses)
 
@@ -79,7 +75,7 @@ def _best_boxes(part: Part, point: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The nearest box of each subscription: its position and its rank."""
     store = part.store
     ranks = np.empty(part.rows, np.int64)
-    _rank(*store.boxes[1:], point, ranks)
+    rank_failures(*store.boxes[1:], point, ranks)
     ranks[store.removals.positions(part.removed)] = _GONE
     positions = np.flatnonzero(ranks < _GONE)
     numbers = store.numbers
@@ -97,24 +93,3 @@ def _smallest(values: Int64Array, limit: int) -> Int64Array:
     if limit == 0:
         return np.empty(0, np.int64)
     return np.argpartition(values, limit - 1)[:limit]
-
-
-@kernel
-def _rank(
-    start: Int64Array,
-    attribute: npt.NDArray[np.uint16],
-    low: Int64Array,
-    high: Int64Array,
-    point: Int64Array,
-    ranks: Int64Array,
-) -> None:
-    """Set `ranks`, of the first boxes."""
-    for box in range(len(ranks)):
-        failed = 0
-        never = False
-        for p in range(start[box], start[box + 1]):
-            key = point[attribute[p]]
-            failed += key < low[p] or key > high[p]
-            never |= low[p] > high[p]
-        satisfied = start[box + 1] - start[box] - failed
-        ranks[box] = _NEVER if never else failed * _FAILURE + (_FAILURE - 1 - satisfied)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
-from boxmatch.model.boxes import Int64Array
+from boxmatch.arrays import Int64Array
 
 Result = TypeVar("Result")
 

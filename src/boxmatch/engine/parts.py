@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.adaptive.excess import Float64Array, ShrinkingExcess, rarest_first
-from boxmatch.adaptive.matchability import estimate_by_attribute, plausible
+from boxmatch.adaptive.excess import ShrinkingExcess, rarest_first
+from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
+from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
 from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
 from boxmatch.engine.removals import Removals
-from boxmatch.indexes.base import Index, Int32Array, Lines, Matches
+from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import scan_count, scan_match
 from boxmatch.model.box_kernels import count_attributes
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.growing_boxes import longer
 
-BoolArray = npt.NDArray[np.bool_]
 Row = Sequence[tuple[int, int, int]]
 
 
@@ -81,17 +80,17 @@ class Store(ABC):
 
     @abstractmethod
     def match_one(
-        self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, point: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Int32Array: ...
 
     @abstractmethod
     def match(
-        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Matches: ...
 
     @abstractmethod
     def count(
-        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Int64Array: ...
 
     @property
@@ -112,7 +111,7 @@ class Part:
         return cls(store, store.rows, len(store.removals))
 
     @property
-    def alive(self) -> Lines | None:
+    def alive(self) -> BitLines | None:
         return self.store.removals.alive(self.removed, self.rows) if self.removed else None
 
     def match_one(self, point: Int64Array, skipped: BoolArray | None = None) -> IdArray:
@@ -210,7 +209,7 @@ class Segment(Store):
         return count_attributes(self.index.boxes.attribute, self.index.dimensions)
 
     @cached_property
-    def matchability(self) -> Float64Array:
+    def selectivity(self) -> Float64Array:
         """The share of events that satisfy a predicate, in each plausible case, by attribute."""
         return plausible(estimate_by_attribute(self.index.boxes))
 
@@ -218,7 +217,7 @@ class Segment(Store):
     def excess(self) -> ShrinkingExcess:
         """How many false matches skipping an attribute adds."""
         order = rarest_first(self.frequency)
-        return ShrinkingExcess(self.index.boxes, self.matchability, order, self._owners)
+        return ShrinkingExcess(self.index.boxes, self.selectivity, order, self._owners)
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -231,17 +230,17 @@ class Segment(Store):
         return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
 
     def match_one(
-        self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, point: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Int32Array:
         return self.index.match_one(point, alive, self._left_out(skipped))
 
     def match(
-        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Matches:
         return self.index.match(points, alive, self._left_out(skipped))
 
     def count(
-        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Int64Array:
         return self.index.count(points, alive, self._left_out(skipped))
 
@@ -382,17 +381,17 @@ class Tail(Store):
         return [position for one in here for position in self.find(one)]
 
     def match_one(
-        self, point: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, point: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Int32Array:
         return scan_match(self._boxes, rows, point, alive, skipped).positions
 
     def match(
-        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Matches:
         return scan_match(self._boxes, rows, points, alive, skipped)
 
     def count(
-        self, points: Int64Array, rows: int, alive: Lines | None, skipped: BoolArray | None
+        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
     ) -> Int64Array:
         return scan_count(self._boxes, rows, points, alive, skipped)
 

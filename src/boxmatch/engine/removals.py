@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from boxmatch.indexes.base import Lines
-from boxmatch.indexes.lines import filled_lines
+from boxmatch.arrays import BitLines
+from boxmatch.kernels.bit_lines import filled_lines
 
 
 class Removals:
@@ -20,7 +20,7 @@ class Removals:
     def __init__(self) -> None:
         self._log: list[int] = []
         self._gone: set[int] = set()
-        self._latest: tuple[int, int, Lines] = (0, 0, filled_lines(0))
+        self._latest: tuple[int, int, BitLines] = (0, 0, filled_lines(0))
 
     def __len__(self) -> int:
         return len(self._log)
@@ -41,7 +41,7 @@ class Removals:
         """The first `length` positions removed."""
         return self._log[:length]
 
-    def alive(self, length: int, rows: int) -> Lines | None:
+    def alive(self, length: int, rows: int) -> BitLines | None:
         """Bits of the positions below `rows` that are left after `length` removals."""
         if length == 0:
             return None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import IdArray
 from boxmatch.indexes.base import Matches
-from boxmatch.model.boxes import Int64Array
 
 if TYPE_CHECKING:
     import pyarrow as pa

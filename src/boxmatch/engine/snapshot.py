@@ -11,8 +11,8 @@ import numpy as np
 
 from boxmatch.adaptive.excess import Excess, rarest_first
 from boxmatch.adaptive.skipping import SkipPlan
-from boxmatch.engine.parts import BoolArray, Part, Row, Segment
-from boxmatch.model.boxes import Int64Array
+from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.parts import Part, Row, Segment
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Box, render
 from boxmatch.model.strings import StringAxis
@@ -80,9 +80,9 @@ class Snapshot:
             return None
         frequency = self.frequency()
         # Too little is known of the newest boxes: most boxes speak for them.
-        matchability = max(segments, key=lambda segment: segment.rows).matchability
+        selectivity = max(segments, key=lambda segment: segment.rows).selectivity
         order = rarest_first(frequency)
-        total = Excess(np.zeros(len(matchability)), np.zeros(matchability.shape))
+        total = Excess(np.zeros(len(selectivity)), np.zeros(selectivity.shape))
         for part in self.parts:
             store = part.store
             if isinstance(store, Segment):
@@ -90,5 +90,5 @@ class Snapshot:
             else:
                 live = part.live_positions()
                 owners = None if store.owners is None else store.owners[live]
-                total += Excess.of(store.boxes.take(live), matchability, order, owners)
+                total += Excess.of(store.boxes.take(live), selectivity, order, owners)
         return SkipPlan.of_excess(frequency, total)

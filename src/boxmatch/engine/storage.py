@@ -34,7 +34,7 @@ from boxmatch.model.strings import StringAxis
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 _MANIFEST = "manifest.json"
 _DATA = "data-"
 _OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json(\.[0-9a-f]{32})?"

@@ -6,17 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
-import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.errors import IndexConfigError
-from boxmatch.model.boxes import Boxes, Int64Array
-
-Int32Array = npt.NDArray[np.int32]
-BoolArray = npt.NDArray[np.bool_]
-Lines = npt.NDArray[np.uint64]
-Whole = int | np.integer[Any]
-"""An integer inside a kernel."""
+from boxmatch.model.boxes import Boxes
 
 
 class Matches(NamedTuple):
@@ -101,19 +95,19 @@ class Index(ABC):
 
     @abstractmethod
     def match(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
         """The boxes that hold each point."""
 
     @abstractmethod
     def match_one(
-        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         """The boxes that hold the single point in an array of shape (1, d)."""
 
     @abstractmethod
     def count(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int64Array:
         """How many boxes hold each point."""
 

@@ -11,16 +11,16 @@ from boxmatch.indexes.base import Index
 # Modules are named here and imported when asked for: each compiles kernels of its own.
 _CLASSES = {
     "scan": "boxmatch.indexes.scan:ScanIndex",
-    "count": "boxmatch.indexes.count:CountIndex",
-    "tree": "boxmatch.indexes.tree:TreeIndex",
-    "rapid": "boxmatch.indexes.rapid:RapidIndex",
-    "siena": "boxmatch.indexes.siena:SienaIndex",
-    "tama": "boxmatch.indexes.tama:TamaIndex",
-    "htree": "boxmatch.indexes.htree:HTreeIndex",
-    "opindex": "boxmatch.indexes.opindex:OpIndexIndex",
-    "rein": "boxmatch.indexes.rein:ReinIndex",
-    "ada-rein": "boxmatch.indexes.ada_rein:AdaReinIndex",
-    "hem": "boxmatch.indexes.hem:HemIndex",
+    "count": "boxmatch.indexes.papers.count:CountIndex",
+    "tree": "boxmatch.indexes.papers.tree:TreeIndex",
+    "rapid": "boxmatch.indexes.papers.rapid:RapidIndex",
+    "siena": "boxmatch.indexes.papers.siena:SienaIndex",
+    "tama": "boxmatch.indexes.papers.tama:TamaIndex",
+    "htree": "boxmatch.indexes.papers.htree:HTreeIndex",
+    "opindex": "boxmatch.indexes.papers.opindex:OpIndex",
+    "rein": "boxmatch.indexes.papers.rein:ReinIndex",
+    "ada-rein": "boxmatch.indexes.papers.ada_rein:AdaReinIndex",
+    "hem": "boxmatch.indexes.papers.hem:HemIndex",
     "tile": "boxmatch.indexes.tile.index:TileIndex",
 }
 _REGISTERED: dict[str, type[Index]] = {}

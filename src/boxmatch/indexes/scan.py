@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
-from boxmatch.indexes.parts.found import is_alive, longer
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array, UInt16Array
+from boxmatch.indexes.base import Capabilities, Index, Matches
+from boxmatch.kernels.box_lists import is_alive, longer
+from boxmatch.kernels.jit import kernel
+from boxmatch.model.boxes import Boxes
 
 _NO_LINES = np.zeros((0, 8), np.uint64)
 _NO_MARKS = np.zeros(0, bool)
+
+# A rank is the number of predicates that fail, then of those that hold: the more the nearer.
+FAILURE: Final = 1 << 16
+NEVER: Final = (1 << 62) - 1
 
 
 class ScanIndex(Index):
@@ -26,17 +31,17 @@ class ScanIndex(Index):
         self._boxes = boxes
 
     def match(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
         return scan_match(self._boxes, self._boxes.count, points, alive, skipped)
 
     def match_one(
-        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         return self.match(point, alive, skipped).positions
 
     def count(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int64Array:
         return scan_count(self._boxes, self._boxes.count, points, alive, skipped)
 
@@ -66,7 +71,7 @@ def scan_match(
     boxes: Boxes,
     rows: int,
     points: Int64Array,
-    alive: Lines | None,
+    alive: BitLines | None,
     skipped: BoolArray | None,
 ) -> Matches:
     """Compare the first `rows` boxes with every point."""
@@ -79,7 +84,7 @@ def scan_count(
     boxes: Boxes,
     rows: int,
     points: Int64Array,
-    alive: Lines | None,
+    alive: BitLines | None,
     skipped: BoolArray | None,
 ) -> Int64Array:
     """Count the boxes among the first `rows` that hold each point."""
@@ -88,7 +93,7 @@ def scan_count(
     return counts
 
 
-def _lines(alive: Lines | None) -> Lines:
+def _lines(alive: BitLines | None) -> BitLines:
     return _NO_LINES if alive is None else alive
 
 
@@ -122,7 +127,7 @@ def _scan(
     high: Int64Array,
     rows: int,
     points: Int64Array,
-    alive: Lines,
+    alive: BitLines,
     skipped: BoolArray,
     listing: bool,
     counts: Int64Array,
@@ -144,3 +149,24 @@ def _scan(
                     end += 1
         counts[event] = matched
     return found[:end]
+
+
+@kernel
+def rank_failures(
+    start: Int64Array,
+    attribute: UInt16Array,
+    low: Int64Array,
+    high: Int64Array,
+    point: Int64Array,
+    ranks: Int64Array,
+) -> None:
+    """Set the ranks of the first boxes: the lower, the nearer a box is to hold the point."""
+    for box in range(len(ranks)):
+        failed = 0
+        never = False
+        for p in range(start[box], start[box + 1]):
+            key = point[attribute[p]]
+            failed += key < low[p] or key > high[p]
+            never |= low[p] > high[p]
+        satisfied = start[box + 1] - start[box] - failed
+        ranks[box] = NEVER if never else failed * FAILURE + (FAILURE - 1 - satisfied)

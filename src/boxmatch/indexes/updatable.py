@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.errors import IndexConfigError
-from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
-from boxmatch.indexes.lines import LINE_BITS, filled_lines
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.indexes.base import Capabilities, Index, Matches
+from boxmatch.kernels.bit_lines import LINE_BITS, filled_lines
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.growing_boxes import GrowingBoxes, longer
 
 _NO_MARKS = np.zeros(0, bool)
@@ -33,7 +34,7 @@ class UpdatableIndex(Index):
 
     _state: Any
     _boxes: GrowingBoxes
-    _living: Lines
+    _living: BitLines
     _fitted: int
 
     @abstractmethod
@@ -52,7 +53,7 @@ class UpdatableIndex(Index):
     def _search(
         self,
         points: Int64Array,
-        alive: Lines,
+        alive: BitLines,
         skipped: BoolArray,
         listing: bool,
         counts: Int64Array,
@@ -111,25 +112,25 @@ class UpdatableIndex(Index):
         return bits
 
     def match(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
         counts = np.empty(len(points), np.int64)
         marks = self._marks(skipped)
         return Matches(counts, self._search(points, self._alive(alive), marks, True, counts))
 
     def match_one(
-        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         return self.match(point, alive, skipped).positions
 
     def count(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int64Array:
         counts = np.empty(len(points), np.int64)
         self._search(points, self._alive(alive), self._marks(skipped), False, counts)
         return counts
 
-    def _alive(self, alive: Lines | None) -> Lines:
+    def _alive(self, alive: BitLines | None) -> BitLines:
         lines = -(-self._boxes.boxes.count // LINE_BITS)
         mine = self._living[:lines]
         return mine if alive is None else mine & alive[:lines]
@@ -171,7 +172,7 @@ class UpdatableIndex(Index):
         return index
 
 
-def _set_bits(lines: Lines, positions: npt.NDArray[np.integer], value: bool) -> None:
+def _set_bits(lines: BitLines, positions: npt.NDArray[np.integer], value: bool) -> None:
     words = lines.reshape(-1)
     bit = np.uint64(1) << (positions & 63).astype(np.uint64)
     if value:

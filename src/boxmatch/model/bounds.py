@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError, EventError
-from boxmatch.model.arrays import check_numbers, check_shape
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.keys import Int64Array, int_keys
+from boxmatch.model.keys import int_keys
+from boxmatch.model.numeric_arrays import check_numbers, check_shape
 from boxmatch.model.schema import Attribute, Schema
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.jit import kernel
+from boxmatch.arrays import Int64Array
+from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.keys import Int64Array
 
 FLOAT: Final = 0
 INT: Final = 1

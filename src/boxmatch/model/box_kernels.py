@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Int64Array
-
-UInt16Array = npt.NDArray[np.uint16]
+from boxmatch.arrays import Int64Array, UInt16Array
+from boxmatch.kernels.jit import kernel
 
 
 @kernel

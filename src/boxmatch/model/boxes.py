@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.model.axis import ABSENT, LAST
-
-Int64Array = npt.NDArray[np.int64]
 
 
 class Boxes(NamedTuple):

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.keys import (
     MICROSECONDS,
-    BoolArray,
-    Int64Array,
     check_string,
     float_keys,
     int_keys,

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError
-from boxmatch.model.arrays import array_keys
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.columns import Refused, arrow_keys, check_type, object_keys, scalar_key
-from boxmatch.model.keys import BoolArray, Int64Array, float_key
+from boxmatch.model.keys import float_key
+from boxmatch.model.numeric_arrays import array_keys
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import Table, as_table

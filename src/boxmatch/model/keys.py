@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Attribute
 
-Int64Array = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 INFINITY_KEY: Final = 0x7FF0_0000_0000_0000
 """Key of `inf` on a float axis; `-inf` has its negative."""

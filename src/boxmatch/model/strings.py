@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.errors import BoxmatchError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from boxmatch.model.schema import Attribute
 
-Int64Array = npt.NDArray[np.int64]
 
 # With labels at least 3 apart, "just after s" and "just before its successor" stay different
 # keys, so that `moved` can tell which of the two a bound is tied to.

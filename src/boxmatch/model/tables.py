@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boxmatch.arrays import BoolArray
 from boxmatch.errors import EventError
-from boxmatch.model.keys import BoolArray
 
 if TYPE_CHECKING:
     import pyarrow as pa

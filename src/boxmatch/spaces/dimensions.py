@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.boxes import Int64Array
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes

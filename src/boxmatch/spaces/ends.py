@@ -14,17 +14,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.indexes.base import Int32Array, Whole
-from boxmatch.indexes.lines import fetch
-from boxmatch.indexes.parts import buckets
-from boxmatch.indexes.parts.buckets import Buckets, try_put, with_room_for
-from boxmatch.jit import inlined, kernel
+from boxmatch.arrays import Int, Int32Array, Int64Array, Int64Table, UInt16Array
+from boxmatch.kernels import bucket_pool as buckets
+from boxmatch.kernels.bucket_pool import Buckets, try_put, with_room_for
+from boxmatch.kernels.jit import inlined, kernel
+from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.boxes import Int64Array
-
-UInt16Array = npt.NDArray[np.uint16]
 
 _LEAST_CELLS, _MOST_CELLS = 8, 1_024
 _ENDS_PER_CELL = 32
@@ -38,7 +34,7 @@ class Ends(NamedTuple):
     Cell `c` has the buckets from `(d * cells + c) * shares` on.
     """
 
-    edges: Int64Array
+    edges: Int64Table
     shares: int
     points: bool
     """Every low end is a high end too, so that `low` and `high` are the same."""
@@ -136,7 +132,7 @@ def try_move(
     old_high: Int64Array,
     new_low: Int64Array,
     new_high: Int64Array,
-    done: Whole,
+    done: Int,
 ) -> int:
     """Move all low ends, then all high ends, from number `done` on; return where pool was wanting.
 
@@ -166,8 +162,8 @@ def _move(
     dimension: UInt16Array,
     old: Int64Array,
     new: Int64Array,
-    unbounded: Whole,
-    done: Whole,
+    unbounded: Int,
+    done: Int,
 ) -> int:
     """The same for low or for high ends."""
     edges, shares = where
@@ -180,12 +176,12 @@ def _move(
             before[i] = bucket_of(edges, shares, dimension[i], first + region, old[i])
             after[i] = bucket_of(edges, shares, dimension[i], first + region, new[i])
             for bucket in (before[i], after[i]):
-                fetch(pool.start, bucket)
-                fetch(pool.size, bucket)
-                fetch(pool.room, bucket)
+                prefetch(pool.start, bucket)
+                prefetch(pool.size, bucket)
+                prefetch(pool.room, bucket)
     for i in range(done, len(dimension)):
-        _fetch_bucket(pool, before[i])
-        _fetch_end(pool, after[i])
+        _prefetch_bucket(pool, before[i])
+        _prefetch_end(pool, after[i])
     place = np.empty(len(dimension), np.int64)
     for region in range(len(start) - 1):
         # One by one, since a region may move what is in the bucket of another.
@@ -201,18 +197,18 @@ def _move(
 
 
 @inlined
-def _fetch_bucket(pool: Buckets, bucket: int) -> None:
+def _prefetch_bucket(pool: Buckets, bucket: int) -> None:
     first = pool.start[bucket]
     for at in range(first, first + pool.size[bucket], _BOXES_PER_LINE):
-        fetch(pool.box, at)
-    fetch(pool.key, first + pool.size[bucket] - 1)
+        prefetch(pool.box, at)
+    prefetch(pool.key, first + pool.size[bucket] - 1)
 
 
 @inlined
-def _fetch_end(pool: Buckets, bucket: int) -> None:
+def _prefetch_end(pool: Buckets, bucket: int) -> None:
     last = pool.start[bucket] + pool.size[bucket]
-    fetch(pool.box, last)
-    fetch(pool.key, last)
+    prefetch(pool.box, last)
+    prefetch(pool.key, last)
 
 
 @inlined
@@ -224,7 +220,7 @@ def _move_end(
     after: int,
     old: int,
     new: int,
-    unbounded: Whole,
+    unbounded: Int,
 ) -> bool:
     """Move an end that is at a place of a bucket, if it is anywhere."""
     if old == new:
@@ -252,7 +248,7 @@ def _place(pool: Buckets, bucket: int, slot: int) -> int:
         if boxes[at] == wanted:
             found = at
     place: int = first + found
-    fetch(pool.key, place)
+    prefetch(pool.key, place)
     return place
 
 

@@ -7,14 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import Int32Array
-from boxmatch.jit import kernel
+from boxmatch.arrays import Int32Array, Int64Array, Int64Table, UInt16Array, UInt64Array
+from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.packing import packing
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.boxes import Int64Array
+from boxmatch.spaces.ends import Ends
 from boxmatch.spaces.region_filter import Code
-
-UInt16Array = npt.NDArray[np.uint16]
-UInt64Array = npt.NDArray[np.uint64]
 
 
 class Actor(NamedTuple):
@@ -43,10 +41,10 @@ class Side(NamedTuple):
     is `~owner` if it has several regions or a filter; the ends of the first two constraints.
     """
 
-    header: Int64Array
+    header: Int64Table
     owner: Int32Array
     valid: UInt64Array
-    constraint: Int64Array
+    constraint: Int64Table
     first: Int32Array
     number: Int32Array
     code_start: Int32Array
@@ -62,6 +60,21 @@ class Scratch(NamedTuple):
     own: UInt64Array  # by owner: the actor's regions that have a partner there
     partners: UInt64Array  # by owner: its regions that have a partner
     found: Int32Array  # regions or owners
+
+
+class Parts(NamedTuple):
+    """What there is of one side."""
+
+    side: Side
+    ends: Ends
+    spaces: UInt64Array
+    """The spaces of each dimension."""
+    scratch: Scratch
+    ids: Int64Array
+    """By owner. If they are strings, there are none here."""
+
+
+pack, unpack = packing(Parts)
 
 
 @kernel

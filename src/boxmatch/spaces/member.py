@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.model.boxes import Int64Array
-from boxmatch.spaces.layout import Actor, UInt16Array, UInt64Array
+from boxmatch.arrays import Int64Array, UInt16Array, UInt64Array
+from boxmatch.spaces.layout import Actor
 from boxmatch.spaces.region_filter import Code
 
 OPEN = 16

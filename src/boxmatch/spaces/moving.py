@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.indexes.base import Int32Array, Whole
-from boxmatch.jit import kernel
+from boxmatch.arrays import Int, Int32Array, Int64Array
+from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.ends import Ends, are_points, try_move
-from boxmatch.spaces.layout import Side
-from boxmatch.spaces.packed import Parts, unpack
+from boxmatch.spaces.layout import Parts, Side, unpack
 from boxmatch.spaces.transitions import changes
 
 NOT_THERE = -1
@@ -119,7 +117,7 @@ def finish_move(own: Int64Array, region: int, targets: Targets, done: int) -> in
 
 @kernel
 def _move(
-    own: Parts, others: Parts, owner: int, place: Whole, targets: Targets
+    own: Parts, others: Parts, owner: int, place: Int, targets: Targets
 ) -> tuple[int, Int32Array, int]:
     """As `move` does. Who comes and goes is told by number."""
     side = own.side
@@ -142,7 +140,7 @@ def _move(
 
 @kernel
 def _finish(
-    own: Side, own_ends: Ends, region: int, at: Int64Array, targets: Targets, done: Whole
+    own: Side, own_ends: Ends, region: int, at: Int64Array, targets: Targets, done: Int
 ) -> int:
     count = len(at)
     dimension = np.empty(count, np.uint16)

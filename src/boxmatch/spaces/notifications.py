@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import IdArray, SubscriptionId
-from boxmatch.model.boxes import Int64Array
 
 if TYPE_CHECKING:
     import pyarrow as pa

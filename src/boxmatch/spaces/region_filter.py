@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.errors import RegionFilterError
-from boxmatch.jit import kernel
+from boxmatch.kernels.jit import kernel
 
 Code = npt.NDArray[np.int16]
 

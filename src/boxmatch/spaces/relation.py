@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.base import Int32Array
+from boxmatch.arrays import Int32Array
 from boxmatch.spaces.member import Member, equal
 from boxmatch.spaces.search import find_matches
 from boxmatch.spaces.side import Members

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.jit import kernel
-from boxmatch.model.boxes import Int64Array
+from boxmatch.arrays import Int64Array, UInt64Array
+from boxmatch.kernels.jit import kernel
 from boxmatch.spaces.ends import Ends, cell_of
-from boxmatch.spaces.layout import Actor, UInt64Array
-from boxmatch.spaces.packed import unpack
+from boxmatch.spaces.layout import Actor, unpack
 from boxmatch.spaces.region_filter import holds
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from boxmatch.arrays import Int32Array, Int64Array, UInt64Array
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
-from boxmatch.indexes.base import Int32Array
-from boxmatch.indexes.large import large_zeros
-from boxmatch.indexes.lines import zero_lines
+from boxmatch.kernels.bit_lines import zero_lines
+from boxmatch.kernels.large_pages import large_zeros
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.boxes import Int64Array
 from boxmatch.model.strings import moved
 from boxmatch.spaces.ends import Ends, are_points, make_ends, move_ends, with_room
-from boxmatch.spaces.layout import Scratch, Side, UInt64Array, describe
+from boxmatch.spaces.layout import Parts, Scratch, Side, describe, pack
 from boxmatch.spaces.member import OPEN, Member, what_of
 from boxmatch.spaces.moving import (
     NO_ROOM,
@@ -27,7 +26,6 @@ from boxmatch.spaces.moving import (
     move,
     move_many,
 )
-from boxmatch.spaces.packed import Parts, pack
 from boxmatch.spaces.records import Batch
 from boxmatch.spaces.region_filter import Code, compile_region_filter
 
@@ -35,6 +33,7 @@ _FEW = 64
 _MANY = 65_536
 _LENGTH = _DIMENSION = 0xFFFF
 """The part of a word that holds it."""
+_NO_NUMBERS = np.empty(0, np.int64)
 _ALL = np.empty(0, np.int16)
 """The code of a filter that wants a partner for every region."""
 
@@ -86,7 +85,8 @@ class Members:
             packed, *of = self._packed
             if of[0] is side and of[1] is ends and of[2] is scratch and of[3] is ids:
                 return packed
-        packed = pack(Parts(side, ends, self._spaces_of, scratch, ids))
+        numbers = cast(Int64Array, ids) if ids.dtype == np.int64 else _NO_NUMBERS
+        packed = pack(Parts(side, ends, self._spaces_of, scratch, numbers))
         self._packed = packed, side, ends, scratch, ids
         return packed
 

@@ -8,10 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from boxmatch.arrays import Int32Array, Int64Array
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId, check_id, check_ids
 from boxmatch.errors import DuplicateMemberError, RegionError, UnknownMemberError
-from boxmatch.indexes.base import Int32Array
-from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,
     Dimensions,
@@ -155,7 +154,7 @@ class State:
 
     def move_publications(self, publication_ids: Any, points: Any) -> Notifications:
         """Let publications be elsewhere, row by row."""
-        ids, _ = check_ids(publication_ids, twins=True)
+        ids, _ = check_ids(publication_ids, duplicates=True)
         members = self.publications
         with self.operation() as told:
             owners = [self.owner("publication", one) for one in ids.tolist()]

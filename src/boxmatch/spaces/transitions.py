@@ -10,15 +10,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import Int32Array, Whole
-from boxmatch.indexes.lines import fetch
-from boxmatch.indexes.parts.buckets import Buckets
-from boxmatch.jit import inlined, kernel
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt64Array
+from boxmatch.kernels.bucket_pool import Buckets
+from boxmatch.kernels.jit import inlined, kernel
+from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.boxes import Int64Array
 from boxmatch.spaces.ends import Ends, cell_of
-from boxmatch.spaces.layout import Actor, Side, UInt64Array
-from boxmatch.spaces.packed import Parts, unpack
+from boxmatch.spaces.layout import Actor, Parts, Side, unpack
 from boxmatch.spaces.region_filter import Code, holds
 
 _AHEAD = 24
@@ -97,21 +95,21 @@ def _spans(dense: Int64Array, ends: Ends) -> Int64Array:
             # Regions that begin up to the high end overlap, as far as this end goes.
             if dense[i, d, 1] != dense[i, d, 3]:
                 cell = _lay(ends.edges, d, 0, dense[i, d, 1], dense[i, d, 3], spans[count])
-                fetch(ends.low.start, cell * ends.shares)
-                fetch(ends.low.size, cell * ends.shares)
+                prefetch(ends.low.start, cell * ends.shares)
+                prefetch(ends.low.size, cell * ends.shares)
                 count += 1
             # And those that end at the low end or later: ends before it, not at it, are passed.
             if dense[i, d, 0] != dense[i, d, 2]:
                 old, new = dense[i, d, 0] - 1, dense[i, d, 2] - 1
                 cell = _lay(ends.edges, d, 1, old, new, spans[count])
-                fetch(ends.high.start, cell * ends.shares)
-                fetch(ends.high.size, cell * ends.shares)
+                prefetch(ends.high.start, cell * ends.shares)
+                prefetch(ends.high.size, cell * ends.shares)
                 count += 1
     for at in range(count):
         if spans[at, 1]:
-            _fetch_cell(ends.high, ends.shares, ends.edges.shape[1], spans[at])
+            _prefetch_cell(ends.high, ends.shares, ends.edges.shape[1], spans[at])
         else:
-            _fetch_cell(ends.low, ends.shares, ends.edges.shape[1], spans[at])
+            _prefetch_cell(ends.low, ends.shares, ends.edges.shape[1], spans[at])
     return spans[:count]
 
 
@@ -135,11 +133,11 @@ def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int6
 
 
 @inlined
-def _fetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
+def _prefetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
     bucket = (span[0] * cells + span[4]) * shares
     begin = pool.start[bucket]
     for at in range(begin, begin + pool.size[bucket], 16):
-        fetch(pool.box, at)
+        prefetch(pool.box, at)
 
 
 @inlined
@@ -246,7 +244,7 @@ def _simple_transitions(
     last = len(candidates) - 1
     for at in range(len(candidates)):
         r = np.uint32(candidates[at])
-        fetch(header, candidates[min(at + _AHEAD, last)])
+        prefetch(header, candidates[min(at + _AHEAD, last)])
         packed, both, o = header[r, 1], np.uint64(header[r, 2]) & valid, header[r, 3]
         if (o < 0) | (np.uint16(packed) > 2):
             candidates[left] = candidates[at]
@@ -305,7 +303,7 @@ def _match(
 @kernel
 def _meet(
     header: Int64Array,
-    r: Whole,
+    r: Int,
     constraint: Int64Array,
     dense: Int64Array,
     valid: np.uint64,
@@ -331,7 +329,7 @@ def _meet(
 
 @kernel
 def _left(
-    d: Whole, low: int, high: int, dense: Int64Array, spaces: UInt64Array
+    d: Int, low: int, high: int, dense: Int64Array, spaces: UInt64Array
 ) -> tuple[np.uint64, np.uint64]:
     """The spaces that a constraint leaves, before and after."""
     apart = (low > dense[d, 1]) | (high < dense[d, 0])

@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from boxmatch.arrays import BoolArray
 from boxmatch.engine.matcher import Matcher
 from boxmatch.model.schema import Schema
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import SEGMENTS, SegmentEntry
 
-BoolArray = npt.NDArray[np.bool_]
 Array: TypeAlias = "pa.Array[Any]"
 
 _TEXT: pa.DataType = pa.string()

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from boxmatch.spark.segments import Array, BoolArray, Segment, living, open_segment
-
-Int64Array = npt.NDArray[np.int64]
+from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.spark.segments import Array, Segment, living, open_segment
 
 
 @dataclass(frozen=True)

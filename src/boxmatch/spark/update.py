@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from boxmatch.arrays import BoolArray
 from boxmatch.spark.segments import (
     REJECTED,
     Array,
-    BoolArray,
     Recipe,
     Segment,
     living,

@@ -28,7 +28,7 @@ from boxmatch.spark.store import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 1
+FORMAT = 2
 _VERSIONS = "versions"
 SEGMENTS = "segments"
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.segments import REJECTED, Array, Recipe, open_segment, rejected
-from boxmatch.spark.shards import Int64Array, OpenShard, open_shards
+from boxmatch.spark.shards import OpenShard, open_shards
 from boxmatch.spark.update import update_shard
 from boxmatch.spark.versions import SegmentEntry
 

@@ -7,16 +7,12 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
 from boxmatch.workloads.distributions import check_choice, zipf_cumulative
-
-BoolArray = npt.NDArray[np.bool_]
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 EventModel = Literal["light", "exponential"]
 

@@ -8,11 +8,10 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Float64Array, Int64Array
+
 ValueDistribution = Literal["uniform", "normal", "pareto", "zipf"]
 AttributeDistribution = Literal["uniform", "zipf"]
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 
 def check_choice(name: str, value: str, choices: object) -> None:

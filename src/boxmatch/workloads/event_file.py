@@ -17,11 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Float64Array, Int64Array
 from boxmatch.model.axis import ABSENT
 from boxmatch.workloads import streams
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 
 class Recording(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Float64Array, Int64Array
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.schema import Schema
@@ -25,9 +26,6 @@ from boxmatch.workloads.distributions import (
 from boxmatch.workloads.event_file import Pool, event_pool, read_events
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.model.boxes import Boxes
 from boxmatch.workloads import streams
 from boxmatch.workloads.distributions import check_choice, distinct
-
-Int64Array = npt.NDArray[np.int64]
 
 UpdateKind = Literal["random", "incremental"]
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import Float64Array, Int64Array
 from boxmatch.bench.broker.settings import Options, Setting
 from boxmatch.bench.measure import MismatchError
 from boxmatch.engine.matcher import Matcher
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 Found = dict[str, Any]
 
 

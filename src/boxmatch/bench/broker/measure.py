@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from boxmatch.bench.broker.comparing import Float64Array, Truth, compare, truth_of
+from boxmatch.arrays import Float64Array
+from boxmatch.bench.broker.comparing import Truth, compare, truth_of
 from boxmatch.bench.broker.processes import BenchFailedError, LoadGenerator, Server, usage
 from boxmatch.bench.broker.settings import Load, Options, Setting
 from boxmatch.bench.broker.watching import Watch, disk

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Float64Array = npt.NDArray[np.float64]
+from boxmatch.arrays import Float64Array
 
 _MEMORY: Final = 0.5
 """How much a second's rate has of the one before: the correlation of neighbours."""

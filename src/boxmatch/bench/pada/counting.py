@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import Float64Array, Int64Array
 from boxmatch.bench.broker.comparing import Truth
 from boxmatch.bench.measure import MismatchError
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 
 class Deliveries(NamedTuple):

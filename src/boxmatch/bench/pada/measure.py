@@ -9,12 +9,13 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from boxmatch.arrays import Float64Array
 from boxmatch.bench.broker.comparing import Truth
 from boxmatch.bench.broker.processes import LoadGenerator, Server
 from boxmatch.bench.broker.settings import Options, Setting
 from boxmatch.bench.measure import MismatchError
 from boxmatch.bench.pada.arrivals import moments, shape
-from boxmatch.bench.pada.counting import Counted, Deliveries, Float64Array, by_second, count
+from boxmatch.bench.pada.counting import Counted, Deliveries, by_second, count
 from boxmatch.bench.pada.generator import BedGenerator
 from boxmatch.bench.pada.sampling import Cores, Sampling
 from boxmatch.bench.pada.sending import Schedule

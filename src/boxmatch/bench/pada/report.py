@@ -10,7 +10,7 @@ from boxmatch.bench.pada.runner import FLUCTUATION, OVERLOAD
 from boxmatch.bench.pada.settings import ADJUSTMENTS, INDEXES
 from boxmatch.bench.pada.tables import of_experiment, tables, verdicts
 from boxmatch.bench.reproduce.grid import Row
-from boxmatch.pages import Charts, bullets, facts, page, table
+from boxmatch.reports import Charts, bullets, facts, page, table
 
 Record = dict[str, Any]
 Specification = dict[str, Any]

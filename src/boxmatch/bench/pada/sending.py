@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from boxmatch.arrays import Float64Array
 from boxmatch.bench.broker.wire import HttpConnection, WireError
-
-Float64Array = npt.NDArray[np.float64]
 
 _NOTHING: Final = -1
 _TICK: Final = 0.001

@@ -86,7 +86,7 @@ _VERIFICATION: Final = Experiment(
             x=_percent(rate),
             workload=replace(DEFAULT, predicates=4, attribute_alpha=3.0),
             rate=rate,
-            parameters={"ada-rein": {"matchability": DEFAULT.width}},
+            parameters={"ada-rein": {"selectivity": DEFAULT.width}},
         )
         for rate in _TABLE_II
     ),
@@ -115,7 +115,7 @@ _SETTING: Final = "rate 0.1 %, n = 1,000,000, m = 1,000, k = 5, w = 0.5, α = 2 
 
 def _points(workloads: dict[float, RangeWorkload]) -> tuple[Point, ...]:
     return tuple(
-        Point(x=x, workload=w, parameters={"ada-rein": {"matchability": w.width}})
+        Point(x=x, workload=w, parameters={"ada-rein": {"selectivity": w.width}})
         for x, w in workloads.items()
     )
 

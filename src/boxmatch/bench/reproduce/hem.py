@@ -43,7 +43,7 @@ _COMPARED: Final[dict[str, Any]] = {
 def _point(x: float, workload: RangeWorkload) -> Point:
     # An event lacks some attributes: a predicate is satisfied by as many fewer events.
     holds = workload.width * workload.event_size / workload.attributes
-    return Point(x=x, workload=workload, parameters={"ada-rein": {"matchability": holds}})
+    return Point(x=x, workload=workload, parameters={"ada-rein": {"selectivity": holds}})
 
 
 _GROUPS: Final = tuple(2**i for i in range(10))

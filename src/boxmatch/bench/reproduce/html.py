@@ -18,7 +18,7 @@ from boxmatch.bench.reproduce.findings import (
 )
 from boxmatch.bench.reproduce.grid import NOT_COMPARABLE, Grid, Row
 from boxmatch.bench.reproduce.tables import Table, tables
-from boxmatch.pages import (
+from boxmatch.reports import (
     Charts,
     PlottingError,
     bullets,

@@ -8,8 +8,8 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.bench.measure import MismatchError
 from boxmatch.bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch.bench.reproduce.setting import Setting, compare, split
@@ -19,9 +19,7 @@ from boxmatch.bench.reproduce.timing import Effort, best_time, spread
 from boxmatch.bench.reproduce.updates import engine_updates, native_updates
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import IndexTooLargeError
-from boxmatch.indexes.base import BoolArray
 
-Int64Array = npt.NDArray[np.int64]
 Stage = Callable[[str], None]
 Figures = dict[str, Any]
 
@@ -181,7 +179,7 @@ def by_matches(nanoseconds: Int64Array, matches: Int64Array) -> list[dict[str, f
 
 def marks(subject: Subject, setting: Setting, seconds: float) -> Figures:
     """How long HEM marks boxes one by one, how many, and how many there are without its cache."""
-    from boxmatch.indexes.hem import mark_only
+    from boxmatch.indexes.papers.hem import mark_only
 
     points = setting.points
     timing = best_time(lambda n: mark_only(subject.index, points[:n]), len(points), seconds)

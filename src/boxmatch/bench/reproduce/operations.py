@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.bench.measure import MismatchError
 from boxmatch.bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch.bench.reproduce.measures import Figures, Stage, by_matches
@@ -22,7 +23,6 @@ from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads.regions import UpdateKind
 
-Int64Array = npt.NDArray[np.int64]
 Operation = Callable[[Step], Notifications]
 
 CHECKED = 10

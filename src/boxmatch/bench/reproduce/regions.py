@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.bench.measure import MismatchError
 from boxmatch.engine.ids import SubscriptionId
 from boxmatch.model.boxes import Boxes
@@ -19,8 +20,6 @@ from boxmatch.spaces.notifications import ENTER, KINDS, LEAVE, Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads import RegionWorkload
 from boxmatch.workloads.regions import UpdateKind
-
-Int64Array = npt.NDArray[np.int64]
 
 _MOVING = 1_000
 """Publications that are updated in turn: more than a processor's nearest cache holds."""

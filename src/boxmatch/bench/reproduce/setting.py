@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.adaptive.matchability import measure_matchability
+from boxmatch.adaptive.selectivity import measure_selectivity
+from boxmatch.arrays import Int64Array
 from boxmatch.bench.measure import MismatchError
 from boxmatch.bench.reproduce.experiment import EventWorkload, Workload
 from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.boxes import Boxes
-
-Int64Array = npt.NDArray[np.int64]
 
 ARRIVALS = 6_000
 """Subscriptions that come after the others, for measuring updates."""
@@ -38,9 +37,9 @@ class Setting:
         return np.bincount(self.boxes.attribute, minlength=self.boxes.dimensions)
 
     @cached_property
-    def matchability(self) -> float:
+    def selectivity(self) -> float:
         """The share of events that satisfy a predicate."""
-        return measure_matchability(self.boxes, self.points)
+        return measure_selectivity(self.boxes, self.points)
 
     @cached_property
     def arrivals(self) -> Boxes:

@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch.adaptive.cost import CostModel, fit, matching_work
-from boxmatch.adaptive.skipping import BoolArray, choose_skipped
+from boxmatch.adaptive.skipping import choose_skipped
+from boxmatch.arrays import BoolArray
 from boxmatch.bench.reproduce.experiment import Series
 from boxmatch.bench.reproduce.setting import Setting
 from boxmatch.bench.reproduce.subject import Subject
 from boxmatch.bench.reproduce.timing import best_time
-from boxmatch.indexes.rein import ReinIndex
+from boxmatch.indexes.papers.rein import ReinIndex
 from boxmatch.workloads import RangeWorkload
 
 _TRIALS: Final = (
@@ -59,7 +60,7 @@ def skipped_attributes(series: Series, setting: Setting) -> BoolArray | None:
     if series.skipping is None:
         return None
     return choose_skipped(
-        setting.frequency, setting.boxes.count, setting.matchability, series.skipping
+        setting.frequency, setting.boxes.count, setting.selectivity, series.skipping
     )
 
 

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.bench.reproduce.experiment import NUMPY, Series
 from boxmatch.errors import IndexTooLargeError
-from boxmatch.indexes.base import BoolArray, Matches
+from boxmatch.indexes.base import Matches
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
-
-Int64Array = npt.NDArray[np.int64]
 
 _LARGEST_COLUMNS = 2 * 1024**3
 

@@ -7,15 +7,13 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.bench.competitors import by_event
 from boxmatch.bench.reproduce.experiment import Series
 from boxmatch.bench.reproduce.setting import ARRIVALS, Setting, answers_of_scan, compare, split
 from boxmatch.bench.reproduce.subject import Subject
 from boxmatch.engine.matcher import Matcher
-
-Int64Array = npt.NDArray[np.int64]
 
 TOGETHER = 1_000
 """Subscriptions in one call, where many are added or removed together."""

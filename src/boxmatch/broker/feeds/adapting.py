@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from boxmatch.adaptive.adjuster import Adjuster
-from boxmatch.broker.feeds.slots import Int64Array
+from boxmatch.arrays import Int64Array
 from boxmatch.broker.messages import Adaptive, FeedSpec
 from boxmatch.errors import BrokerError
 from boxmatch.indexes.registry import index_class

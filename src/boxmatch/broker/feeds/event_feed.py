@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import structlog
 
+from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.adapting import SAMPLE, Adapting, in_effect
-from boxmatch.broker.feeds.slots import Int64Array, Slots
+from boxmatch.broker.feeds.slots import Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.owners import Subscription
 from boxmatch.engine.matcher import Matcher

@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.broker.owners import Subscription
-
-Int64Array = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-Float64Array = npt.NDArray[np.float64]
 
 Inboxes = dict[int, list[tuple[int, list[str]]]]
 """By owner's number: which of some events concern it, and which of its subscriptions they match."""

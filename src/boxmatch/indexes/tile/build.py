@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.lines import LINE_BITS, fetch, filled_lines, zero_lines
+from boxmatch.arrays import Int32Array, Int64Array, UInt16Array
 from boxmatch.indexes.tile.directory import make_directory
-from boxmatch.indexes.tile.ends import collect_ends, no_ends
-from boxmatch.indexes.tile.layout import (
-    Int32Array,
-    Int64Array,
-    Predicates,
-    TileState,
-    UInt16Array,
-)
+from boxmatch.indexes.tile.endpoints import collect_endpoints, no_endpoints
+from boxmatch.indexes.tile.layout import Predicates, TileState
 from boxmatch.indexes.tile.order import cluster
 from boxmatch.indexes.tile.ranks import Ruler, choose_cuts, make_ruler, rank_predicates
 from boxmatch.indexes.tile.slots import choose_slots, fill_lines, mark_unsettled, order_slots
-from boxmatch.jit import kernel
+from boxmatch.kernels.bit_lines import LINE_BITS, filled_lines, zero_lines
+from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
 
@@ -54,7 +50,7 @@ def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
     tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32) * (not dense)
     slot_depth = np.empty(len(constrained), np.uint16)
     order_slots(slots, lines, slot_depth)
-    ends = collect_ends(boxes, predicates, slots, line_count) if dense else no_ends()
+    endpoints = collect_endpoints(boxes, predicates, slots, line_count) if dense else no_endpoints()
     unsettled = zero_lines(len(constrained))
     unlined = zero_lines(len(constrained))
     mark_unsettled(slots, predicates, unsettled, unlined)
@@ -75,9 +71,9 @@ def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
         row_start=rows.start,
         row_tile=rows.tile,
         lines=lines,
-        end_start=ends[0],
-        end_key=ends[1],
-        end_box=ends[2],
+        endpoint_start=endpoints[0],
+        endpoint_key=endpoints[1],
+        endpoint_box=endpoints[2],
         unsettled=unsettled,
         unlined=unlined,
         filled=filled_lines(boxes.count),
@@ -90,7 +86,7 @@ def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
 
 
 def _quantiles(count: int) -> int:
-    """Cuts for an attribute with many distinct ends: more boxes deserve a finer directory."""
+    """Cuts for an attribute with many distinct endpoints: more boxes deserve a finer directory."""
     return int(np.clip(1 << (max(count, 1) // 64).bit_length(), 64, 1024))
 
 
@@ -152,16 +148,16 @@ def _gather_predicates(
     for position in range(count):
         # Rows come from all over memory: ask for those a little ahead.
         if position + 24 < count:
-            fetch(start, order[position + 24])
+            prefetch(start, order[position + 24])
         if position + 12 < count:
             ahead = start[order[position + 12]]
-            fetch(attribute, ahead)
-            fetch(low_rank, ahead)
-            fetch(high_rank, ahead)
-            fetch(low, ahead)
-            fetch(low, ahead + 7)
-            fetch(high, ahead)
-            fetch(high, ahead + 7)
+            prefetch(attribute, ahead)
+            prefetch(low_rank, ahead)
+            prefetch(high_rank, ahead)
+            prefetch(low, ahead)
+            prefetch(low, ahead + 7)
+            prefetch(high, ahead)
+            prefetch(high, ahead + 7)
         row = order[position]
         for p in range(start[row], start[row + 1]):
             attribute_out[target] = attribute[p]

@@ -9,24 +9,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, filled_lines, zero_lines
-from boxmatch.indexes.tile.layout import (
-    Int32Array,
-    Int64Array,
-    Lines,
-    Predicates,
-    UInt8Array,
-    UInt16Array,
-)
+from boxmatch.arrays import BitLines, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.indexes.tile.layout import Predicates
 from boxmatch.indexes.tile.ranks import cell_of, shifts_for
-from boxmatch.jit import kernel
+from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, filled_lines, zero_lines
+from boxmatch.kernels.jit import kernel
 
 _MOST_CELLS = 4_096
 
 
 def make_directory(
     predicates: Predicates, cut_start: Int32Array, constrained: UInt16Array
-) -> tuple[UInt16Array, UInt8Array, Int32Array, Lines]:
+) -> tuple[UInt16Array, UInt8Array, Int32Array, BitLines]:
     """The attributes that rule out tiles, their shifts and first rows, and the rows.
 
     `constrained` says how many boxes of each tile constrain each attribute.
@@ -61,7 +55,7 @@ def _fill_directory(
     shift: UInt8Array,
     row: Int32Array,
     cells: Int64Array,
-    top: Lines,
+    top: BitLines,
 ) -> None:
     tiles, dimensions = mandatory.shape
     start, attribute = predicates.start, predicates.attribute

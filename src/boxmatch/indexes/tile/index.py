@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.base import BoolArray, Capabilities, Index, Int32Array, Lines, Matches
+from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
+from boxmatch.indexes.base import Capabilities, Index, Matches
 from boxmatch.indexes.tile.build import build_tiles
-from boxmatch.indexes.tile.layout import TileState, check_types
-from boxmatch.indexes.tile.packed import pack
+from boxmatch.indexes.tile.layout import TileState, pack
 from boxmatch.indexes.tile.search import search_batch, search_few
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
-from boxmatch.model.boxes import Boxes, Int64Array
+from boxmatch.model.boxes import Boxes
 
 _NO_LINES = np.zeros((0, 8), np.uint64)
 _NO_MARKS = np.zeros(0, bool)
@@ -23,7 +23,7 @@ _NO_BOXES = np.zeros(0, np.int32)
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
     "lines": ("lines", "unsettled", "unlined", "filled"),
-    "ends": ("end_start", "end_key", "end_box"),
+    "endpoints": ("endpoint_start", "endpoint_key", "endpoint_box"),
     "directory": ("top", "top_attribute", "top_shift", "top_row"),
     "ranks": ("cuts", "cut_start", "guess", "guess_shift", "cell_shift"),
     "slots": ("tile_line", "slot_start", "slot_depth", "slot_attribute", "slot_line", "line_step"),
@@ -54,20 +54,20 @@ class TileIndex(Index):
         self._packed = pack(state)
 
     def match(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
         counts = np.empty(len(points), np.int64)
         return Matches(counts, self._search(points, alive, skipped, True, counts))
 
     def match_one(
-        self, point: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         lines = _NO_LINES if alive is None else alive
         marks = _NO_MARKS if skipped is None else skipped
         return search_few(self._packed, point, lines, marks, True, np.empty(1, np.int64))
 
     def count(
-        self, points: Int64Array, alive: Lines | None = None, skipped: BoolArray | None = None
+        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int64Array:
         counts = np.empty(len(points), np.int64)
         self._search(points, alive, skipped, False, counts)
@@ -76,7 +76,7 @@ class TileIndex(Index):
     def _search(
         self,
         points: Int64Array,
-        alive: Lines | None,
+        alive: BitLines | None,
         skipped: BoolArray | None,
         listing: bool,
         counts: Int64Array,
@@ -85,7 +85,7 @@ class TileIndex(Index):
         lines = _NO_LINES if alive is None else alive
         marks = _NO_MARKS if skipped is None else skipped
         many_events = len(points) >= SWEEP_EVENTS
-        if len(state.end_key) == 0 or (many_events and not sweeping_pays(state, points)):
+        if len(state.endpoint_key) == 0 or (many_events and not sweeping_pays(state, points)):
             return search_batch(state, points, lines, marks, *_NO_ORDER, listing, counts)
         if listing or not many_events:
             return search_few(self._packed, points, lines, marks, listing, counts)
@@ -115,7 +115,5 @@ class TileIndex(Index):
         cls, dimensions: int, parameters: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
     ) -> Self:
         index = cls(dimensions, **parameters)
-        state = TileState(**arrays)
-        check_types(state)
-        index._hold(state)
+        index._hold(TileState(**arrays))
         return index

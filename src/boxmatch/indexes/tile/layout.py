@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Whole = int | np.integer[Any]
-"""A number in a kernel, where NumPy's integers and Python's are the same."""
-
-BoolArray = npt.NDArray[np.bool_]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-UInt8Array = npt.NDArray[np.uint8]
-UInt16Array = npt.NDArray[np.uint16]
-Lines = npt.NDArray[np.uint64]
-"""Rows of eight words: 512 bits."""
+from boxmatch.arrays import (
+    BitLines,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt16Table,
+)
+from boxmatch.kernels.packing import packing
 
 
 class Predicates(NamedTuple):
@@ -52,24 +48,24 @@ class TileState(NamedTuple):
     without a slot. `filled` has the boxes that exist, and `slot_depth` how many slots leave, as a
     rule, no box of the tile.
 
-    Ends. Where a good part of all boxes match, `end_start[l]:end_start[l + 1]` are the ends of
-    predicates that lie in the cell of line `l`, ascending. A predicate holds from the key of its
-    lower end on, and no longer from the key of its upper one on. `end_box` is the box, or its
-    complement if the end is an upper one.
+    Endpoints. Where a good part of all boxes match, `endpoint_start[l]:endpoint_start[l + 1]` are
+    the endpoints of predicates that lie in the cell of line `l`, ascending. A predicate holds from
+    the key of its lower end on, and no longer from the key of its upper one on. `endpoint_box` is
+    the box, or its complement if the end is an upper one.
 
-    Rows. Where there are ends, the lines of one attribute and cell lie together instead, so that
-    one event can pass all tiles in the order of memory. Attribute `a` has lines in the tiles
+    Rows. Where there are endpoints, the lines of one attribute and cell lie together instead, so
+    that one event can pass all tiles in the order of memory. Attribute `a` has lines in the tiles
     `row_tile[row_start[a]:row_start[a + 1]]`, from `lines[row_line[a]]`.
     """
 
     cuts: Int64Array
     cut_start: Int32Array
-    guess: UInt16Array
+    guess: UInt16Table
     guess_shift: UInt8Array
     top_attribute: UInt16Array
     top_shift: UInt8Array
     top_row: Int32Array
-    top: Lines
+    top: BitLines
     cell_shift: UInt8Array
     tile_line: Int32Array
     slot_start: Int32Array
@@ -80,34 +76,18 @@ class TileState(NamedTuple):
     row_line: Int32Array
     row_start: Int32Array
     row_tile: Int32Array
-    lines: Lines
-    end_start: Int64Array
-    end_key: Int64Array
-    end_box: Int32Array
-    unsettled: Lines
-    unlined: Lines
-    filled: Lines
+    lines: BitLines
+    endpoint_start: Int64Array
+    endpoint_key: Int64Array
+    endpoint_box: Int32Array
+    unsettled: BitLines
+    unlined: BitLines
+    filled: BitLines
     box_start: Int64Array
     box_attribute: UInt16Array
     box_low: Int64Array
     box_high: Int64Array
 
 
-def _item_type(array: Any) -> np.dtype[Any]:
-    """Of an array's annotation: its last argument, whichever way this NumPy spells the others."""
-    while arguments := get_args(array):
-        array = arguments[-1]
-    found: np.dtype[Any] = np.dtype(array)
-    return found
-
-
-# Once, and not by threads that load: evaluating annotations is not safe there in Python 3.11.
-_TYPES = {name: _item_type(hint) for name, hint in get_type_hints(TileState).items()}
-
-
-def check_types(state: TileState) -> None:
-    """Kernels that are handed addresses take the types of arrays on trust."""
-    for name, wanted in _TYPES.items():
-        array = getattr(state, name)
-        if array.dtype != wanted or not array.flags.c_contiguous:
-            raise ValueError(f"{name} is not a contiguous array of {wanted}")
+pack, unpack = packing(TileState)
+"""As one small array, and back inside a kernel."""

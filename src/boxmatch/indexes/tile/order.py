@@ -10,11 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.indexes.tile.layout import Int32Array, Int64Array, UInt16Array, Whole
-from boxmatch.jit import kernel
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array, UInt64Array
+from boxmatch.kernels.jit import kernel
 from boxmatch.model.boxes import Boxes
-
-UInt64Array = npt.NDArray[np.uint64]
 
 
 def cluster(
@@ -109,7 +107,7 @@ def _sort_keys(
 
 
 @kernel
-def _width_class(width: Whole, cells: Whole) -> tuple[int, int]:
+def _width_class(width: Int, cells: Int) -> tuple[int, int]:
     """How wide a predicate is, in four classes, and with how many bits to say where it lies.
 
     A slice much narrower than the predicates in it prunes no more, so wide ones get few bits; the

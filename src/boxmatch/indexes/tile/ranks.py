@@ -1,7 +1,8 @@
 """Cuts and ranks: where on an attribute's axis memberships change, and on which side a key lies.
 
-Cutting at the quantiles of the predicates' own ends makes hot spots and skew cost nothing. Where
-an attribute has few distinct ends, every one of them becomes a cut and ranks lose nothing.
+Cutting at the quantiles of the predicates' own endpoints makes hot spots and skew cost nothing.
+Where an attribute has few distinct endpoints, every one of them becomes a cut and ranks lose
+nothing.
 """
 
 from __future__ import annotations
@@ -10,21 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.indexes.tile.layout import (
-    Int32Array,
-    Int64Array,
-    TileState,
-    UInt8Array,
-    UInt16Array,
-    Whole,
-)
-from boxmatch.jit import kernel
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.indexes.tile.layout import TileState
+from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 
 EXACT_CUTS = 16_384
-"""Up to so many distinct ends, an attribute gets a cut at each."""
+"""Up to so many distinct endpoints, an attribute gets a cut at each."""
 
 GUESS_BITS = 10
 
@@ -38,12 +33,14 @@ def choose_cuts(boxes: Boxes, quantiles: int) -> tuple[Int64Array, Int32Array]:
     strides = np.maximum(1, counts // _SAMPLE)
     sizes = 2 * ((counts + strides - 1) // strides)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    ends = np.empty(offsets[-1], np.int64)
-    _sample_ends(boxes.attribute, boxes.low, boxes.high, strides, offsets[:-1].copy(), ends)
+    endpoints = np.empty(offsets[-1], np.int64)
+    _sample_endpoints(
+        boxes.attribute, boxes.low, boxes.high, strides, offsets[:-1].copy(), endpoints
+    )
     parts = []
     for attribute in range(boxes.dimensions):
-        sample = np.sort(ends[offsets[attribute] : offsets[attribute + 1]])
-        # Ends that fall on FIRST say nothing: that cut is always there.
+        sample = np.sort(endpoints[offsets[attribute] : offsets[attribute + 1]])
+        # Endpoints that fall on FIRST say nothing: that cut is always there.
         sample = sample[np.searchsorted(sample, FIRST, side="right") :]
         distinct = sample[:1] if len(sample) == 0 else _distinct(sample)
         if len(distinct) > EXACT_CUTS:
@@ -62,13 +59,13 @@ def _distinct(ordered: Int64Array) -> Int64Array:
 
 
 @kernel
-def _sample_ends(
+def _sample_endpoints(
     attribute: UInt16Array,
     low: Int64Array,
     high: Int64Array,
     strides: Int64Array,
     cursor: Int64Array,
-    ends: Int64Array,
+    endpoints: Int64Array,
 ) -> None:
     wait = np.zeros(len(strides), np.int64)
     for p in range(len(attribute)):
@@ -77,9 +74,9 @@ def _sample_ends(
             wait[a] -= 1
             continue
         wait[a] = strides[a] - 1
-        ends[cursor[a]] = max(low[p], FIRST)
+        endpoints[cursor[a]] = max(low[p], FIRST)
         # A predicate without an upper end says nothing above; repeat its low end.
-        ends[cursor[a] + 1] = high[p] + 1 if high[p] < LAST else max(low[p], FIRST)
+        endpoints[cursor[a] + 1] = high[p] + 1 if high[p] < LAST else max(low[p], FIRST)
         cursor[a] += 2
 
 
@@ -129,7 +126,7 @@ def _fill_guesses(
 
 
 @kernel
-def rank_of(ruler: Ruler, a: Whole, key: Whole) -> Whole:
+def rank_of(ruler: Ruler, a: Int, key: Int) -> Int:
     """Number of cuts of attribute `a` at or below `key`."""
     cuts = ruler.cuts
     start = np.int64(ruler.cut_start[a])
@@ -161,14 +158,14 @@ def rank_predicates(
     low_rank: UInt16Array,
     high_rank: UInt16Array,
 ) -> None:
-    """Ranks of both ends of each predicate."""
+    """Ranks of both endpoints of each predicate."""
     for p in range(len(attribute)):
         low_rank[p] = rank_of(ruler, attribute[p], low[p])
         high_rank[p] = rank_of(ruler, attribute[p], high[p])
 
 
 @kernel
-def cell_of(rank: Whole, shift: Whole) -> Whole:
+def cell_of(rank: Int, shift: Int) -> Int:
     """The cell of a rank: rank 0, "absent", stays alone."""
     return (np.int64(rank) + (1 << shift) - 1) >> shift
 

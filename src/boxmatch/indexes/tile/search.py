@@ -1,44 +1,44 @@
 """Finding the boxes that hold a point, by lines.
 
-A batch goes tile by tile: the directory gives every event its live tiles, the bit matrix is turned
-over so that every tile gets its live events, and a tile's lines stay in the first-level cache while
-those events pass. Kernels are called once per tile or block, never per event: handing over a
-`TileState` costs more than matching one event in one tile.
+A batch goes tile by tile: the directory gives every event its live tiles, the bit matrix is
+transposed so that every tile gets its live events, and a tile's lines stay in the first-level
+cache while those events pass. Kernels are called once per tile or block, never per event: handing
+over a `TileState` costs more than matching one event in one tile.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.lines import (
+from boxmatch.arrays import (
+    BitLines,
+    BoolArray,
+    Int,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt64Array,
+)
+from boxmatch.indexes.tile.candidates import check, settle
+from boxmatch.indexes.tile.layout import TileState, unpack
+from boxmatch.indexes.tile.ranks import cell_of, locate
+from boxmatch.indexes.tile.results import add_counts, append_by_event, collect, list_bits
+from boxmatch.indexes.tile.rows import ROWS_SHARE, search_rows
+from boxmatch.indexes.tile.sweep import sweep_tile
+from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
     and_lines,
     any_bit,
     count_bits,
-    fetch,
     load_line,
     store_line,
     trailing_zeros,
 )
-from boxmatch.indexes.parts.found import append, longer
-from boxmatch.indexes.tile.doubts import check, settle
-from boxmatch.indexes.tile.found import add_counts, append_by_event, collect, list_bits
-from boxmatch.indexes.tile.layout import (
-    BoolArray,
-    Int32Array,
-    Int64Array,
-    Lines,
-    TileState,
-    UInt8Array,
-    UInt16Array,
-    Whole,
-)
-from boxmatch.indexes.tile.packed import unpack
-from boxmatch.indexes.tile.ranks import cell_of, locate
-from boxmatch.indexes.tile.rows import ROWS_SHARE, search_rows
-from boxmatch.indexes.tile.sweep import sweep_tile
-from boxmatch.jit import kernel
+from boxmatch.kernels.box_lists import append, longer
+from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.prefetch import prefetch
 
 _BLOCK = 2_048
 """Events that pass a tile together."""
@@ -47,12 +47,12 @@ _AHEAD = 4
 _LINES_AHEAD = 16
 """For one event: how many live tiles ahead to fetch, and how many of their lines."""
 
-_DOUBTS = 16_384
-"""Doubtful boxes that are collected before any is looked at."""
+_MOST_UNVERIFIED = 16_384
+"""Unverified boxes that are collected before any is looked at."""
 
 
 @kernel
-def mark_live(state: TileState, ranks: UInt16Array, live: Lines) -> None:
+def mark_live(state: TileState, ranks: UInt16Array, live: BitLines) -> None:
     """For each event, the tiles that could hold a match, as bits."""
     top, top_attribute = state.top, state.top_attribute
     top_row, top_shift = state.top_row, state.top_shift
@@ -67,7 +67,7 @@ def mark_live(state: TileState, ranks: UInt16Array, live: Lines) -> None:
 
 
 @kernel
-def _turn(square: Lines) -> None:
+def _transpose(square: UInt64Array) -> None:
     """Transpose 64 words of 64 bits in place."""
     step = np.int64(32)
     mask = np.uint64(0x00000000FFFFFFFF)
@@ -83,26 +83,26 @@ def _turn(square: Lines) -> None:
 
 
 @kernel
-def _turn_live(live: Lines, events: Whole, tiles: Whole, turned: Lines) -> None:
+def _transpose_live(live: BitLines, events: Int, tiles: Int, transposed: BitLines) -> None:
     """From tiles per event to events per tile."""
     square = np.empty(64, np.uint64)
     for word in range((tiles + 63) // 64):
         # Groups past the last event become empty: a block before this one may have been longer.
-        for group in range(turned.shape[1]):
+        for group in range(transposed.shape[1]):
             for i in range(64):
                 event = group * 64 + i
                 square[i] = live[event, word] if event < events else np.uint64(0)
-            _turn(square)
+            _transpose(square)
             for i in range(64):
-                turned[word * 64 + i, group] = square[i]
+                transposed[word * 64 + i, group] = square[i]
 
 
 @kernel
-def _live_events(turned: Lines, tile: Whole, events: Int64Array) -> Whole:
+def _live_events(transposed: BitLines, tile: Int, events: Int64Array) -> Int:
     """The events for which the tile is live; returns how many."""
     count = 0
-    for group in range(turned.shape[1]):
-        bits = turned[tile, group]
+    for group in range(transposed.shape[1]):
+        bits = transposed[tile, group]
         while bits != 0:
             events[count] = group * 64 + trailing_zeros(bits)
             bits &= bits - np.uint64(1)
@@ -113,13 +113,13 @@ def _live_events(turned: Lines, tile: Whole, events: Int64Array) -> Whole:
 @kernel
 def _pass_lines(
     state: TileState,
-    tile: Whole,
-    alive: Lines,
+    tile: Int,
+    alive: BitLines,
     cells: UInt8Array,
     events: Int64Array,
-    count: Whole,
-    candidates: Lines,
-) -> Whole:
+    count: Int,
+    candidates: BitLines,
+) -> Int:
     """Keep the events that some box of the tile could hold, with those boxes as candidates."""
     lines = state.lines
     first = state.slot_start[tile]
@@ -142,7 +142,7 @@ def _pass_lines(
     passed = 0
     for i in range(count):
         for _ in range(min(step, stop - ahead)):
-            fetch(lines, ahead)
+            prefetch(lines, ahead)
             ahead += 1
         e = events[i]
         line = base
@@ -174,7 +174,7 @@ def _pass_lines(
 def search_batch(
     state: TileState,
     keys: Int64Array,
-    alive: Lines,
+    alive: BitLines,
     skipped: BoolArray,
     order: Int32Array,
     ordered: Int64Array,
@@ -193,13 +193,13 @@ def search_batch(
     width = (tiles + LINE_BITS - 1) // LINE_BITS
     block = max(64, min(len(keys) if sweep else _BLOCK, (len(keys) + 63) // 64 * 64))
     live = np.zeros((0 if sweep else block * width, LINE_WORDS), np.uint64)
-    turned = np.zeros((0 if sweep else width * LINE_BITS, block // 64), np.uint64)
+    transposed = np.zeros((0 if sweep else width * LINE_BITS, block // 64), np.uint64)
     ranks = np.empty((0 if sweep else block, dimensions), np.uint16)
     cells = np.empty((0 if sweep else block, dimensions), np.uint8)
     events = np.arange(block + 1)
     candidates = np.empty((block + 1, LINE_WORDS), np.uint64)
-    doubt_event = np.empty(_DOUBTS, np.int32)
-    doubt_box = np.empty(_DOUBTS, np.int32)
+    unverified_event = np.empty(_MOST_UNVERIFIED, np.int32)
+    unverified_box = np.empty(_MOST_UNVERIFIED, np.int32)
     found_event = np.empty(64 * block if listing else 0, np.int32)
     found_box = np.empty(64 * block if listing else 0, np.int32)
     result = np.empty(0, np.int32)
@@ -211,29 +211,31 @@ def search_batch(
         if not sweep:
             locate(state, block_keys, ranks, cells)
             mark_live(state, ranks[:size], live)
-            _turn_live(live.reshape(block, width * LINE_WORDS), size, tiles, turned)
-        found: Whole = np.int64(0)
-        doubts: Whole = np.int64(0)
+            _transpose_live(live.reshape(block, width * LINE_WORDS), size, tiles, transposed)
+        found: Int = np.int64(0)
+        unverified: Int = np.int64(0)
         for tile in range(tiles):
-            count: Whole = size
+            count: Int = size
             if sweep:
                 sweep_tile(state, tile, alive, order, ordered, candidates)
             else:
-                count = _live_events(turned, tile, events)
+                count = _live_events(transposed, tile, events)
                 if count > 0:
                     count = _pass_lines(state, tile, alive, cells, events, count, candidates)
-            settled: Whole = np.int64(0)
+            settled: Int = np.int64(0)
             while settled < count:
-                if doubts + LINE_BITS > _DOUBTS:
-                    kept = check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-                    add_counts(doubt_event, kept, block_counts)
+                if unverified + LINE_BITS > _MOST_UNVERIFIED:
+                    kept = check(
+                        state, block_keys, skipped, unverified_event, unverified_box, unverified
+                    )
+                    add_counts(unverified_event, kept, block_counts)
                     if listing:
                         found_event, found_box, found = collect(
-                            doubt_event, doubt_box, kept, found_event, found_box, found
+                            unverified_event, unverified_box, kept, found_event, found_box, found
                         )
-                    doubts = np.int64(0)
+                    unverified = np.int64(0)
                 before = settled
-                settled, doubts = settle(
+                settled, unverified = settle(
                     state,
                     tile,
                     cells,
@@ -243,9 +245,9 @@ def search_batch(
                     count,
                     candidates,
                     sweep,
-                    doubt_event,
-                    doubt_box,
-                    doubts,
+                    unverified_event,
+                    unverified_box,
+                    unverified,
                 )
                 for i in range(before, settled):
                     matched = count_bits(load_line(candidates, i))
@@ -256,11 +258,11 @@ def search_batch(
                             found_box = longer(found_box, 2 * found + LINE_BITS)
                         found_event[found : found + matched] = events[i]
                         found = list_bits(candidates, i, tile, found_box, found)
-        kept = check(state, block_keys, skipped, doubt_event, doubt_box, doubts)
-        add_counts(doubt_event, kept, block_counts)
+        kept = check(state, block_keys, skipped, unverified_event, unverified_box, unverified)
+        add_counts(unverified_event, kept, block_counts)
         if listing:
             found_event, found_box, found = collect(
-                doubt_event, doubt_box, kept, found_event, found_box, found
+                unverified_event, unverified_box, kept, found_event, found_box, found
             )
             result = append_by_event(result, found_event[:found], found_box[:found], block_counts)
     return result
@@ -270,7 +272,7 @@ def search_batch(
 def search_few(
     packed: Int64Array,
     keys: Int64Array,
-    alive: Lines,
+    alive: BitLines,
     skipped: BoolArray,
     listing: bool,
     counts: Int64Array,
@@ -278,7 +280,7 @@ def search_few(
     """Set `counts` to each event's matches; if `listing`, return their boxes, event by event."""
     state = unpack(packed)
     found = np.empty(2 * LINE_BITS, np.int32)
-    end: Whole = np.int64(0)
+    end: Int = np.int64(0)
     for e in range(len(keys)):
         found, after = _search_point(state, keys[e : e + 1], alive, skipped, listing, found, end)
         counts[e] = after - end
@@ -290,12 +292,12 @@ def search_few(
 def _search_point(
     state: TileState,
     keys: Int64Array,
-    alive: Lines,
+    alive: BitLines,
     skipped: BoolArray,
     listing: bool,
     found: Int32Array,
-    end: Whole,
-) -> tuple[Int32Array, Whole]:
+    end: Int,
+) -> tuple[Int32Array, Int]:
     """Write the boxes that hold one point to `found[end:]`, or only count them if not `listing`.
 
     Returns the list, a longer one if it was too short, and where it ends or would end.
@@ -308,7 +310,7 @@ def _search_point(
     waiting = np.empty(tiles + _AHEAD, np.int64)
     locate(state, keys, ranks, cells)
     mark_live(state, ranks, live)
-    live_tiles: Whole = 0
+    live_tiles: Int = 0
     for word in range(width * LINE_WORDS):
         bits = live[word >> 3, word & 7]
         while bits != 0:
@@ -325,16 +327,16 @@ def _search_point(
     candidates = np.empty((1, LINE_WORDS), np.uint64)
     event = np.zeros(1, np.int64)
     exact = len(keys) == 0  # never; but a literal would have `settle` compiled once more
-    doubt_event = np.empty(2 * LINE_BITS, np.int32)
-    doubt_box = np.empty(2 * LINE_BITS, np.int32)
-    doubts: Whole = np.int64(0)
+    unverified_event = np.empty(2 * LINE_BITS, np.int32)
+    unverified_box = np.empty(2 * LINE_BITS, np.int32)
+    unverified: Int = np.int64(0)
     for i in range(live_tiles):
         # Live tiles are scattered over memory: ask for the first lines of one ahead.
         ahead = slot_start[waiting[i + _AHEAD]]
         stop = min(ahead + _LINES_AHEAD, slot_start[waiting[i + _AHEAD] + 1])
         for s in range(ahead, stop):
             cell = np.int64(cells[0, slot_attribute[s]]) * line_step[slot_attribute[s]]
-            fetch(lines, slot_line[s] + cell)
+            prefetch(lines, slot_line[s] + cell)
         tile = waiting[i]
         line = load_line(exists, tile)
         for s in range(slot_start[tile], slot_start[tile + 1]):
@@ -345,7 +347,7 @@ def _search_point(
         if not any_bit(line):
             continue
         store_line(candidates, 0, line)
-        _, doubts = settle(
+        _, unverified = settle(
             state,
             tile,
             cells,
@@ -355,16 +357,16 @@ def _search_point(
             np.int64(1),
             candidates,
             exact,
-            doubt_event,
-            doubt_box,
-            doubts,
+            unverified_event,
+            unverified_box,
+            unverified,
         )
         if end + LINE_BITS > len(found):
             found = longer(found, 2 * len(found) + LINE_BITS)
         end = list_bits(candidates, np.int64(0), tile, found, end)
-        if doubts >= LINE_BITS:
-            kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
-            found, end = append(found, end, doubt_box, kept)
-            doubts = np.int64(0)
-    kept = check(state, keys, skipped, doubt_event, doubt_box, doubts)
-    return append(found, end, doubt_box, kept)
+        if unverified >= LINE_BITS:
+            kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
+            found, end = append(found, end, unverified_box, kept)
+            unverified = np.int64(0)
+    kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
+    return append(found, end, unverified_box, kept)

@@ -6,24 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.indexes.lines import LINE_BITS, LINE_WORDS, count_bits, load_line
-from boxmatch.indexes.tile.layout import (
-    Int32Array,
-    Int64Array,
-    Lines,
-    Predicates,
-    UInt8Array,
-    UInt16Array,
-    Whole,
-)
+from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.indexes.tile.layout import Predicates
 from boxmatch.indexes.tile.ranks import cell_of, shifts_for
-from boxmatch.jit import kernel
+from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, count_bits, load_line
+from boxmatch.kernels.jit import kernel
 
 _FEWEST_CELLS = 8
 _MOST_CELLS = 120
 
 _FINER_IN_ROWS = 4
-"""How much finer cells are where lines lie in rows: what they leave to the ends is what costs."""
+"""How much finer cells are where lines lie in rows: comparing endpoints is what costs."""
 
 _LEFT_AT_DEPTH = 0.5
 """Boxes of a tile expected to pass the slots that every event is tried on."""
@@ -110,7 +103,7 @@ def _in_rows(
 
 
 @kernel
-def _cells(predicates: Predicates, p: Whole, shift: Whole, whole: bool) -> tuple[Whole, Whole]:
+def _cells(predicates: Predicates, p: Int, shift: Int, whole: bool) -> tuple[Int, Int]:
     """First and last cell that a predicate touches or, if `whole`, covers."""
     if not whole:
         return cell_of(predicates.low[p], shift), cell_of(predicates.high[p], shift)
@@ -129,7 +122,7 @@ def _cells(predicates: Predicates, p: Whole, shift: Whole, whole: bool) -> tuple
 def fill_lines(
     slots: Slots,
     predicates: Predicates,
-    lines: Lines,
+    lines: BitLines,
 ) -> None:
     """Draw the lines: a box has its bit in every cell that its predicate touches."""
     slot_start, slot_attribute, slot_line = slots.start, slots.attribute, slots.line
@@ -177,7 +170,7 @@ def fill_lines(
 
 
 @kernel
-def order_slots(slots: Slots, lines: Lines, slot_depth: UInt16Array) -> None:
+def order_slots(slots: Slots, lines: BitLines, slot_depth: UInt16Array) -> None:
     """Put each tile's most selective slots first, and say how many leave few boxes."""
     attribute, line = slots.attribute, slots.line
     passing = np.empty(len(slots.cell_shift), np.float64)
@@ -211,8 +204,8 @@ def order_slots(slots: Slots, lines: Lines, slot_depth: UInt16Array) -> None:
 def mark_unsettled(
     slots: Slots,
     predicates: Predicates,
-    unsettled: Lines,
-    unlined: Lines,
+    unsettled: BitLines,
+    unlined: BitLines,
 ) -> None:
     """A box is settled if each of its predicates has lines that lose nothing of it."""
     slot_start, slot_attribute, cell_shift = slots.start, slots.attribute, slots.cell_shift

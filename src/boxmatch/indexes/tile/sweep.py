@@ -1,7 +1,7 @@
 """Counting the boxes that hold many points at once, where a good part of all boxes match.
 
 Lines leave doubt in each cell, and when most candidates survive, settling it costs more than all
-else. A sweep has no doubt: along one attribute, the events of a block and the ends of a tile's
+else. A sweep has no doubt: along one attribute, the events of a block and the endpoints of a tile's
 predicates are passed in order, a line is kept that flips one bit at each end, and every event gets
 the line as it stands when its turn comes. Listing boxes instead of counting them would scatter
 them over memory: for that, events are taken one by one, through rows.
@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.indexes.lines import (
+from boxmatch.arrays import BitLines, Int32Array, Int64Array
+from boxmatch.indexes.tile.layout import TileState
+from boxmatch.indexes.tile.ranks import cell_of, locate
+from boxmatch.kernels.bit_lines import (
     LINE_WORDS,
     and_lines,
     any_bit,
     count_bits,
-    fetch,
     load_line,
     store_line,
 )
-from boxmatch.indexes.tile.layout import Int32Array, Int64Array, Lines, TileState
-from boxmatch.indexes.tile.ranks import cell_of, locate
-from boxmatch.jit import kernel
+from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.prefetch import prefetch
 
 SWEEP_EVENTS = 256
-"""Fewer events than this do not pay for passing all the ends, nor for asking whether they do."""
+"""Fewer events do not pay for passing all the endpoints, nor for asking whether they do."""
 
 SWEEP_BLOCK = 4_096
 """Events that are swept together."""
@@ -84,13 +85,17 @@ def order_events(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
 def sweep_tile(
     state: TileState,
     tile: int,
-    alive: Lines,
+    alive: BitLines,
     order: Int32Array,
     ordered: Int64Array,
-    matches: Lines,
+    matches: BitLines,
 ) -> None:
     """One line per event: the boxes of the tile that hold it, as far as slots can tell."""
-    end_start, end_key, end_box = state.end_start, state.end_key, state.end_box
+    endpoint_start, endpoint_key, endpoint_box = (
+        state.endpoint_start,
+        state.endpoint_key,
+        state.endpoint_box,
+    )
     base = load_line(alive if len(alive) else state.filled, tile)
     size = order.shape[1]
     first_slot = state.slot_start[tile]
@@ -108,19 +113,19 @@ def sweep_tile(
         store_line(current, 0, line)
         i = 0
         for cell in range(cell_of(ranks, state.cell_shift[a]) + 1):
-            # The ends of the cells to come lie far away.
+            # The endpoints of the cells to come lie far away.
             if cell + 3 <= cell_of(ranks, state.cell_shift[a]):
-                fetch(end_start, row + 4 * step)
-                ahead = end_start[row + 2 * step]
-                fetch(end_key, ahead)
-                fetch(end_box, ahead)
-            for at in range(end_start[row], end_start[row + 1]):
-                while i < size and ordered[a, i] < end_key[at]:
+                prefetch(endpoint_start, row + 4 * step)
+                ahead = endpoint_start[row + 2 * step]
+                prefetch(endpoint_key, ahead)
+                prefetch(endpoint_box, ahead)
+            for at in range(endpoint_start[row], endpoint_start[row + 1]):
+                while i < size and ordered[a, i] < endpoint_key[at]:
                     place = np.int64(order[a, i])
                     before = base if s == first_slot else load_line(matches, place)
                     store_line(matches, place, and_lines(before, line))
                     i += 1
-                box = end_box[at] ^ (end_box[at] >> 31)
+                box = endpoint_box[at] ^ (endpoint_box[at] >> 31)
                 word = (box >> 6) & (LINE_WORDS - 1)
                 current[0, word] ^= np.uint64(1) << np.uint64(box & 63)
                 line = load_line(current, 0)

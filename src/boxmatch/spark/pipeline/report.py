@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from boxmatch import __version__
 from boxmatch.model.schema import Schema
-from boxmatch.pages import Charts, bullets, facts, page, table
+from boxmatch.reports import Charts, bullets, facts, page, table
 from boxmatch.spark.pipeline.stages import StageRecord
 
 Summary = dict[str, Any]
@@ -66,7 +66,7 @@ def summarise(
         "skipping": {
             "frequency": [attribute["predicates"] for attribute in measured["attributes"]],
             "boxes": measured["boxes"],
-            "matchability": measured["matchability"],
+            "selectivity": measured["selectivity"],
             "sample": measured["sample"],
         },
         "latency": found["latency"],
@@ -267,7 +267,7 @@ def _attributes(summary: Summary, charts: Charts) -> str:
         "Satisfied by: the share of events that satisfy one of these predicates, on average, "
         f"measured on {skipping['sample']:,} events.",
         f"Over all predicates of {skipping['boxes']:,} boxes that is "
-        f"{skipping['matchability']:.4%}: with the numbers of predicates, what predicate skipping "
+        f"{skipping['selectivity']:.4%}: with the numbers of predicates, what predicate skipping "
         "needs to know.",
     ]
     drawn = [_bars(asked, "attribute", "subscriptions")]

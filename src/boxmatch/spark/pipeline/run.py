@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.schema import Schema
-from boxmatch.pages import require_plotting
+from boxmatch.reports import require_plotting
 from boxmatch.spark.columns import kept_columns, subscription_columns
 from boxmatch.spark.matching import carry_out
 from boxmatch.spark.pipeline.clean import REASON, Cleaned, judge, judge_subscriptions, split

@@ -52,7 +52,7 @@ class Selectivities:
     never: int
     """Subscriptions that no event can match; they count nowhere else."""
     boxes: int
-    matchability: float
+    selectivity: float
     """The share of events that satisfy a predicate, on average over all predicates."""
     sample: int
     """The events that this was measured on."""
@@ -138,7 +138,7 @@ def _assembled(
         subscriptions=whole["subscriptions"],
         never=int(whole["satisfied"]),
         boxes=whole["predicates"],
-        matchability=satisfied / predicates if predicates else 0.0,
+        selectivity=satisfied / predicates if predicates else 0.0,
         sample=sample,
     )
 
@@ -185,7 +185,7 @@ def count_predicates(
 def _count(schema: Schema, asked: pa.Table, sample: pa.Table) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from boxmatch.adaptive.matchability import measure_by_attribute
+    from boxmatch.adaptive.selectivity import measure_by_attribute
     from boxmatch.engine.bulk import read_table, without_bad_rows
     from boxmatch.errors import AttributeValueError, EventError
     from boxmatch.model.box_kernels import count_attributes

@@ -1,0 +1,1 @@
+"""The indexes that papers describe, each behind the verbs of `base.Index`."""

@@ -1,0 +1,1 @@
+"""What several published indexes are made of: cells, counters, lists of endpoints, forests."""

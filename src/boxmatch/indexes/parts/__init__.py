@@ -1,1 +1,0 @@
-"""What several indexes are made of: cells, buckets, bit sets, counters."""

@@ -1,0 +1,1 @@
+"""What kernels are made of: how they are compiled, bit lines and bit sets, pools, packing."""

@@ -1,0 +1,270 @@
+"""Lines: 512 bits at a time, held in one vector register.
+
+Numba does not vectorise loops over eight words, so a line is a type of its own: `<8 x i64>` to
+LLVM, which picks AVX-512, AVX2 or NEON. Called from plain Python (kernels with the JIT off), the
+same functions work on Python integers of 512 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+from boxmatch.kernels.large_pages import large_zeros
+
+LINE_BITS = 512
+LINE_WORDS = 8
+_MASK = (1 << LINE_BITS) - 1
+
+_word = ir.IntType(64)
+_vector = ir.VectorType(_word, LINE_WORDS)
+
+
+def zero_lines(count: int) -> npt.NDArray[np.uint64]:
+    """`count` lines that start where a cache line does, so that no load touches two of them."""
+    size = LINE_WORDS * 8
+    buffer = large_zeros(((count + 1) * size,), np.uint8)
+    first = -buffer.ctypes.data % size
+    aligned = buffer[first : first + count * size]
+    return aligned.view(np.uint64).reshape(count, LINE_WORDS)
+
+
+def filled_lines(count: int) -> npt.NDArray[np.uint64]:
+    """Lines whose first `count` bits are set."""
+    bits = np.zeros((count + LINE_BITS - 1) // LINE_BITS * LINE_BITS, np.uint8)
+    bits[:count] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint64).reshape(-1, LINE_WORDS)
+
+
+class LineType(types.Type):
+    def __init__(self) -> None:
+        super().__init__(name="Line")
+
+
+line_type = LineType()
+
+
+@register_model(LineType)
+class _LineModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, type_: Any) -> None:
+        super().__init__(manager, type_, _vector)
+
+
+# What kernels call; each has an overload below.
+
+
+def load_line(lines: Any, row: Any) -> Any:
+    """Line `row` of an array of uint64 whose rows, if it has any, are whole lines."""
+    return int.from_bytes(lines.reshape(-1, LINE_WORDS)[row].tobytes(), "little")
+
+
+def store_line(lines: Any, row: Any, line: Any) -> None:
+    """Put `line` where `load_line` finds it."""
+    lines.reshape(-1, LINE_WORDS)[row] = np.frombuffer(line.to_bytes(64, "little"), np.uint64)
+
+
+def full_line() -> Any:
+    """The line with all bits set."""
+    return _MASK
+
+
+def and_lines(left: Any, right: Any) -> Any:
+    return left & right
+
+
+def or_lines(left: Any, right: Any) -> Any:
+    return left | right
+
+
+def and_not_line(left: Any, right: Any) -> Any:
+    """The bits of `left` that are not in `right`."""
+    return left & (right ^ _MASK)
+
+
+def any_bit(line: Any) -> bool:
+    return bool(line != 0)
+
+
+def count_bits(line: Any) -> int:
+    return int(line.bit_count())
+
+
+def trailing_zeros(word: Any) -> int:
+    """Position of the lowest set bit of a nonzero word."""
+    value = int(word)
+    return (value & -value).bit_length() - 1
+
+
+def count_ones(word: Any) -> int:
+    """How many bits of a word are set."""
+    return int(word).bit_count()
+
+
+def zero_items(array: Any, first: Any) -> Any:
+    """Which of 64 items from `first` on are zero, as bits of a word."""
+    return sum(
+        (np.uint64(1) << np.uint64(i) for i in range(64) if array[first + i] == 0), np.uint64(0)
+    )
+
+
+def greater_items(array: Any, first: Any, than: Any) -> Any:
+    """Which of 64 items from `first` on are greater than a number, as bits of a word."""
+    return sum(
+        (np.uint64(1) << np.uint64(i) for i in range(64) if array[first + i] > than), np.uint64(0)
+    )
+
+
+def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    as_lines = builder.bitcast(data, _vector.as_pointer())
+    return builder.gep(as_lines, [row])
+
+
+@intrinsic
+def _load(typing_context: Any, lines: Any, row: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        return builder.load(pointer, align=8)
+
+    return line_type(lines, types.intp), generate
+
+
+@intrinsic
+def _store(typing_context: Any, lines: Any, row: Any, line: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(lines, types.intp, line), generate
+
+
+@intrinsic
+def _full(typing_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(_vector, [-1] * LINE_WORDS)
+
+    return line_type(), generate
+
+
+@intrinsic
+def _and(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.and_(args[0], args[1])
+
+    return line_type(left, right), generate
+
+
+@intrinsic
+def _or(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.or_(args[0], args[1])
+
+    return line_type(left, right), generate
+
+
+@intrinsic
+def _and_not(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        ones = ir.Constant(_vector, [-1] * LINE_WORDS)
+        return builder.and_(args[0], builder.xor(args[1], ones))
+
+    return line_type(left, right), generate
+
+
+@intrinsic
+def _any(typing_context: Any, line: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = ir.Constant(_vector, [0] * LINE_WORDS)
+        words = builder.bitcast(builder.icmp_signed("!=", args[0], zero), ir.IntType(LINE_WORDS))
+        return builder.icmp_signed("!=", words, ir.IntType(LINE_WORDS)(0))
+
+    return types.boolean(line), generate
+
+
+@intrinsic
+def _count(typing_context: Any, line: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        module = builder.module
+        ctpop = cgutils.get_or_insert_function(
+            module, ir.FunctionType(_vector, [_vector]), "llvm.ctpop.v8i64"
+        )
+        add = cgutils.get_or_insert_function(
+            module, ir.FunctionType(_word, [_vector]), "llvm.vector.reduce.add.v8i64"
+        )
+        return builder.call(add, [builder.call(ctpop, args)])
+
+    return types.int64(line), generate
+
+
+@intrinsic
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def _count_ones(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate
+
+
+def _compare_items(
+    context: Any, builder: Any, signature: Any, args: Any, relation: str, other: Any
+) -> Any:
+    """Compare 64 items of an array with a number; the outcome as bits of a word."""
+    item = context.get_data_type(signature.args[0].dtype)
+    vector = ir.VectorType(item, 64)
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    pointer = builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
+    items = builder.load(pointer, align=1)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), other(item), ir.IntType(32)(0))
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+    others = builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), lanes)
+    return builder.bitcast(builder.icmp_signed(relation, items, others), _word)
+
+
+@intrinsic
+def _zero_items(typing_context: Any, array: Any, first: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _compare_items(context, builder, signature, args, "==", lambda item: item(0))
+
+    return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def _greater_items(typing_context: Any, array: Any, first: Any, than: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _compare_items(context, builder, signature, args, ">", lambda item: args[2])
+
+    return types.uint64(array, types.intp, array.dtype), generate
+
+
+# `strict=False`: the annotations of the function and of its implementation differ.
+for _function, _implementation in (
+    (load_line, lambda lines, row: _load(lines, row)),
+    (store_line, lambda lines, row, line: _store(lines, row, line)),
+    (full_line, lambda: _full()),
+    (and_lines, lambda left, right: _and(left, right)),
+    (or_lines, lambda left, right: _or(left, right)),
+    (and_not_line, lambda left, right: _and_not(left, right)),
+    (any_bit, lambda line: _any(line)),
+    (count_bits, lambda line: _count(line)),
+    (trailing_zeros, lambda word: _trailing_zeros(word)),
+    (count_ones, lambda word: _count_ones(word)),
+    (zero_items, lambda array, first: _zero_items(array, first)),
+    (greater_items, lambda array, first, than: _greater_items(array, first, than)),
+):
+    overload(_function, strict=False)(
+        lambda *arguments, _implementation=_implementation: _implementation
+    )

@@ -1,0 +1,132 @@
+"""How kernels are compiled: once per machine, cached where it can be written, without the GIL.
+
+Numba invalidates a cached kernel when its own file changes, but not when a kernel that it calls
+lives in another file. The cache folder therefore carries a fingerprint of all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import event as numba_event
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_decorating = Lock()
+
+_KERNEL = re.compile(rb"^@(?:kernel|inlined)\b", re.MULTILINE)
+_IMPORT = re.compile(rb"^\s*from boxmatch\.([\w.]+) import ([\w, ]+|\([^)]*\))", re.MULTILINE)
+_NAME = re.compile(rb"\w+")
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` with Numba: no GIL, no Python objects, cached on disk."""
+    folder = cache_folder()
+    compiler = numba.njit(nogil=True, cache=folder is not None, error_model="numpy")
+    # The folder is read while decorating; other users of Numba in this process keep theirs. Threads
+    # that import modules with kernels take turns, else one might take ours for the previous one.
+    with _decorating:
+        previous = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder) if folder else previous
+        try:
+            compiled = compiler(function)
+        finally:
+            numba.config.CACHE_DIR = previous
+    return cast(Function, compiled)
+
+
+def inlined(function: Function) -> Function:
+    """Let `function` become a part of each kernel that calls it.
+
+    For small ones that are handed many arrays: the compiler often leaves a call, and passing a
+    tuple of arrays by value then takes longer than what is done with it.
+    """
+    return cast(Function, numba.njit(nogil=True, inline="always", error_model="numpy")(function))
+
+
+@cache
+def cache_folder() -> Path | None:
+    """The folder for compiled kernels: the first of the usual places that can be written."""
+    name = f"kernels-{_fingerprint()}"
+    for place in _places():
+        folder = place / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    return None
+
+
+def _places() -> list[Path]:
+    places = []
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        places.append(Path(chosen) / "boxmatch")
+    if user_cache := os.environ.get("XDG_CACHE_HOME"):
+        places.append(Path(user_cache) / "boxmatch")
+    home = os.path.expanduser("~")
+    if home != "~":
+        places.append(Path(home) / ".cache" / "boxmatch")
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    with suppress(FileNotFoundError):  # a system without a temporary folder
+        places.append(Path(tempfile.gettempdir()) / f"boxmatch-{user}")
+    return places
+
+
+def _fingerprint() -> str:
+    """Of all sources with kernels, and of what they import: constants are compiled in."""
+    package = Path(__file__).parent.parent
+    sources = {
+        path: path.read_bytes()
+        for layer in ("kernels", "model", "adaptive", "indexes", "engine", "spaces")
+        for path in (package / layer).rglob("*.py")
+    }
+    pending = [path for path, text in sources.items() if _KERNEL.search(text)]
+    seen = set(pending)
+    while pending:
+        for module, names in _IMPORT.findall(sources[pending.pop()]):
+            folder = package.joinpath(*module.decode().split("."))
+            modules = [folder.with_suffix(".py")]
+            modules += [folder / f"{name.decode()}.py" for name in _NAME.findall(names)]
+            new = {path for path in modules if path in sources} - seen
+            seen |= new
+            pending += new
+    digest = hashlib.sha256()
+    for path in sorted(seen):
+        digest.update(sources[path])
+    return digest.hexdigest()[:16]
+
+
+class _CompilationNotice(numba_event.Listener):
+    """Says, once per process, why the first call takes seconds."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def on_start(self, event: Any) -> None:
+        module = event.data["dispatcher"].py_func.__module__
+        if self.told or not module.startswith("boxmatch"):
+            return
+        self.told = True
+        print(
+            "boxmatch: compiling its kernels for this machine (once, some fifteen seconds) …",
+            file=sys.stderr,
+        )
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+numba_event.register("numba:compile", _CompilationNotice())

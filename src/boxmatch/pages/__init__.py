@@ -1,8 +1,0 @@
-"""Reports as one HTML file with charts that needs nothing else, not even a network."""
-
-from __future__ import annotations
-
-from boxmatch.pages.parts import bullets, facts, table
-from boxmatch.pages.shell import Charts, PlottingError, page, require_plotting
-
-__all__ = ["Charts", "PlottingError", "bullets", "facts", "page", "require_plotting", "table"]

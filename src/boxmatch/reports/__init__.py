@@ -1,0 +1,8 @@
+"""Reports as one HTML file with charts that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+from boxmatch.reports.parts import bullets, facts, table
+from boxmatch.reports.shell import Charts, PlottingError, page, require_plotting
+
+__all__ = ["Charts", "PlottingError", "bullets", "facts", "page", "require_plotting", "table"]
