@@ -257,6 +257,23 @@ class TestTables:
         assert first.rows[0][first.columns.index("tile")] == "12.5"
 
     @pytest.mark.parametrize(
+        ("name", "shown"),
+        [
+            ("rein-matches", "0.004"),  # 16 µs for 4 events
+            ("rapidmatch-per-match-zipf", "0.471"),  # and for 34 matches
+        ],
+    )
+    def test_curves_weigh_bins_by_what_they_hold(self, name: str, shown: str) -> None:
+        chosen = experiment(name)
+        bins = [
+            {"matches": 8.0, "events": 3, "microseconds": 2.0},
+            {"matches": 10.0, "events": 1, "microseconds": 10.0},
+        ]
+        rows = [row(chosen, chosen.points[-1].x, "tile", 1.0, profile=bins)]
+        first, *_ = tables.tables(Grid(chosen, rows))
+        assert first.rows[0][first.columns.index("tile")] == shown
+
+    @pytest.mark.parametrize(
         ("number", "shown"),
         [
             (0, "0"), (0.00001234, "1.2e-05"), (0.01234, "0.0123"), (0.5, "0.5"), (3.14159, "3.14"),

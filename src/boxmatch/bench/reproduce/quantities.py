@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -40,19 +40,23 @@ class Quantity:
 
     def curve_of(self, row: Mapping[str, Any]) -> list[tuple[float, float]]:
         """Numbers of matches, and the quantity at each."""
-        return [
-            (
-                part["matches"],
-                self.factor
-                * part["microseconds"]
-                / (part["matches"] if self.curve == "match" else 1.0),
-            )
-            for part in row.get("profile", ())
-            if part["matches"] > 0
-        ]
+        return [(part["matches"], self.over([part])) for part in bins_of(row)]
+
+    def over(self, bins: Iterable[Mapping[str, Any]]) -> float:
+        """A curve's quantity for several bins together: each weighs as much as it holds."""
+        time = weight = 0.0
+        for part in bins:
+            time += part["events"] * part["microseconds"]
+            weight += part["events"] * (part["matches"] if self.curve == "match" else 1.0)
+        return self.factor * time / weight
 
     def __str__(self) -> str:
         return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def bins_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Events by their number of matches, without those that have none."""
+    return [part for part in row.get("profile", ()) if part["matches"] > 0]
 
 
 SINGLE: Final = Quantity(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boxmatch.bench.report import table_of
 from boxmatch.bench.reproduce.experiment import Published, X
 from boxmatch.bench.reproduce.grid import Grid, Row
-from boxmatch.bench.reproduce.quantities import Quantity
+from boxmatch.bench.reproduce.quantities import Quantity, bins_of
 
 if TYPE_CHECKING:
     import rich.table
@@ -108,16 +108,16 @@ def _heads(columns: Columns) -> list[str]:
 
 
 def _curves(grid: Grid, quantity: Quantity) -> Table:
-    """A row for each number of matches, to the next power of two."""
+    """A row for each number of matches, to the nearest power of two."""
     labels = [s.label for s in grid.experiment.series]
-    cells: dict[tuple[int, str], list[float]] = {}
+    cells: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in grid.rows:
-        for matches, figure in quantity.curve_of(row):
-            cells.setdefault((round(log2(matches)), row["series"]), []).append(figure)
+        for part in bins_of(row):
+            cells.setdefault((round(log2(part["matches"])), row["series"]), []).append(part)
     rows = [
         (
             f"{2**power:,}",
-            *(number(sum(c) / len(c)) if (c := cells.get((power, s))) else "" for s in labels),
+            *(number(quantity.over(c)) if (c := cells.get((power, s))) else "" for s in labels),
         )
         for power in sorted({power for power, _ in cells})
     ]
