@@ -28,7 +28,8 @@ RIVALRY = (BATCH, COUNT, SINGLE)
 HEM_DEFAULT = "hem-subscriptions", 1_000_000
 """The experiment and the point in it that are HEM's default setting."""
 
-_TOLERANCE = 1.5
+_TOLERANCE = 0.5
+"""How far from the C++, up or down, counts as close."""
 
 
 def tile_not_fastest(grids: Iterable[Grid]) -> tuple[Table, int]:
@@ -120,7 +121,7 @@ def _verdicts(
         ours, theirs = times.get(label), authors[label, "C++"] / cpp.NUMPY
         if ours is not None:
             ratio = ours / numpy / theirs
-            word = "within" if ratio <= _TOLERANCE else "NOT within"
+            word = "within" if abs(ratio - 1) <= _TOLERANCE else "NOT within"
             verdicts.append(
                 f"{label}: {number(ratio)} times the C++, by the ratio to NumPy; {word} 50 %."
             )
