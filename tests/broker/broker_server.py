@@ -85,6 +85,12 @@ class RunningBroker:
         self._process = None
         return code
 
+    def storm(self, *numbers: signal.Signals) -> int:
+        """Sends it these signals again and again until it has ended; its exit code."""
+        code = storm(self._running(), *numbers)
+        self._process = None
+        return code
+
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nobody is told."""
         if self._process is not None:
@@ -138,6 +144,18 @@ class RunningBroker:
         except OSError:
             pass
         return False
+
+
+def storm(process: subprocess.Popen[bytes], *numbers: signal.Signals) -> int:
+    """Sends a process signals again and again until it has ended; its exit code."""
+    deadline = time.monotonic() + 30
+    while process.poll() is None:
+        for number in numbers:
+            process.send_signal(number)
+        if time.monotonic() > deadline:
+            process.kill()
+        time.sleep(0.001)
+    return process.returncode
 
 
 _known: weakref.WeakSet[RunningBroker] = weakref.WeakSet()

@@ -12,12 +12,13 @@ from typing import Any
 
 import httpx
 import trustme
+import uvicorn
 import uvloop
 
 from boxmatch.broker.listening import Listening, bind, tls_context
 from boxmatch.broker.metrics import Metrics
 from boxmatch.broker.patience import Patience
-from boxmatch.broker.server import ServerOptions, serve_app
+from boxmatch.broker.server import ServerOptions, Signals, serve_app
 from boxmatch.broker.settings import Settings
 
 
@@ -40,8 +41,31 @@ IMPATIENT = Patience(
 )
 
 
+class Connections(set[Any]):
+    """Those of a server, and whether there was ever one."""
+
+    used = False
+
+    def add(self, connection: Any) -> None:
+        self.used = True
+        super().add(connection)
+
+
+class WatchedSignals(Signals):
+    """Those of a server, whose connections can be looked at."""
+
+    def tell(self, server: uvicorn.Server) -> None:
+        self.connections = server.server_state.connections = Connections()
+        super().tell(server)
+
+
 class Application:
-    """/echo answers with the length of the body, /wait waits, /stream does not end."""
+    """/echo answers with the length of the body, /early without it, /large at length; /wait waits,
+    /stream and /flood do not end.
+
+    A WebSocket is an echo too; at /denied it is refused, at /undecided not answered, at /flood sent
+    more than anybody reads, and at /closed closed at once.
+    """
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
@@ -50,7 +74,7 @@ class Application:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
-            await self.socket(receive, send)
+            await self.socket(scope["path"], receive, send)
             return
         if scope["path"] == "/wait":
             self.waiting.set()
@@ -65,6 +89,12 @@ class Application:
                     await asyncio.sleep(10)
                 else:
                     await asyncio.sleep(0)
+        elif scope["path"] in ("/early", "/large"):
+            body = b"x" * (8 << 20 if scope["path"] == "/large" else 10)
+            length = (b"content-length", str(len(body)).encode())
+            await send({"type": "http.response.start", "status": 200, "headers": [length]})
+            await send({"type": "http.response.body", "body": body})
+            return
         elif scope["path"] == "/broken":
             raise ValueError("a fault")
         size = 0
@@ -81,9 +111,22 @@ class Application:
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
         await send({"type": "http.response.body", "body": body})
 
-    async def socket(self, receive: Any, send: Any) -> None:
+    async def socket(self, path: str, receive: Any, send: Any) -> None:
         await receive()
+        if path == "/undecided":
+            await self.release.wait()
+            return
+        if path == "/denied":
+            await send({"type": "websocket.http.response.start", "status": 403, "headers": []})
+            await send({"type": "websocket.http.response.body", "body": b"x" * (8 << 20)})
+            return
         await send({"type": "websocket.accept"})
+        if path == "/closed":
+            await send({"type": "websocket.close"})
+            return
+        while path == "/flood":
+            await send({"type": "websocket.send", "text": "x" * (1 << 20)})
+            await asyncio.sleep(0)
         while True:
             message = await receive()
             if message["type"] == "websocket.disconnect":
@@ -98,6 +141,11 @@ class Served:
     metrics: Metrics
     listening: Listening
     task: asyncio.Task[None]
+    signals: WatchedSignals
+
+    @property
+    def connections(self) -> Connections:
+        return self.signals.connections
 
     async def send(self, *parts: bytes, gap: float = 0.0) -> bytes:
         """Send raw bytes, with pauses between them, and read until the server closes."""
@@ -119,6 +167,14 @@ class Served:
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
+    async def held(self, seconds: float = 10.0) -> set[int]:
+        """Waits until there is no connection any more; the ports of clients that still have one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.connections or not self.connections.used:
+                    await asyncio.sleep(0.01)
+        return {connection.client[1] for connection in self.connections}
+
     async def get(self, path: str, **options: Any) -> httpx.Response:
         async with httpx.AsyncClient(base_url=self.listening.url) as client:
             return await client.request(options.pop("method", "GET"), path, **options)
@@ -136,19 +192,20 @@ async def served(tmp_path: Path, **changes: Any) -> AsyncIterator[Served]:
     options = ServerOptions(**{"patience": IMPATIENT, **changes})
     context = tls_context(settings.certificate, settings.private_key)
     listener = bind(settings.host, 0)
-    app, metrics, started = Application(), Metrics(), asyncio.Event()
-    task = asyncio.create_task(
-        serve_app(app, metrics, settings, options, context, listener, started.set)
-    )
-    await asyncio.wait_for(started.wait(), 10)
-    try:
-        listening = Listening.on(listener, settings.host, tls=context is not None)
-        yield Served(app, metrics, listening, task)
-    finally:
-        if not task.done():
-            app.release.set()
-            signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(task, 10)
+    app, metrics, started, signals = Application(), Metrics(), asyncio.Event(), WatchedSignals()
+    with signals.noted(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        task = asyncio.create_task(
+            serve_app(app, metrics, settings, options, context, listener, signals, started.set)
+        )
+        await asyncio.wait_for(started.wait(), 10)
+        try:
+            listening = Listening.on(listener, settings.host, tls=context is not None)
+            yield Served(app, metrics, listening, task, signals)
+        finally:
+            if not task.done():
+                app.release.set()
+                signal.raise_signal(signal.SIGTERM)
+            await asyncio.wait_for(task, 10)
 
 
 def in_server(

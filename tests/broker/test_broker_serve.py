@@ -3,6 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import signal
+import socket
 import ssl
 import stat
 import subprocess
@@ -10,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -17,7 +21,7 @@ import httpx
 import pytest
 import structlog
 import websockets
-from broker_server import RunningBroker
+from broker_server import RunningBroker, storm
 from small_server import (
     Certificate,
     new_certificate,
@@ -137,6 +141,65 @@ def test_a_broker_that_is_stopped_keeps_what_it_acknowledged(tmp_path: Path) -> 
     assert 0 < events_in(copy) <= events_in(data)
     assert "Traceback" not in broker.log()
     assert '"level": "error"' not in broker.log()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGTERM], [signal.SIGINT], [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]],
+    ids=["SIGTERM", "SIGINT", "all"],
+)
+def test_any_number_of_signals_ends_in_a_clean_stop(
+    tmp_path: Path, numbers: list[signal.Signals]
+) -> None:
+    data = tmp_path / "data"
+    with (
+        RunningBroker(data, ["--shutdown-seconds", "60"]) as broker,
+        httpx.Client(base_url=broker.url, timeout=20) as http,
+        socket.create_connection(("127.0.0.1", broker.port), timeout=10) as slow,
+    ):
+        # A request that is never complete is waited for, unless a second signal comes.
+        slow.sendall(b"POST /feeds HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{")
+        assert http.post("/feeds", json={"name": "trades", "schema": {"price": "float"}}).is_success
+        for _ in range(50):
+            path = "/feeds/trades/events"
+            answer = http.post(path, params={"wait": "received"}, json=[{"price": 1.0}] * 100)
+            assert answer.status_code == 202, answer.text
+        assert broker.storm(*numbers) == 0
+    assert events_in(data) == 5_000
+    assert "Boxmatch listens" in broker.log()
+    assert '"event": "stopped"' in broker.log()
+
+
+def test_a_signal_while_it_starts_leaves_the_data_as_they_are(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    written(data, 500)
+    command = [sys.executable, "-m", "boxmatch", "serve", "--data", str(data), "--port", "0"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as starting:
+        wait_for(data / "keys.sqlite")
+        assert storm(starting, signal.SIGTERM) in (-signal.SIGTERM, 0)
+    with RunningBroker(data) as broker:
+        assert broker.stop() == 0
+    assert events_in(data) == 500
+
+
+def test_a_hang_up_while_it_starts_is_for_later(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path / "data")
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(broker.start)
+        wait_for(broker.data / "keys.sqlite")
+        while not starting.done():
+            os.kill(broker.pid, signal.SIGHUP)
+            time.sleep(0.01)
+        starting.result()
+    assert broker.stop() == 0
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def refusals(data: Path, *options: str) -> str:

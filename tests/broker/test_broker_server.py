@@ -11,13 +11,17 @@ import httpx
 import pytest
 import websockets
 from small_server import (
+    Application,
     Served,
     in_server,
     lines,
 )
 
-from boxmatch.broker.listening import raise_file_limit
+from boxmatch.broker.listening import bind, raise_file_limit
+from boxmatch.broker.metrics import Metrics
 from boxmatch.broker.patience import Patience
+from boxmatch.broker.server import ServerOptions, Signals, serve_app
+from boxmatch.broker.settings import Settings
 
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 
@@ -151,7 +155,7 @@ def test_readers_that_take_nothing_are_cut(tmp_path: Path) -> None:
     async def scenario(server: Served) -> None:
         with closing(socket.create_connection(("127.0.0.1", server.listening.port))) as client:
             client.sendall(b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n")
-            await asyncio.sleep(1.0)
+            assert await server.held() == set()
             taken = 0
             with suppress(ConnectionResetError):  # or the end, after what the system holds
                 while chunk := await asyncio.to_thread(client.recv, 1 << 20):
@@ -270,3 +274,17 @@ def test_a_second_signal_hurries(tmp_path: Path) -> None:
         await asyncio.wait([writing])
 
     in_server(tmp_path, scenario, shutdown_seconds=60.0)
+
+
+def test_a_signal_before_it_listens_is_enough(tmp_path: Path) -> None:
+    async def main() -> None:
+        signals, settings = Signals(), Settings(data=tmp_path, port=0)
+        with signals.noted(signal.SIGTERM), closing(bind(settings.host, 0)) as listener:
+            signal.raise_signal(signal.SIGTERM)
+            serving = serve_app(
+                Application(), Metrics(), settings, ServerOptions(), None, listener, signals,
+                lambda: pytest.fail("it listens"),
+            )  # fmt: skip
+            await asyncio.wait_for(serving, 10)
+
+    asyncio.run(main())

@@ -57,6 +57,14 @@ def test_tls(tmp_path: Path, certificate: Certificate) -> None:
     )
 
 
+async def hang_up(server: Served) -> None:
+    """Send SIGHUP, and wait until it was looked at."""
+    signal.raise_signal(signal.SIGHUP)
+    async with asyncio.timeout(10):
+        while server.signals.renew:
+            await asyncio.sleep(0.01)
+
+
 def test_a_new_certificate_is_read_on_sighup(tmp_path: Path, certificate: Certificate) -> None:
     used = tmp_path / "used.pem"
     used.write_bytes(certificate.both.read_bytes())
@@ -70,13 +78,11 @@ def test_a_new_certificate_is_read_on_sighup(tmp_path: Path, certificate: Certif
             with pytest.raises(httpx.ConnectError):
                 await client.get(url)
             used.write_text("nonsense")
-            signal.raise_signal(signal.SIGHUP)
-            await asyncio.sleep(0.1)
+            await hang_up(server)
             with pytest.raises(httpx.ConnectError):
                 await client.get(url)
             used.write_bytes(second.both.read_bytes())
-            signal.raise_signal(signal.SIGHUP)
-            await asyncio.sleep(0.1)
+            await hang_up(server)
             assert (await client.get(url)).status_code == 200
 
     in_server(tmp_path, scenario, certificate=used, patience=Patience())

@@ -3,7 +3,8 @@
 Starting: keys, certificate and port are looked at first, since that is quick; then the data are
 opened and recovered, and only then does anybody get an answer. Stopping: no new connections,
 WebSockets are closed (1012, "service restart"), reads are ended, writes are finished, and then the
-broker writes what is queued.
+broker writes what is queued. A signal while the data are opened ends the process as it ends any
+other, since nothing was taken in yet; from then on it stops in this order, however many come.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -44,7 +46,11 @@ from boxmatch.errors import BrokerError
 
 if TYPE_CHECKING:
     from boxmatch.broker.access import Keys
+    from boxmatch.broker.broker import Broker
     from boxmatch.broker.settings import Settings
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_RENEWALS = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # there is none on Windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,36 +73,45 @@ def run(
     options: ServerOptions | None = None,
     on_listening: Callable[[Listening], None] = lambda _: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `BoxmatchError`: why it cannot be started."""
+    """Serve until SIGTERM or SIGINT. `BoxmatchError`: why it cannot be started.
+
+    Afterwards these signals are ignored, as the process is about to end.
+    """
     from boxmatch.broker.access import Keys, check_exposure
+    from boxmatch.broker.broker import Broker
 
     options = options or ServerOptions()
     configure_logs(options.logs)
     context = tls_context(settings.certificate, settings.private_key)
-    with _private_files():
+    signals = Signals()
+    with _private_files(), signals.noted(*_RENEWALS):
         _make_folder(settings.data)
         with closing(Keys.open(settings.data, limits=settings.limits)) as keys:
             check_exposure(settings.host, keys, settings.certificate)
             with closing(bind(settings.host, settings.port)) as listener:
-                main = _run_broker(settings, options, keys, context, listener, on_listening)
-                with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                    runner.run(main)
+                broker = Broker.open(settings, metrics=Metrics())
+                with signals.noted(*_STOPS):
+                    main = _run_broker(
+                        broker, options, keys, context, listener, signals, on_listening
+                    )
+                    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                        runner.run(main)
+                    signals.ignore()
 
 
 async def _run_broker(
-    settings: Settings,
+    broker: Broker,
     options: ServerOptions,
     keys: Keys,
     context: ssl.SSLContext | None,
     listener: socket.socket,
+    signals: Signals,
     on_listening: Callable[[Listening], None],
 ) -> None:
-    from boxmatch.broker.broker import Broker
     from boxmatch.broker.http import make_app
 
     log = structlog.get_logger("boxmatch.server")
-    metrics = Metrics()
-    broker = Broker.open(settings, metrics=metrics)
+    settings, metrics = broker.settings, broker.metrics
     spare_collector()
     share_free_memory()
     _forget_address(settings.data)  # of one that was killed; the data are ours now
@@ -110,7 +125,7 @@ async def _run_broker(
             log.info("listening", url=listening.url, data=str(settings.data), version=__version__)
             on_listening(listening)
 
-        await serve_app(app, metrics, settings, options, context, listener, started)
+        await serve_app(app, metrics, settings, options, context, listener, signals, started)
     finally:
         _forget_address(settings.data)
         await broker.stop()
@@ -124,6 +139,7 @@ async def serve_app(
     options: ServerOptions,
     context: ssl.SSLContext | None,
     listener: socket.socket,
+    signals: Signals,
     on_started: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve an application until a signal comes. Returns when all that was begun is answered."""
@@ -146,14 +162,64 @@ async def serve_app(
         timeout_graceful_shutdown=max(1, math.ceil(settings.shutdown_seconds)),
         ssl_context_factory=None if context is None else (lambda _config, _default: context),
     )
-    server = _Server(config, guard, options, on_started)
-    with _signals(server, context, settings):
+    if signals.stop is not None:
+        return
+    server = _Server(config, guard, options, context, settings, signals, on_started)
+    try:
+        await server.serve(sockets=[listener])
+    except OSError as error:
+        if server.started:
+            raise
+        raise listening_error(error, settings.host, settings.port) from error
+
+
+class Signals:
+    """What the process was asked for by signals: to stop, to hurry, to read the certificate again.
+
+    Handlers only take a note, and the server looks at it ten times a second; so signals may come at
+    any moment, in any number.
+    """
+
+    def __init__(self) -> None:
+        self.stop: str | None = None
+        """The first signal to stop."""
+        self.renew = False
+        self._server: uvicorn.Server | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    @contextmanager
+    def noted(self, *numbers: signal.Signals) -> Iterator[None]:
+        """Take notes of these signals, and do at the end what was done with them before."""
+        with suppress(ValueError):  # not the main thread
+            for number in numbers:
+                self._before[number] = signal.signal(number, self._note)
         try:
-            await server.serve(sockets=[listener])
-        except OSError as error:
-            if server.started:
-                raise
-            raise listening_error(error, settings.host, settings.port) from error
+            yield
+        finally:
+            for number in numbers:
+                if number in self._before:
+                    signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
+
+    def ignore(self) -> None:
+        """From now on, also after `noted`."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+        self._before.clear()
+
+    def tell(self, server: uvicorn.Server) -> None:
+        """Have a server stop when that is asked for, or was."""
+        self._server = server
+        server.should_exit = self.stop is not None
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if number in _RENEWALS:
+            self.renew = True
+            return
+        hurry = self.stop is not None  # the second time: do not wait for connections
+        self.stop = self.stop or signal.Signals(number).name
+        if self._server is not None:
+            self._server.should_exit = True
+            self._server.force_exit = self._server.force_exit or hurry
 
 
 class _Server(uvicorn.Server):
@@ -164,70 +230,63 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         guard: Guard,
         options: ServerOptions,
+        context: ssl.SSLContext | None,
+        settings: Settings,
+        signals: Signals,
         on_started: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._guard = guard
-        self._ticks = options.patience.ticks
+        self._patience = options.patience
+        self._context = context
+        self._settings = settings
+        self._signals = signals
         self._on_started = on_started
+        self._log = structlog.get_logger("boxmatch.server")
         # Where the protocol finds them: uvicorn makes one of it for every connection.
         state: Any = self.server_state
         state.patience = options.patience
         state.most = raise_file_limit(options.connections)
+        signals.tell(self)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_started()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % self._ticks == 0:
+        if counter % self._patience.ticks == 0:
             for connection in list(self.server_state.connections):
                 if isinstance(connection, PatientProtocol):
                     connection.check_patience()
+        if self._signals.renew:
+            self._signals.renew = False
+            self._renew_certificate()
         return await super().on_tick(counter)
 
+    def _renew_certificate(self) -> None:
+        certificate = self._settings.certificate
+        if self._context is None or certificate is None:
+            return
+        try:
+            load_certificate(self._context, certificate, self._settings.private_key)
+            self._log.info("certificate read again")
+        except BrokerError as error:
+            self._log.error("certificate not read again", error=str(error))
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._log.info("stopping", signal=self._signals.stop)
         self._guard.end_reads()
         await super().shutdown(sockets)
+        # Requests that are not waited for any more end as if their clients had left. Otherwise one
+        # whose client does not read would be waited for when the event loop is closed.
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         # Uvicorn would raise the signal again once the sockets are closed, before the broker
         # has written what is queued.
         yield
-
-
-@contextmanager
-def _signals(server: _Server, context: ssl.SSLContext | None, settings: Settings) -> Iterator[None]:
-    log = structlog.get_logger("boxmatch.server")
-    loop = asyncio.get_running_loop()
-
-    def stop(name: str) -> None:
-        log.info("stopping", signal=name)
-        server.force_exit = server.should_exit  # the second time: do not wait for connections
-        server.should_exit = True
-
-    def renew() -> None:
-        if context is None or settings.certificate is None:
-            return
-        try:
-            load_certificate(context, settings.certificate, settings.private_key)
-            log.info("certificate read again")
-        except BrokerError as error:
-            log.error("certificate not read again", error=str(error))
-
-    handled: list[signal.Signals] = []
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, not Unix
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, number.name)
-            handled.append(number)
-        loop.add_signal_handler(signal.SIGHUP, renew)
-        handled.append(signal.SIGHUP)
-    try:
-        yield
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)
 
 
 @contextmanager

@@ -44,8 +44,9 @@ class Interrupts:
 
     def __exit__(self, *failure: object) -> None:
         if self._ours and not self.happened:
-            signal.signal(signal.SIGINT, self._before)
             sys.unraisablehook = self._hook
+            if signal.getsignal(signal.SIGINT) == self._handle:  # a broker that stops ignores it
+                signal.signal(signal.SIGINT, self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.happened = True
