@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 HEAD = b"POST /feeds/trades/events HTTP/1.1\r\nhost: localhost\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 UPGRADE = b"host: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+SOCKET = UPGRADE + b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 MOST_SECONDS = 6.0
 """Patience is 0.4 s, the look at the clock every 0.1 s and the farewell 1 s; the rest is for a
 machine that is busy."""
@@ -89,8 +90,9 @@ NONSENSE = {
     "proxy": b"GET http://example.com/x HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     "upgrade": b"GET /feeds HTTP/1.1\r\nhost: a\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
     "bare socket": b"GET /owners/a/notes/socket HTTP/1.1\r\n" + UPGRADE + b"\r\n",
-    "socket elsewhere": b"GET /feeds HTTP/1.1\r\n" + UPGRADE + b"sec-websocket-version: 13\r\n"
-    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    "socket elsewhere": b"GET /feeds HTTP/1.1\r\n" + SOCKET + b"\r\n",
+    "socket with a body": b"POST /feeds HTTP/1.1\r\n" + SOCKET + b"content-length: 2\r\n\r\n{}",
+    "socket with headers": b"GET /feeds HTTP/1.1\r\n" + SOCKET + b"a: b\r\n" * 200 + b"\r\n",
     "long url": b"GET /" + b"a" * 60_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
 }  # fmt: skip
 
@@ -264,6 +266,29 @@ def test_many_slow_clients_do_not_keep_others_out(
             if http.get("/healthz").status_code == 200:
                 return
     pytest.fail("slow clients keep their places")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"POST /feeds HTTP/1.1\r\n" + SOCKET + b"content-length: 2\r\n\r\n{}",
+        b"GET /owners/a/notes/socket HTTP/1.1\r\n" + SOCKET + b"a: b\r\n" * 200 + b"\r\n",
+        b"GET /owners/a/notes/socket HTTP/1.1\r\n" + SOCKET + b"\r\n",
+    ],
+    ids=["with a body", "with many headers", "without a sign of life"],
+)
+def test_many_sockets_do_not_keep_their_places(broker: ImpatientBroker, raw: bytes) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(120):  # more than there are places
+            held = socket.create_connection(("127.0.0.1", broker.port), timeout=5)
+            stack.enter_context(held)
+            held.sendall(raw)
+        deadline = time.monotonic() + MOST_SECONDS
+        answered = False
+        while not answered and time.monotonic() < deadline:
+            with contextlib.suppress(httpx.HTTPError):
+                answered = httpx.get(broker.url + "/healthz").status_code == 200
+        assert answered
 
 
 def grows_by(broker: ImpatientBroker, head: bytes, piece: bytes, mebibytes: int = 200) -> float:

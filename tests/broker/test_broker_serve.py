@@ -143,6 +143,32 @@ def test_a_broker_that_is_stopped_keeps_what_it_acknowledged(tmp_path: Path) -> 
     assert '"level": "error"' not in broker.log()
 
 
+SOCKET = (
+    b"Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"POST /feeds HTTP/1.1\r\n" + SOCKET + b"Content-Length: 2\r\n\r\n{}",
+        b"GET /owners/ann/notes/socket HTTP/1.1\r\n" + SOCKET + b"X: a\r\n" * 200 + b"\r\n",
+        b"GET /owners/ann/notes/socket HTTP/1.1\r\n" + SOCKET + b"\r\n",
+    ],
+    ids=["a handshake with a body", "a handshake that is too large", "a socket"],
+)
+def test_a_connection_does_not_break_the_stop(tmp_path: Path, raw: bytes) -> None:
+    with (
+        RunningBroker(tmp_path / "data") as broker,
+        socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client,
+    ):
+        client.sendall(raw)
+        assert client.recv(1)  # it is answered, and stays as it is
+        assert broker.stop() == 0
+    assert "Traceback" not in broker.log()
+
+
 @pytest.mark.parametrize(
     "numbers",
     [[signal.SIGTERM], [signal.SIGINT], [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]],

@@ -57,6 +57,16 @@ def test_tls(tmp_path: Path, certificate: Certificate) -> None:
     )
 
 
+@pytest.mark.parametrize("raw", [b"", b"\x16\x03\x01"], ids=["silence", "half a handshake"])
+def test_a_handshake_that_does_not_come_is_cut(
+    tmp_path: Path, certificate: Certificate, raw: bytes
+) -> None:
+    async def scenario(server: Served) -> None:
+        await server.send(raw)  # fails if it is not closed in time
+
+    in_server(tmp_path, scenario, certificate=certificate.both)
+
+
 async def hang_up(server: Served) -> None:
     """Send SIGHUP, and wait until it was looked at."""
     signal.raise_signal(signal.SIGHUP)

@@ -28,6 +28,7 @@ import uvicorn
 from boxmatch import __version__
 from boxmatch.broker.collector import spare_collector
 from boxmatch.broker.guard import Application, Guard
+from boxmatch.broker.handshakes import QuietSocketProtocol
 from boxmatch.broker.listening import (
     ADDRESS,
     Listening,
@@ -147,7 +148,7 @@ async def serve_app(
     config = uvicorn.Config(
         guard,
         http=PatientProtocol,
-        ws="websockets-sansio",
+        ws=QuietSocketProtocol,
         ws_max_size=options.socket_message_bytes,
         ws_ping_interval=options.ping_seconds,
         ws_ping_timeout=options.ping_seconds,
@@ -160,7 +161,6 @@ async def serve_app(
         server_header=False,
         timeout_keep_alive=max(1, math.ceil(options.patience.idle_seconds)),
         timeout_graceful_shutdown=max(1, math.ceil(settings.shutdown_seconds)),
-        ssl_context_factory=None if context is None else (lambda _config, _default: context),
     )
     if signals.stop is not None:
         return
@@ -243,20 +243,37 @@ class _Server(uvicorn.Server):
         self._signals = signals
         self._on_started = on_started
         self._log = structlog.get_logger("boxmatch.server")
-        # Where the protocol finds them: uvicorn makes one of it for every connection.
+        # Where the protocols find them: uvicorn makes one for every connection.
         state: Any = self.server_state
         state.patience = options.patience
         state.most = raise_file_limit(options.connections)
         signals.tell(self)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        # As uvicorn does it, except for the handshakes: it would wait a minute for each, without
+        # counting them.
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> PatientProtocol:
+            return PatientProtocol(self.config, self.server_state, {}, loop)
+
+        self.servers = [
+            await loop.create_server(
+                protocol,
+                sock=one,
+                backlog=self.config.backlog,
+                ssl=self._context,
+                ssl_handshake_timeout=self._patience.header_seconds if self._context else None,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
         self._on_started()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % self._patience.ticks == 0:
             for connection in list(self.server_state.connections):
-                if isinstance(connection, PatientProtocol):
+                if isinstance(connection, PatientProtocol | QuietSocketProtocol):
                     connection.check_patience()
         if self._signals.renew:
             self._signals.renew = False
