@@ -16,6 +16,7 @@ from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.keys import (
     check_string,
+    exact_float,
     float_keys,
     int_keys,
     is_absent,
@@ -131,25 +132,28 @@ class Size(IntEnum):
         (INT, Decimal("1E+3"), 1000),
         (INT, Size.LARGE, 7),
         (FLOAT, 1, key_of(FLOAT, 1.0)),
-        (FLOAT, 2**53 + 1, key_of(FLOAT, float(2**53))),
+        (FLOAT, 2**53, key_of(FLOAT, 2.0**53)),
+        (FLOAT, 10**23, key_of(FLOAT, 1e23)),
         (FLOAT, np.float32(0.1), key_of(FLOAT, float(np.float32(0.1)))),
         (FLOAT, np.float64(0.1), key_of(FLOAT, 0.1)),
         (FLOAT, Decimal("0.1"), key_of(FLOAT, 0.1)),
+        (FLOAT, Decimal("0.30000000000000004"), key_of(FLOAT, 0.1 + 0.2)),
+        (FLOAT, Decimal("5E-324"), key_of(FLOAT, 5e-324)),
+        (FLOAT, np.longdouble(0.1), key_of(FLOAT, 0.1)),
         (FLOAT, np.longdouble("-inf"), key_of(FLOAT, -math.inf)),
         (FLOAT, Decimal("inf"), key_of(FLOAT, math.inf)),
         (TIMESTAMP, date(1970, 1, 2), 86_400_000_000),
         (TIMESTAMP, date(1, 1, 1), -62_135_596_800_000_000),
         (TIMESTAMP, "1970-01-01T00:00:00.000001Z", 1),
         (TIMESTAMP, "1970-01-01 01:00+01:00", 0),
-        (TIMESTAMP, "1969-12-31T23:59:59.9999999", -1),
-        (TIMESTAMP, np.datetime64(-1, "ns"), -1),
+        (TIMESTAMP, "1969-12-31T23:59:59.99999900", -1),
         (TIMESTAMP, np.datetime64(-1_000, "ns"), -1),
-        (TIMESTAMP, np.datetime64(1_999, "ns"), 1),
+        (TIMESTAMP, np.datetime64(3 * 10**12, "as"), 3),
         (TIMESTAMP, np.datetime64("1969"), -365 * 86_400_000_000),
         (TIMESTAMP, np.datetime64("1970-02"), 31 * 86_400_000_000),
         (TIMESTAMP, np.datetime64(1, "W"), 7 * 86_400_000_000),
         (TIMESTAMP, np.datetime64(1, "25s"), 25_000_000),
-        (TIMESTAMP, pd.Timestamp("1969-12-31T23:59:59.999999999"), -1),
+        (TIMESTAMP, pd.Timestamp("1969-12-31T23:59:59.999999000"), -1),
         (TIMESTAMP, pd.Timestamp("1970-01-01T09:00", tz="Asia/Tokyo"), 0),
         (TIMESTAMP, pd.Timestamp("1970-01-01").as_unit("s"), 0),
         (TIMESTAMP, datetime(9999, 12, 31, 23, 59, 59, 999999), 253_402_300_799_999_999),
@@ -196,6 +200,15 @@ def test_a_repeated_hour_is_told_apart() -> None:
         (FLOAT, np.timedelta64(1, "s"), "not a float"),
         (FLOAT, 10**400, "outside the range of float64"),
         (FLOAT, Decimal("1E+400"), "outside the range of float64"),
+        (FLOAT, np.longdouble("1e400"), "outside the range of float64"),
+        (FLOAT, 2**53 + 1, "exactly by a float .the nearest is 9007199254740992.0"),
+        (FLOAT, 2**60, "exactly by a float"),  # 1152921504606847000 is the number that is held
+        (FLOAT, np.int64(-(2**53) - 1), "exactly by a float"),
+        (FLOAT, np.uint64(2**64 - 1), "exactly by a float"),
+        (FLOAT, Decimal(2**53 + 1), r"exactly by a float .*CAST\(x AS DOUBLE\)"),
+        (FLOAT, Decimal("0.3000000000000000001"), "exactly by a float .the nearest is 0.3"),
+        (FLOAT, Decimal("1E-400"), "exactly by a float .the nearest is 0.0"),
+        (FLOAT, np.longdouble("0.1"), "exactly by a float"),
         (BOOL, 1, "not a bool"),
         (BOOL, 0.0, "not a bool"),
         (BOOL, "true", "not a bool"),
@@ -204,6 +217,14 @@ def test_a_repeated_hour_is_told_apart() -> None:
         (TIMESTAMP, "yesterday", "ISO 8601"),
         (TIMESTAMP, "", "ISO 8601"),
         (TIMESTAMP, timedelta(1), "not a timestamp"),
+        (TIMESTAMP, "1969-12-31T23:59:59.9999999", "fraction of a microsecond"),
+        (TIMESTAMP, "19691231T235959,9999990001Z", "fraction of a microsecond"),
+        (TIMESTAMP, np.datetime64(-1, "ns"), "fraction of a microsecond"),
+        (TIMESTAMP, np.datetime64(1_999, "ns"), "fraction of a microsecond"),
+        (TIMESTAMP, np.datetime64(1, "ps"), "fraction of a microsecond"),
+        (TIMESTAMP, np.datetime64(1, "as"), "fraction of a microsecond"),
+        (TIMESTAMP, pd.Timestamp("1969-12-31T23:59:59.999999999"), "fraction of a microsecond"),
+        (TIMESTAMP, pd.Timestamp(1, tz="Asia/Tokyo"), "fraction of a microsecond"),
         (TIMESTAMP, np.datetime64(2**62, "s"), "too far from 1970"),
         (TIMESTAMP, np.datetime64(2**62, "Y"), "too far from 1970"),
         (ENUM, "Low", "'low', '', 'high'"),
@@ -252,16 +273,66 @@ def test_check_string() -> None:
         check_string(STRING, "a\ud800")
 
 
+numbers = (
+    integers
+    | st.integers(-(10**17), 10**17).map(lambda n: n * 1000)
+    | st.builds(
+        lambda digits, exponent: Decimal((0, digits, exponent)),
+        st.lists(st.integers(0, 9), min_size=1, max_size=20).map(tuple),
+        st.integers(-345, 320),
+    )
+    | floats.map(lambda x: Decimal(repr(x)))
+)
+
+
+@given(numbers, numbers)
+@example(Decimal("0.3"), Decimal("0.3000000000000000001"))
+@example(2**60, 1152921504606847000)
+@example(Decimal("1E-400"), 0)
+@example(Decimal("4.94E-324"), Decimal("5E-324"))
+def test_numbers_that_floats_hold_compare_as_their_floats(
+    a: int | Decimal, b: int | Decimal
+) -> None:
+    one, other = exact_float(a), exact_float(b)
+    if one is not None and other is not None:
+        assert order(one, other) == order(Decimal(a), Decimal(b))
+
+
+@given(st.integers(1, 10**15 - 1), st.integers(-307, 293))
+@example(1, -307)
+@example(10**15 - 1, 293)
+def test_floats_hold_fifteen_digits(digits: int, exponent: int) -> None:
+    number = Decimal(digits).scaleb(exponent)
+    assert exact_float(number) == float(number)
+
+
+@given(st.integers(-(2**53), 2**53))
+def test_floats_hold_integers_up_to_2_to_the_53(number: int) -> None:
+    assert exact_float(number) == number
+
+
+@given(floats)
+def test_floats_hold_what_they_are_written_as(number: float) -> None:
+    assert exact_float(Decimal(repr(number))) == number
+
+
 @given(st.lists(st.floats(width=64) | integers.map(float)))
 def test_float_keys_agree_with_key_of(values: list[float]) -> None:
     array = np.array(values, np.float64)
-    assert float_keys(array).tolist() == [key_of(FLOAT, v) for v in values]
-    assert float_keys(array[::2]).tolist() == [key_of(FLOAT, v) for v in values[::2]]
+    for part in (array, array[::2]):
+        keys, refused = float_keys(part)
+        assert keys.tolist() == [key_of(FLOAT, v) for v in part.tolist()]
+        assert refused is None
 
 
-@given(st.lists(integers))
-def test_float_keys_of_ints_agree_with_key_of(values: list[int]) -> None:
-    assert float_keys(np.array(values, np.int64)).tolist() == [key_of(FLOAT, v) for v in values]
+@given(st.lists(integers | st.integers(-(10**15), 10**15).map(lambda n: n * 1000)))
+@pytest.mark.parametrize("dtype", ["i8", ">i8", "u8"])
+def test_float_keys_of_ints_agree_with_key_of(dtype: str, values: list[int]) -> None:
+    array = np.array([abs(v) if dtype == "u8" else v for v in values], dtype)
+    keys, refused = float_keys(array)
+    held = [exact_float(v) is not None for v in array.tolist()]
+    assert ([True] * len(held) if refused is None else (~refused).tolist()) == held
+    assert keys[held].tolist() == [key_of(FLOAT, v) for v in array[held].tolist()]
 
 
 def expected_int(value: float) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -427,7 +428,8 @@ def test_depth_is_refused_in_its_place(before: str, after: str) -> None:
 class TestErrors:
     @pytest.fixture
     def spaces(self) -> bm.Spaces:
-        spaces = bm.Spaces({"s": bm.Schema({"x": "int", "side": ["buy", "sell"]})})
+        dimensions = {"x": "int", "side": ["buy", "sell"], "y": "float", "t": "timestamp"}
+        spaces = bm.Spaces({"s": bm.Schema(dimensions)})
         spaces.publish("p", {"x": 1})
         spaces.subscribe("s", {"x": 1})
         return spaces
@@ -436,11 +438,17 @@ class TestErrors:
         ("region", "message"),
         [
             ({}, "constrains no dimension"),
-            ({"y": 1}, r"no space has a dimension 'y'; there are x, side"),
+            ({"z": 1}, r"no space has a dimension 'z'; there are x, side, y, t"),
             ({"x": "one"}, "dimension 'x': 'one' is not an int"),
             ({"x": (5, 3)}, r"no value is in \[5, 3\]"),
             ({"x": Interval(5, 6, True, True)}, r"no value is in \(5, 6\)"),
             ({"side": "hold"}, "'hold' is not one of"),
+            ({"y": 2**53 + 1}, "dimension 'y': 9007199254740993 cannot be held exactly by a float"),
+            (
+                {"y": (Decimal("0.3000000000000000001"), None)},
+                "exactly by a float .*nearest is 0.3",
+            ),
+            ({"t": (None, np.datetime64(1, "ns"))}, "dimension 't': .* fraction of a microsecond"),
             ({"x": (1, 2, 3)}, "a tuple of low and high"),
             ([("x", 1)], "is a mapping of dimensions"),
         ],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -393,3 +394,141 @@ def test_timestamps_without_zone_are_utc(spark: SparkSession, tmp_path: Path) ->
     date = spark.sql("SELECT 3L AS event_id, DATE '2026-01-06' AS at")
     for frame, event in ((with_zone, 1), (without, 2), (date, 3)):
         assert pairs(match(frame, index)) == [(event, "a")]
+
+
+# Values at the edges of Spark's types, as SQL, and constants to compare them with.
+EDGES: dict[str, tuple[str, list[str], list[str]]] = {
+    "price": (
+        "decimal(10, 2)",
+        ["20.30", "20.29", "0.10", "-0.10", "99999999.99"],
+        ["20.3", "20.300", "20.299999999999997", "0.1", "-0.1", "99999999.99"],
+    ),
+    "d": (
+        "decimal(20, 0)",
+        ["9007199254740991", "9007199254740992", "9007199254740994", "1152921504606847000"],
+        ["9007199254740991", "9007199254740992", "9007199254740994", "1152921504606847000"],
+    ),
+    "q": (
+        "decimal(38, 19)",
+        ["0.3", "0.30000000000000004", "-0.3", "1234567890.12345", "0.0000000000000000001"],
+        ["0.3", "0.30000000000000004", "-0.3", "1234567890.12345", "0.0000000000000000001"],
+    ),
+    "n": (
+        "bigint",
+        ["9007199254740993", "9223372036854775807", "-1"],
+        ["9007199254740992", "9007199254740993", "9223372036854775807", "-1"],
+    ),
+    "wide": (
+        "bigint",
+        ["9007199254740992", "-9007199254740992", "1152921504606847000"],
+        ["9007199254740992", "-9007199254740992", "1152921504606847000", "0.5"],
+    ),
+    "double": (
+        "double",
+        ["0.1", "0.3", "0.30000000000000004", "9007199254740992", "5e-324"],
+        ["0.1", "0.3", "0.30000000000000004", "9007199254740992"],
+    ),
+    "real": ("float", ["0.1", "0.5"], ["0.1", "0.5", "0.10000000149011612"]),
+    "at": (
+        "timestamp",
+        ["'2024-01-01 00:00:00'", "'2024-01-01 00:00:00.000001'", "'1969-12-31 23:59:59.999999'"],
+        ["TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'"],
+    ),
+    "local": (
+        "timestamp_ntz",
+        ["'2024-01-01 00:00:00'", "'2024-01-01 00:00:00.000001'", "'1969-12-31 23:59:59.999999'"],
+        ["TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'"],
+    ),
+    "day": (
+        "date",
+        ["'2024-01-01'", "'1969-12-31'"],
+        ["TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP '2024-01-01 00:00:00.000001'"],
+    ),
+}
+EDGE_SCHEMA = bm.Schema(
+    {
+        **dict.fromkeys(("price", "d", "q", "wide", "double", "real"), "float"),
+        "n": "int",
+        **dict.fromkeys(("at", "local", "day"), "timestamp"),
+    }
+)
+
+
+def edges_of(spark: SparkSession, more: Mapping[str, str] | None = None) -> DataFrame:
+    """A row for every value, the other columns null, and one with the values of `more`."""
+    rows = [{name: value} for name, (_, values, _) in EDGES.items() for value in values]
+    if more is not None:
+        rows = [dict(more)]
+    selects = []
+    for number, row in enumerate(rows):
+        columns = [
+            f"CAST({row.get(name, 'NULL')} AS {kind}) AS {name}"
+            for name, (kind, _, _) in EDGES.items()
+        ]
+        selects.append(f"SELECT {number}L AS event_id, {', '.join(columns)}")
+    return spark.sql(" UNION ALL ".join(selects))
+
+
+def test_values_compare_as_in_spark(spark: SparkSession) -> None:
+    """Decimals above all: Spark compares them exactly."""
+    events = edges_of(spark).coalesce(1).cache()
+    tests = [
+        f"{name} {operator} {constant}"
+        for name, (_, _, constants) in EDGES.items()
+        for operator in ("=", "<>", "<", "<=", ">", ">=")
+        for constant in constants
+    ]
+    tests += [
+        f"{name} BETWEEN {low} AND {high}"
+        for name, (_, _, constants) in EDGES.items()
+        for low, high in pairwise(constants)
+    ]
+    answers = events.selectExpr(
+        "event_id", *(f"coalesce({test}, FALSE) AS t{n}" for n, test in enumerate(tests))
+    ).collect()
+    wanted = sorted(
+        (row["event_id"], test) for row in answers for n, test in enumerate(tests) if row[f"t{n}"]
+    )
+    assert len(wanted) > 100
+    found = match(events, subscriptions_of(spark, ((t, t) for t in tests)), schema=EDGE_SCHEMA)
+    assert pairs(found) == wanted
+    # The same values as bounds of subscriptions.
+    bounds = events.selectExpr(
+        "CAST(event_id AS string) AS subscription_id",
+        *(f"{name} AS {name}_{end}" for name in EDGES for end in ("low", "high")),
+    )
+    same = pairs(match(events, bounds, schema=EDGE_SCHEMA))
+    assert same == sorted((row["event_id"], str(row["event_id"])) for row in answers)
+
+
+INEXACT = {
+    "d": "9007199254740993",
+    "q": "0.3000000000000000001",
+    "wide": "9007199254740993",
+}
+
+
+def test_what_no_float_holds_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    tests = [(name, f"{name} IS NOT NULL") for name in EDGES]
+    build_index(subscriptions_of(spark, tests), tmp_path, schema=EDGE_SCHEMA)
+    for name, value in INEXACT.items():
+        reason = (
+            rf"attribute '{name}': .*{value}.* in row 0 cannot be held exactly by a float .*"
+            rf"round it yourself, as CAST\({name} AS DOUBLE\) does"
+        )
+        with pytest.raises(PySparkException, match=reason):
+            match(edges_of(spark, {name: value}), tmp_path).collect()
+    # Subscriptions are set apart instead, be they text or columns.
+    texts = [(name, f"{name} < {value}") for name, value in INEXACT.items()]
+    build_index(subscriptions_of(spark, texts), tmp_path / "texts", schema=EDGE_SCHEMA)
+    told = {
+        r["subscription_id"]: r["reason"] for r in rejected(spark, tmp_path / "texts").collect()
+    }
+    for name, value in INEXACT.items():
+        assert f"'{value}' has more digits than a float holds" in told[name]
+    bounds = edges_of(spark, INEXACT).selectExpr("event_id AS subscription_id", "d AS d_low")
+    build_index(bounds, tmp_path / "bounds", schema=EDGE_SCHEMA)
+    ((reason,),) = rejected(spark, tmp_path / "bounds").select("reason").collect()
+    assert "attribute 'd_low': Decimal('9007199254740993') cannot be held exactly" in reason

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.keys import int_keys
+from boxmatch.model.keys import int_keys, no_float, without_float
 from boxmatch.model.numeric_arrays import check_numbers, check_shape
 from boxmatch.model.schema import Attribute, Schema
 
@@ -60,7 +60,19 @@ def _numbers(schema: Schema, bounds: npt.ArrayLike) -> npt.NDArray[np.float64] |
                 array[row, position].item(),
                 f"in row {row} is outside the range of int64",
             )
+    _check_floats(schema, array)
     return np.ascontiguousarray(array, np.int64)
+
+
+def _check_floats(schema: Schema, array: npt.NDArray[Any]) -> None:
+    for position, attribute in enumerate(schema):
+        if attribute.type == "float":
+            refused = without_float(array[:, position])
+            if refused is not None:
+                row = int(refused.argmax())
+                value = array[row, position].item()
+                reason = f"in row {row} {no_float(attribute, value)}"
+                raise AttributeValueError(attribute.name, value, reason)
 
 
 def _refusal(

@@ -7,6 +7,7 @@ attribute cannot take, with the same reason that a single value would get.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,12 +26,15 @@ from boxmatch.model.keys import (
     key_of,
     value_of,
 )
-from boxmatch.model.schema import Attribute
+from boxmatch.model.schema import Attribute, AttributeType
 from boxmatch.model.strings import StringAxis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+_MOST_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
+"""Of Arrow's decimals by width. With a larger scale Arrow has such types, but cannot read them."""
 
 _PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
 
@@ -109,7 +113,7 @@ def _typed_values(attribute: Attribute, values: Sequence[object]) -> Int64Array 
     if wanted is None or set(map(type, values)) != {wanted}:
         return None
     if wanted is float:
-        return float_keys(np.array(values, np.float64))
+        return float_keys(np.array(values, np.float64))[0]
     try:
         keys = np.array(values, np.int64)
     except OverflowError:
@@ -187,7 +191,9 @@ def readable(attribute_type: str, kind: Any) -> bool:
         return readable(attribute_type, kind.value_type)
     match attribute_type:
         case "int" | "float":
-            return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind))
+            if t.is_decimal(kind):
+                return bool(abs(kind.scale) <= _MOST_DIGITS[kind.bit_width])
+            return bool(t.is_integer(kind) or t.is_floating(kind))
         case "bool":
             return bool(t.is_boolean(kind))
         case "timestamp":
@@ -249,22 +255,51 @@ def _int_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
 
     if t.is_decimal(array.type):
         try:
-            array = array.cast(pa.int64())
+            array = _wide(array).cast(pa.int64())
         except pa.ArrowInvalid:  # a fraction or too large, somewhere
-            return _by_value(array)
+            return _by_value("int", array)
     return int_keys(_values(array))
 
 
 def _float_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.types as t
 
-    if t.is_decimal(array.type):
-        # Text to float rounds correctly; Arrow's own cast from decimals need not.
-        array = array.cast(pa.string()).cast(pa.float64())
-        values = _values(array)
-        return float_keys(values), np.isinf(values)
-    return float_keys(_values(array)), None
+    if not t.is_decimal(array.type):
+        return float_keys(_values(array))
+    # Text to float rounds correctly; Arrow's own cast from decimals need not.
+    floats = array.cast(pa.string()).cast(pa.float64())
+    if _has_few_digits(array):
+        return float_keys(_values(floats))
+    # What `exact_float` does: a float is written with as few digits as will do, by Arrow too.
+    try:
+        same: Any = pc.equal(floats.cast(pa.string()).cast(array.type), array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # A float has more digits than the type, so it holds another number. Or Arrow cannot tell.
+        return _by_value("float", array)
+    refused = ~same.fill_null(True).to_numpy(zero_copy_only=False)
+    return float_keys(_values(floats))[0], refused
+
+
+def _has_few_digits(array: pa.Array[Any]) -> bool:
+    """Whether decimals all have at most 15 digits, which floats hold."""
+    import pyarrow.compute as pc
+
+    kind: Any = array.type
+    if kind.precision <= 15:
+        return True
+    ends: Any = pc.min_max(_wide(array)).as_py()
+    limit = Decimal((0, (1,), 15 - kind.scale))
+    return bool(-limit < ends["min"] and ends["max"] < limit)
+
+
+def _wide(array: pa.Array[Any]) -> pa.Array[Any]:
+    """Decimals of at least 128 bits: Arrow cannot do everything with shorter ones."""
+    import pyarrow as pa
+
+    kind: Any = array.type
+    return array if kind.bit_width >= 128 else array.cast(pa.decimal128(38, kind.scale))
 
 
 def _bool_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
@@ -277,23 +312,25 @@ def _timestamp_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | Non
     counts = _values(array).astype(np.int64)
     scale = MICROSECONDS[_unit(array.type)]
     if scale < 0:
-        return counts // -scale, None
+        keys, finer = np.divmod(counts, -scale)
+        return keys, finer != 0
     limit = LAST // scale
     refused = (counts > limit) | (counts < -limit)
     return counts * scale, refused
 
 
-def _by_value(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
-    """The slow way, for a column that is going to be refused: which row is it?"""
-    probe = Attribute("probe", "int")
+def _by_value(kind: AttributeType, array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
+    """The slow way, for a column that is most likely going to be refused: which row is it?"""
+    probe = Attribute("probe", kind)
+    keys = np.full(len(array), ABSENT)
     refused = np.zeros(len(array), np.bool_)
     for row, value in enumerate(array.to_pylist()):
         try:
-            key_of(probe, value)
+            keys[row] = key_of(probe, value)
         except AttributeValueError:
             refused[row] = True
             break
-    return np.zeros(len(array), np.int64), refused
+    return keys, refused
 
 
 _TYPED = {
@@ -316,6 +353,8 @@ def _refusal(attribute: Attribute, array: pa.Array[Any], row: int) -> Refused:
 def _python_value(array: pa.Array[Any], row: int) -> object:
     try:
         value: object = array[row].as_py()
+    except InvalidOperation:  # a decimal with a scale that Arrow cannot read
+        value = None
     except (ValueError, OverflowError):  # beyond what Python's datetime can hold
         value = np.datetime64(int(_values(array)[row]), _unit(array.type))
     return value

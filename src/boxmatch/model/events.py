@@ -12,7 +12,7 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.columns import Refused, arrow_keys, check_type, object_keys, scalar_key
-from boxmatch.model.keys import float_key
+from boxmatch.model.keys import LARGEST_WHOLE, float_key
 from boxmatch.model.numeric_arrays import array_keys
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
@@ -128,7 +128,7 @@ class EventEncoder:
                     elif value == 0.0:
                         ints[place] = 0
                     continue
-                if type(value) is int and FIRST <= value <= LAST:
+                if type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
                     ints[place] = float_key(float(value))
                     continue
             elif kind == _LOOKUP:

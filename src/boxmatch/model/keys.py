@@ -5,23 +5,27 @@
 | int       | the value                                                                |
 | float     | the IEEE-754 bits in order: the magnitude's bits, negated below zero     |
 | bool      | 0 or 1                                                                   |
-| timestamp | microseconds since 1970-01-01 UTC; anything finer is dropped (floored)   |
+| timestamp | microseconds since 1970-01-01 UTC                                        |
 | enum      | the position in the declared list                                        |
 | string    | a label that a `StringAxis` gives out; not here                          |
 
 Every float between -inf and inf has exactly one key and neighbouring floats have neighbouring
 keys; `-0.0` and `0.0` share key 0. None, NaN, NaT and pandas' NA are `ABSENT`.
+
+Nothing is rounded on the way: a value that its type cannot hold is refused, be it a fraction of a
+microsecond or a decimal with too many digits for a float (`exact_float`).
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +61,17 @@ MICROSECONDS: Final = {
     "fs": -1_000_000_000,
     "as": -1_000_000_000_000,
 }
+
+LARGEST_WHOLE: Final = 2**53
+"""Up to here every integer is a float, and written like one."""
+
+TOO_FINE: Final = (
+    "has a fraction of a microsecond, which a timestamp cannot hold: round it yourself, or make "
+    "the attribute an int of nanoseconds"
+)
+
+# Python reads such a time, but drops what is finer than a microsecond.
+_FINER_TIME: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 _NOTHING: Final = object()
 
@@ -198,6 +213,36 @@ def _key_of_int(attribute: Attribute, value: object) -> int:
     raise AttributeValueError(attribute.name, value, reason)
 
 
+def exact_float(number: int | Decimal) -> float | None:
+    """The float that holds a number; None if there is none.
+
+    A float holds the number that it is written as: the shortest decimal that is read as this float.
+    So no two numbers share a float, and floats compare as the numbers do. Held are all numbers of
+    up to 15 significant digits from 1e-307 to 1e308, and all integers up to 2**53. 0.3 is held,
+    though no float is exactly that large; 0.3000000000000000001, which would be read as 0.3, is
+    not.
+    """
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return None
+    return nearest if Decimal(repr(nearest)) == number else None
+
+
+def no_float(attribute: Attribute, value: SupportsFloat) -> str:
+    """The reason for refusing a number that no float holds."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        nearest = inf
+    if not isfinite(nearest):
+        return "is outside the range of float64"
+    return (
+        f"cannot be held exactly by a float (the nearest is {nearest!r}): round it yourself, as "
+        f"CAST({attribute.name} AS DOUBLE) does, or make the attribute an int or a string"
+    )
+
+
 def _key_of_float(attribute: Attribute, value: object) -> int:
     if type(value) is float:
         return float_key(value)
@@ -207,12 +252,14 @@ def _key_of_float(attribute: Attribute, value: object) -> int:
         value, (int, float, np.integer, np.floating, Decimal)
     ):
         raise AttributeValueError(attribute.name, value, "is not a float")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = inf
-    if not isfinite(number) and value not in (inf, -inf):
-        raise AttributeValueError(attribute.name, value, "is outside the range of float64")
+    if isinstance(value, (float, np.floating)):
+        number: float | None = float(value)
+        if number != value:  # a long double
+            number = None
+    else:
+        number = exact_float(value if isinstance(value, Decimal) else int(value))
+    if number is None:
+        raise AttributeValueError(attribute.name, value, no_float(attribute, value))
     return float_key(number)
 
 
@@ -232,31 +279,38 @@ def _key_of_timestamp(attribute: Attribute, value: object) -> int:
     if isinstance(value, datetime):
         # pandas' Timestamp has nanoseconds and units of its own; its UTC form is a datetime64.
         to_datetime64 = getattr(value, "to_datetime64", None)
-        if to_datetime64 is None:
-            return datetime_key(value)
-        value = to_datetime64()
+        return (
+            datetime_key(value)
+            if to_datetime64 is None
+            else _key_of_datetime64(attribute, value, to_datetime64())
+        )
     if isinstance(value, date):
         return datetime_key(datetime(value.year, value.month, value.day))
     if isinstance(value, np.datetime64):
-        return _datetime64_key(attribute, value)
+        return _key_of_datetime64(attribute, value, value)
     if isinstance(value, str):
         try:
-            return datetime_key(datetime.fromisoformat(value))
+            key = datetime_key(datetime.fromisoformat(value))
         except ValueError:
             reason = "is not a timestamp; write it as in ISO 8601: 2024-05-31T09:30:00+02:00"
             raise AttributeValueError(attribute.name, value, reason) from None
+        if _FINER_TIME.search(value):
+            raise AttributeValueError(attribute.name, value, TOO_FINE)
+        return key
     reason = "is not a timestamp (a datetime, a date, or text as in ISO 8601)"
     raise AttributeValueError(attribute.name, value, reason)
 
 
-def _datetime64_key(attribute: Attribute, value: np.datetime64) -> int:
-    unit, step = np.datetime_data(value.dtype)
-    count = int(value.astype(np.int64)) * step
+def _key_of_datetime64(attribute: Attribute, value: object, moment: np.datetime64) -> int:
+    unit, step = np.datetime_data(moment.dtype)
+    count = int(moment.astype(np.int64)) * step
     if unit in ("Y", "M") and abs(count) < 4_000_000:  # NumPy knows the calendar
         days = np.array(count, f"datetime64[{unit}]").astype("datetime64[D]")
         count, unit = int(days.astype(np.int64)), "D"
     scale = MICROSECONDS.get(unit)
     if scale is not None:
+        if scale < 0 and count % -scale:
+            raise AttributeValueError(attribute.name, value, TOO_FINE)
         key = count * scale if scale > 0 else count // -scale
         if FIRST <= key <= LAST:
             return key
@@ -290,11 +344,13 @@ _KEY_OF: Final[dict[str, Callable[[Attribute, object], int]]] = {
 }
 
 
-def float_keys(values: npt.NDArray[Any], out: Int64Array | None = None) -> Int64Array:
-    """Keys of a numeric array of any shape, as floats; NaN is `ABSENT`.
+def float_keys(
+    values: npt.NDArray[Any], out: Int64Array | None = None
+) -> tuple[Int64Array, BoolArray | None]:
+    """Keys of a numeric array of any shape, as floats, and where a value is refused.
 
-    Integers become the nearest float, as `float()` would make them. The keys go to `out`, if
-    given, which must be contiguous.
+    NaN is `ABSENT`. Refused are integers that no float holds (None: there are none); keys there are
+    arbitrary. The keys go to `out`, if given, which must be contiguous.
     """
     floats = np.ascontiguousarray(values, np.float64)
     bits = floats.view(np.int64)
@@ -307,7 +363,19 @@ def float_keys(values: npt.NDArray[Any], out: Int64Array | None = None) -> Int64
     nan = np.isnan(floats)
     if nan.any():
         np.putmask(keys, nan, ABSENT)
-    return keys
+    return keys, without_float(values)
+
+
+def without_float(values: npt.NDArray[Any]) -> BoolArray | None:
+    """Where an array has integers that no float holds (None: nowhere)."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
+        return None
+    large: BoolArray = values > LARGEST_WHOLE
+    if values.dtype.kind == "i":
+        large |= values < -LARGEST_WHOLE
+    if large.any():  # which is rare, and mostly refused
+        large[large] = [exact_float(number) is None for number in values[large].tolist()]
+    return large if large.any() else None
 
 
 def int_keys(values: npt.NDArray[Any]) -> tuple[Int64Array, BoolArray | None]:

@@ -46,18 +46,16 @@ def array_keys(
     for start in range(0, len(values), rows):
         block = values[start : start + rows]
         out = keys[start : start + rows]
-        if len(floats) == len(schema):
-            float_keys(block, out)
-        elif len(floats):
-            out[:, floats] = float_keys(block[:, floats])
+        if len(floats):
+            if len(floats) == len(schema):
+                _, refused = float_keys(block, out)
+            else:
+                out[:, floats], refused = float_keys(block[:, floats])
+            _check(schema, floats, block, start, refused)
         if len(others):
             whole = slice(None) if len(others) == len(schema) else others
             out[:, whole], refused = int_keys(block[:, whole])
-            if refused is not None:
-                row, place = _first(refused)
-                raise _refusal(schema.attributes[others[place]], block[row, others[place]]).at(
-                    schema.attributes[others[place]], start + row
-                )
+            _check(schema, others, block, start, refused)
         if len(text):
             _check_no_text(schema, text, block, start)
             out[:, text] = ABSENT
@@ -98,6 +96,20 @@ def _first(refused: BoolArray) -> tuple[int, int]:
     return int(row), int(place)
 
 
+def _check(
+    schema: Schema,
+    positions: npt.NDArray[np.intp],
+    block: npt.NDArray[Any],
+    start: int,
+    refused: BoolArray | None,
+) -> None:
+    """Raise an error for the first value of these columns that is refused."""
+    if refused is not None:
+        row, place = _first(refused)
+        attribute = schema.attributes[positions[place]]
+        raise _refusal(attribute, block[row, positions[place]]).at(attribute, start + row)
+
+
 def _refusal(attribute: Attribute, value: Any) -> Refused:
     number = value.item()
     if attribute.type == "bool":
@@ -105,7 +117,7 @@ def _refusal(attribute: Attribute, value: Any) -> Refused:
     if attribute.type == "timestamp":
         return Refused(0, number, "is not a whole number of microseconds in int64")
     try:
-        key_of(Attribute(attribute.name, "int"), number)
+        key_of(attribute, number)
     except AttributeValueError as error:
         return Refused(0, number, error.reason)
     return Refused(0, number, f"is not a valid {attribute.type}")

@@ -18,6 +18,7 @@ import math
 import operator
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
@@ -255,10 +256,8 @@ def to_constant(attribute: Attribute, value: Any, rng: random.Random) -> str:
             [str(value), str(value), f"{value}.0", f"- {-value}" if value < 0 else ""]
         ) or str(value)
     if math.isinf(value):
-        return "1e400" if value > 0 else "-1e400"
-    return (
-        repr(value) if not float(value).is_integer() else rng.choice([repr(value), f"{value:.0f}"])
-    )
+        return "1e999" if value > 0 else "-1e999"
+    return rng.choice([repr(value), f"{Decimal(repr(value)):f}"])
 
 
 # --- strategies ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from math import isinf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from boxmatch.errors import AttributeValueError, FilterError, UnsupportedFilterError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.expressions import Value
-from boxmatch.model.keys import check_string, key_of
+from boxmatch.model.keys import check_string, exact_float, float_key, key_of
 from boxmatch.model.schema import Attribute
 
 _WHOLE: Final = re.compile(r"-?[0-9]+")
@@ -20,6 +21,8 @@ _WHOLE: Final = re.compile(r"-?[0-9]+")
 _FAR_TIMESTAMP: Final = re.compile(
     r"([+-]?[0-9]{4,9}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?"
 )
+INFINITE: Final = "1e999"
+"""How infinity is written: SQL has no other word for it that is a number."""
 _SUPPORTED_PATTERNS: Final = "supported is a prefix followed by %, as in LIKE 'ab%'"
 
 
@@ -114,9 +117,14 @@ def prefix_end(prefix: str) -> str | None:
     return None
 
 
+def is_short_number(text: str) -> bool:
+    """Whether a number has so few digits that a float holds it in any case."""
+    return len(text) <= 15 and "e" not in text and "E" not in text
+
+
 def _key_of_number(attribute: Attribute, text: str) -> int:
     if attribute.type == "float":
-        return key_of(attribute, float(text))
+        return float_key(_float_of(attribute, text))
     if _WHOLE.fullmatch(text):
         if not _short_whole(text):
             reason = "is outside the range of int64"
@@ -132,6 +140,24 @@ def _key_of_number(attribute: Attribute, text: str) -> int:
     except AttributeValueError as error:
         reason = error.reason
     raise AttributeValueError(attribute.name, float(text), reason)
+
+
+def _float_of(attribute: Attribute, text: str) -> float:
+    """The float that holds a number. Events may be decimals: one that no float holds is refused."""
+    nearest = float(text)
+    if is_short_number(text) or repr(nearest) == text or text.removeprefix("-") == INFINITE:
+        return nearest
+    try:
+        held = exact_float(Decimal(text)) is not None
+    except InvalidOperation:  # an exponent of very many digits
+        held = False
+    if held:
+        return nearest
+    if isinf(nearest):
+        reason = f"is outside the range of float64 (infinity is written {INFINITE})"
+    else:
+        reason = f"has more digits than a float holds; the nearest float is {nearest!r}"
+    raise AttributeValueError(attribute.name, text, reason)
 
 
 def _short_whole(text: str) -> bool:

@@ -18,7 +18,7 @@ from boxmatch.model.filters.intervals import (
     coalesce,
     complement,
 )
-from boxmatch.model.filters.literals import prefix_end
+from boxmatch.model.filters.literals import INFINITE, prefix_end
 from boxmatch.model.filters.regions import Term, simplified
 from boxmatch.model.keys import key_range, value_of
 from boxmatch.model.schema import Attribute, Schema
@@ -197,7 +197,7 @@ def _constant(attribute: Attribute, key: int) -> str:
                 return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
             return f"TIMESTAMP '{value}'"
         case "float" if value in (float("inf"), float("-inf")):
-            return "1e999" if value > 0 else "-1e999"
+            return INFINITE if value > 0 else f"-{INFINITE}"
         case "float" if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
         case _:

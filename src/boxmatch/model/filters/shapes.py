@@ -32,7 +32,7 @@ from boxmatch.model.filters.expressions import (
     leaves,
     values_of,
 )
-from boxmatch.model.filters.literals import key_of_value
+from boxmatch.model.filters.literals import is_short_number, key_of_value
 from boxmatch.model.keys import check_string, float_key
 from boxmatch.model.schema import Attribute, Schema
 
@@ -210,7 +210,7 @@ def _interval(
     low, high = FIRST, LAST
     for operator, slot, template, sign in tests:
         constant = constants[slot]
-        if template.kind == "number" and attribute.type == "float":
+        if template.kind == "number" and attribute.type == "float" and is_short_number(constant):
             key = float_key(sign * float(constant))
         else:
             key = key_of_value(attribute, _value(template, constant))
