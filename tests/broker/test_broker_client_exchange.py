@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
@@ -293,6 +294,19 @@ def test_values_of_all_kinds_become_json() -> None:
 def test_infinity_is_refused_rather_than_lost(value: Any) -> None:
     with pytest.raises(EventError, match=r"event 7: .*'a' is infinite"):
         encode({"b": None, "a": value}, 7)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (Decimal("0.3000000000000000001"), "not a number that JSON holds exactly"),
+        (Decimal(2**53 + 1), "not a number that JSON holds exactly"),
+        (pd.Timestamp(1), "fraction of a microsecond"),
+    ],
+)
+def test_what_json_would_round_is_refused(value: Any, reason: str) -> None:
+    with pytest.raises(EventError, match=rf"event 7: {re.escape(str(value))} .*{reason}"):
+        encode({"a": value}, 7)
 
 
 TABLE = pa.table({"n": list(range(10)), "x": [0.5, float("nan")] * 5})

@@ -117,7 +117,7 @@ def encode(event: Any, index: int) -> bytes:
     try:
         line = orjson.dumps(event, default=_plain, option=options)
     except TypeError as error:
-        raise EventError(f"event {index}: {error}") from None
+        raise EventError(f"event {index}: {error.__cause__ or error}") from None
     if b"null" in line:  # what the encoder writes for an infinity too
         name = _infinite(event)
         if name is not None:
@@ -125,19 +125,32 @@ def encode(event: Any, index: int) -> bytes:
     return line
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Decimal):
-        return float(value)
+        return _number(value)
     missing = value != value  # pandas' NaT, and its NA, which is neither true nor false
     if missing is value or missing is True:
         return None
-    if hasattr(value, "to_pydatetime"):  # nanoseconds count for nothing in a schema
-        return value.to_pydatetime(warn=False)
+    if hasattr(value, "to_pydatetime"):
+        if value.nanosecond:
+            from boxmatch.model.keys import TOO_FINE
+
+            raise TypeError(f"{value} {TOO_FINE}")
+        return value.to_pydatetime()
     if hasattr(value, "item"):  # a NumPy scalar that the encoder does not know
         return value.item()
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
+
+
+def _number(value: Decimal) -> float:
+    from boxmatch.model.keys import exact_float
+
+    number = float("nan") if value.is_nan() else exact_float(value)
+    if number is None:
+        raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
+    return number
 
 
 def _infinite(value: Any, name: object = None) -> object:

@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.messages import Events
+from boxmatch.model.keys import TOO_FINE, exact_float
 
 _ROWS_AT_ONCE: Final = 256
 _UNREADABLE: Final = (
     pa.ArrowException,
     OSError,
     ValueError,
-    OverflowError,
+    ArithmeticError,  # numbers that Python cannot hold, and decimals that Arrow cannot read
     NotImplementedError,
     KeyError,  # a time zone that nobody knows
     struct.error,
@@ -107,14 +108,33 @@ def _as_json(row: dict[str, Any], index: int) -> bytes:
                 "leave it out", index=index, attribute=name,
             )  # fmt: skip
     try:
-        return orjson.dumps(row, option=orjson.OPT_UTC_Z, default=_plain)
-    except TypeError as error:
-        raise Problem(422, "value", f"row {index}: {error}", index=index) from None
+        return _dumped(row)
+    except TypeError:
+        for name, value in row.items():
+            try:
+                _dumped(value)
+            except TypeError as error:
+                raise Problem(
+                    422, "value", f"attribute {name!r} in row {index}: {error.__cause__ or error}",
+                    index=index, attribute=name,
+                ) from None  # fmt: skip
+        raise
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Decimal) and value.is_finite():
-        return float(value)
+def _dumped(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z, default=_plain)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, Decimal):
+        number = exact_float(value)
+        if number is None:
+            raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
+        return number
+    if hasattr(value, "to_pydatetime"):  # what Arrow makes of nanoseconds, if there is pandas
+        if value.nanosecond:
+            raise TypeError(f"{value} {TOO_FINE}")
+        return value.to_pydatetime()
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
 
 
