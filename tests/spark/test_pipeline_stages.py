@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,19 @@ class TestClean:
         assert [(r["event_id"], r["reason"]) for r in quarantined.collect()] == [
             ("2", "volume is not an int")
         ]
+
+    def test_numbers_that_no_float_holds(self, spark: SparkSession) -> None:
+        exact = [("-0.300", 10**18), ("12345678901234.5", None)]
+        rounded = [("9007199254740993", 1), ("-0.3000000000000000001", 1), ("1", 2**53 + 1)]
+        rows = [(n, Decimal(d), b) for n, (d, b) in enumerate([*exact, *rounded])]
+        events = spark.createDataFrame(rows, "event_id int, d decimal(38, 19), b long")
+        good, quarantined = clean(events, Schema({"d": "float", "b": "float"}))
+        assert sorted(good.collect()) == [(0, -0.3, 1e18), (1, 12345678901234.5, None)]
+        assert {(row["event_id"], row["reason"]) for row in quarantined.collect()} == {
+            ("2", "d has more digits than a float holds"),
+            ("3", "d has more digits than a float holds"),
+            ("4", "b has more digits than a float holds"),
+        }
 
     def test_other_keys_and_none(self, spark: SparkSession) -> None:
         events = spark.createDataFrame(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
+from boxmatch.model.keys import LARGEST_WHOLE
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spark.columns import column, require_columns
 from boxmatch.spark.pipeline.read import MALFORMED
@@ -203,6 +204,8 @@ def _typed(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]
     faults = [(wrong, f"{name} is not {article} {wanted}")] if wanted != "enum" else []
     if wanted == "enum":
         faults.append((~value.isin(*attribute.values), f"{name} is not one of its values"))
+    if wanted == "float" and plain in ("bigint", "decimal"):
+        faults.append((_many_digits(raw, plain), f"{name} has more digits than a float holds"))
     outside = None
     if attribute.domain is not None:
         low, high = attribute.domain
@@ -214,6 +217,15 @@ def _typed(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]
     if outside is not None:
         faults.append((outside, f"{name} is outside its domain"))
     return value, faults
+
+
+def _many_digits(number: Column, kind: str) -> Column:
+    """Where a number has more than the 15 significant digits that any float holds."""
+    from pyspark.sql import functions as f
+
+    digits = f.regexp_replace(number.cast("string"), "E.*|[-.]", "")
+    many = f.length(f.btrim(digits, f.lit("0"))) > 15
+    return many & (f.abs(number) > LARGEST_WHOLE) if kind == "bigint" else many
 
 
 def _malformed(rows: DataFrame) -> list[Fault]:
