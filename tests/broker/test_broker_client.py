@@ -270,6 +270,22 @@ def test_publications(fake: ScriptedBroker, call: Any) -> None:
     assert call("publication", "cars", "p").regions == {"road": {"x": 1}}
 
 
+def test_nan_is_not_sent_as_null(fake: ScriptedBroker, call: Any) -> None:
+    """Null frees a dimension, and in a filter it is an absent attribute."""
+    nan = float("nan")
+    for name, *arguments in (
+        ("put_publication", "cars", "p", {"road": {"x": nan}}),
+        ("patch_publication", "cars", "p", {"road": {"x": (0, nan)}}),
+        ("subscribe", "o", "s", "ticks", {"x": nan}),
+        ("dry_run", "ticks", {"x": [1, nan]}),
+    ):
+        with pytest.raises(ClientError, match=r"'(x|low|high)' is nan, which has no place"):
+            call(name, *arguments)
+    with pytest.raises(ClientError, match="infinite, which JSON cannot say"):
+        call("patch_publication", "cars", "p", {"road": {"x": float("inf")}})
+    assert not fake.requests
+
+
 def test_webhooks(fake: ScriptedBroker, call: Any) -> None:
     hook = {"url": "https://a.example/", "timeout": 1, "attempts": 2, "batch": 3, "paused": False}
     fake.answer("PUT", "/owners/o/webhook", JSONResponse(hook | {"secret": "made"}))

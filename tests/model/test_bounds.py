@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.bounds import boxes_from_bounds
-from boxmatch.model.keys import key_of
+from boxmatch.model.keys import float_key, key_of
 from boxmatch.model.schema import Schema
 
 SCHEMA = Schema(
@@ -40,7 +40,7 @@ def expected(row: tuple[tuple[float, float], ...]) -> list[tuple[int, int, int]]
         if math.isnan(low) and math.isnan(high):
             continue
         if attribute.type == "float":
-            ends = [key_of(attribute, end) for end in (low, high)]
+            ends = [float_key(end) for end in (low, high)]
         elif low == inf or high == -inf:
             ends = [LAST, FIRST]
         else:

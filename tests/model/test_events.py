@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.events import EventEncoder
-from boxmatch.model.keys import key_of
+from boxmatch.model.keys import float_key, key_of
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 
@@ -43,7 +43,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 values: dict[str, st.SearchStrategy[Any]] = {
     "s": text | st.sampled_from(sorted(AXES[0].labels)),
     "e": st.sampled_from(["small", "", "large"]),
-    "x": st.floats(),
+    "x": st.floats(allow_nan=False),
     "n": st.integers(FIRST, LAST) | st.sampled_from([2**53 + 1, FIRST, LAST]),
     "b": st.booleans(),
     "t": st.datetimes(timezones=st.just(UTC)),
@@ -298,12 +298,29 @@ def test_times_of_every_arrow_type(column: pa.Array, keys: list[int]) -> None:
 
 
 def test_scalars_of_other_libraries() -> None:
-    event = {"s": np.str_("ab"), "x": np.float32(1.5), "n": np.int8(3), "b": np.True_, "t": pd.NaT}
+    event = {"s": np.str_("ab"), "x": np.float32(1.5), "n": np.int8(3), "b": np.True_, "t": pd.NA}
     plain = {"s": "ab", "x": 1.5, "n": 3, "b": True, "t": None}
     assert ENCODER.one(event).tolist() == expected(plain)
-    assert ENCODER.one({"s": math.nan, "e": pd.NA, "x": 3, "n": 3.0}).tolist() == (
+    assert ENCODER.one({"s": None, "e": pd.NA, "x": 3, "n": 3.0}).tolist() == (
         expected({"x": 3.0, "n": 3})
     )
+
+
+@pytest.mark.parametrize("name", ["s", "e", "x", "n", "b", "t"])
+@pytest.mark.parametrize("value", [math.nan, np.float32("nan"), pd.NaT], ids=repr)
+def test_nan_is_refused_in_dicts_and_absent_in_tables(name: str, value: object) -> None:
+    refused = f"attribute '{name}': (nan|np.float32\\(nan\\)|NaT) {{}}has no place in an order"
+    with pytest.raises(AttributeValueError, match=refused.format("")):
+        ENCODER.one({name: value})
+    full: dict[str, Any] = {"s": "a", "e": "large", "x": 1.5, "n": 1, "b": True, "t": "2020-01-01"}
+    for few in ([{name: None}], [full] * 99):  # many that have everything go by column
+        with pytest.raises(AttributeValueError, match=refused.format(f"in row {len(few)} ")):
+            ENCODER.batch([*few, full | {name: value}])
+    place = SCHEMA.names.index(name)
+    objects = np.full((1, len(SCHEMA)), None)
+    objects[0, place] = value
+    for table in (pd.DataFrame({name: [value, None]}, dtype=object), objects):
+        assert set(ENCODER.batch(table)[:, place].tolist()) == {ABSENT}
 
 
 def test_payload_is_ignored() -> None:
@@ -439,7 +456,7 @@ def test_unused_dictionary_values_do_no_harm() -> None:
 
 
 def test_values_outside_the_domain_are_refused() -> None:
-    inside = [{"n": 0, "x": 1.0}, {"n": 10, "x": -1}, {"n": None, "x": math.nan}]
+    inside = [{"n": 0, "x": 1.0}, {"n": 10, "x": -1}, {"n": None, "x": None}]
     sources: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
         "dicts": list,
         "arrow": lambda rows: pa.Table.from_pylist(rows, pa.schema([("n", "int64"), ("x", "f8")])),
@@ -472,7 +489,7 @@ def test_arrays_of_numbers(rows: list[tuple[float, ...]]) -> None:
     encoder = EventEncoder(numbers, {})
     array = np.array(rows, float).reshape(len(rows), 5)
     whole = [[ABSENT if v != v else int(v) for v in row[1:]] for row in rows]
-    keys = [[key_of(numbers["x"], r[0]), *w] for r, w in zip(rows, whole, strict=True)]
+    keys = [[float_key(r[0]), *w] for r, w in zip(rows, whole, strict=True)]
     assert encoder.batch(array).tolist() == keys
     assert encoder.batch(np.asfortranarray(array)).tolist() == keys
     assert encoder.batch(np.repeat(array, 2, axis=0)[::2]).tolist() == keys
@@ -490,7 +507,7 @@ def test_arrays_in_several_blocks() -> None:
     schema = Schema({f"a{i}": "float" for i in range(20)})
     array = np.random.default_rng(0).normal(size=(5000, 20))
     array[array > 2] = np.nan
-    expected_keys = [[key_of(schema["a0"], v) for v in row] for row in array[::500].tolist()]
+    expected_keys = [[float_key(v) for v in row] for row in array[::500].tolist()]
     assert EventEncoder(schema, {}).batch(array)[::500].tolist() == expected_keys
     whole = np.arange(100_000).reshape(5000, 20) + 2**53
     integers = EventEncoder(Schema({f"a{i}": "int" for i in range(20)}), {})

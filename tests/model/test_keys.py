@@ -98,22 +98,26 @@ def test_bools_and_enums_keep_their_order() -> None:
 
 @pytest.mark.parametrize("attribute", [INT, FLOAT, BOOL, TIMESTAMP, ENUM])
 @pytest.mark.parametrize(
-    "value",
+    ("value", "is_null"),
     [
-        None,
-        math.nan,
-        np.float32("nan"),
-        Decimal("nan"),
-        Decimal("sNaN"),
-        np.datetime64("NaT", "us"),
-        pd.NaT,
-        pd.NA,
+        (None, True),
+        (pd.NA, True),
+        (math.nan, False),
+        (np.float32("nan"), False),
+        (Decimal("nan"), False),
+        (Decimal("sNaN"), False),
+        (np.datetime64("NaT", "us"), False),
+        (pd.NaT, False),
     ],
 )
-def test_absent(attribute: Attribute, value: object) -> None:
+def test_absent(attribute: Attribute, value: object, is_null: bool) -> None:
     assert is_absent(value)
-    assert key_of(attribute, value) == ABSENT
     assert value_of(attribute, ABSENT) is None
+    if is_null:
+        assert key_of(attribute, value) == ABSENT
+    else:
+        with pytest.raises(AttributeValueError, match=f"'{attribute.name}': .* no place in an"):
+            key_of(attribute, value)
 
 
 class Size(IntEnum):

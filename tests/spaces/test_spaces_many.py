@@ -19,8 +19,7 @@ SCHEMA = bm.Schema({"x": "int", "y": "float", "kind": "string"})
 KINDS = ["bus", "car", "van"]
 FORMS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
     "dicts": lambda columns: [
-        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
-        for row in zip(*columns.values(), strict=True)
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
     ],
     "iterator": lambda columns: iter(FORMS["dicts"](columns)),
     "arrow": lambda columns: pa.table(columns),
@@ -46,23 +45,23 @@ def some_spaces(**options: Any) -> bm.Spaces:
 def moves(count: int) -> tuple[list[int], dict[str, list[Any]]]:
     rng = np.random.default_rng(2)
 
-    def some(values: list[Any]) -> list[Any]:
-        return [None if absent else value for value, absent in zip(values, gone(), strict=True)]
+    kept = rng.integers(0, 3, count)  # one that is not freed, so that something remains
 
-    def gone() -> list[bool]:
-        return [bool(one) for one in rng.integers(0, 3, count) == 0]
+    def some(values: list[Any], place: int) -> list[Any]:
+        gone = (rng.integers(0, 3, count) == 0) & (kept != place)
+        return [None if free else value for value, free in zip(values, gone, strict=True)]
 
     columns = {
-        "x": some(rng.integers(0, 20, count).tolist()),
-        "y": some(rng.integers(0, 20, count).astype(float).tolist()),
-        "kind": some(rng.choice([*KINDS, "tram", "new", ""], count).tolist()),
+        "x": some(rng.integers(0, 20, count).tolist(), 0),
+        "y": some(rng.integers(0, 20, count).astype(float).tolist(), 1),
+        "kind": some(rng.choice([*KINDS, "tram", "new", ""], count).tolist(), 2),
     }
     return rng.integers(0, 100, count).tolist(), columns
 
 
 def one_by_one(spaces: bm.Spaces, ids: list[int], columns: dict[str, list[Any]]) -> list[Any]:
     rows = FORMS["dicts"](columns)
-    told = [list(spaces.update_publication(*one)) for one in zip(ids, rows, strict=True) if one[1]]
+    told = [list(spaces.update_publication(*one)) for one in zip(ids, rows, strict=True)]
     return in_order(told)
 
 
@@ -93,14 +92,78 @@ def test_is_one_after_the_other(form: str, leave: bool) -> None:
     assert [list(batch) for batch in spaces.notifications(first)] == [list(told)]
 
 
-def test_an_array_has_a_column_for_each_dimension() -> None:
+def a_corner() -> bm.Spaces:
     spaces = bm.Spaces({"plane": bm.Schema({"x": "int", "y": "float"})})
     spaces.subscribe("corner", {"x": (0, 5), "y": (0, 5)})
-    spaces.publish("a", {"x": 9, "y": 1.0})
+    spaces.publish("a", {"x": 9, "y": 9.0})
     spaces.publish("b", {"x": 1, "y": 1.0})
+    return spaces
+
+
+def test_an_array_has_a_column_for_each_dimension() -> None:
+    spaces = a_corner()
     told = spaces.update_publications(["a", "b"], np.array([[3, np.nan], [np.nan, 7]]))
     assert [one[1:] for one in told] == [("enter", "a", "corner"), ("leave", "b", "corner")]
-    assert spaces.get_publication("a").regions["region"]["y"] == bm.Interval(1.0, 1.0)
+    assert spaces.get_publication("a").regions["region"] == {"x": bm.Interval(3, 3)}
+    assert spaces.get_publication("b").regions["region"] == {"y": bm.Interval(7.0, 7.0)}
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [{"x": 3, "y": None}, {"x": None}],
+        pa.table({"x": [3, None], "y": [None, 1.0]}),
+        pa.table({"x": [3.0, np.nan], "y": [np.nan, 1.0]}),
+        pd.DataFrame({"x": [3, None], "y": [np.nan, 1.0]}),
+        pd.DataFrame({"x": [3, pd.NA], "y": [np.nan, 1.0]}, dtype=object),
+        pl.DataFrame({"x": [3, None], "y": [np.nan, 1.0]}),
+        np.array([[3, np.nan], [np.nan, 1]]),
+        np.array([[3, None], [np.nan, 1]], object),
+    ],
+    ids=lambda points: f"{type(points).__module__}.{type(points).__name__}",
+)
+def test_null_frees_a_dimension_as_none_does(points: Any) -> None:
+    """In every form of a table, NaN looks like NULL."""
+    one, many = a_corner(), a_corner()
+    expected = [*one.update_publication("a", {"x": 3, "y": None})]
+    expected += one.update_publication("b", {"x": None})
+    assert list(many.update_publications(["a", "b"], points)) == expected
+    for name in ("a", "b"):
+        assert many.get_publication(name) == one.get_publication(name)
+
+
+def test_what_is_not_named_stays() -> None:
+    spaces = a_corner()
+    assert not spaces.update_publications(["a", "b"], [{"x": 3}, {"y": 2.0}])
+    told = spaces.update_publications(["a", "b"], pa.table({"y": [3.0, 8.0]}))
+    assert [one[1:] for one in told] == [("enter", "a", "corner"), ("leave", "b", "corner")]
+    assert spaces.get_publication("a").regions["region"]["x"] == bm.Interval(3, 3)
+
+
+def test_to_free_what_is_free_already_changes_nothing() -> None:
+    spaces = bm.Spaces({"map": bm.Schema({"x": "int"}), "engine": bm.Schema({"rpm": "int"})})
+    spaces.subscribe("here", {"x": (0, 5)})
+    spaces.load(publications={n: {"x": 9} for n in range(5)})
+    points = np.array([[n, np.nan] for n in (3, 9, 4, 9, 5)])
+    told = spaces.update_publications(range(5), points)
+    assert [one[1:3] for one in told] == [("enter", 0), ("enter", 2), ("enter", 4)]
+    assert spaces.get_publication(1).regions["region"] == {"x": bm.Interval(9, 9)}
+
+
+def test_something_must_remain() -> None:
+    spaces = a_corner()
+    before = [spaces.get_publication(one) for one in ("a", "b")]
+    for rows in (
+        [{"x": 3}, {"x": None, "y": None}],
+        [{"x": 3}, {"x": None}, {"y": None}],
+        pa.table({"x": [3, None], "y": [1.0, np.nan]}),
+    ):
+        ids = ["a", "b", "b"][: len(rows)]
+        with pytest.raises(bm.RegionError, match=f"row {len(rows) - 1}: publication 'b' would"):
+            spaces.update_publications(ids, rows)
+        assert [spaces.get_publication(one) for one in ("a", "b")] == before
+    spaces.update_publications(["b", "b", "b"], [{"x": None}, {"x": 1}, {"y": None}])
+    assert spaces.get_publication("b").regions["region"] == {"x": bm.Interval(1, 1)}
 
 
 def test_little_room_for_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +200,12 @@ def test_all_or_none() -> None:
         ([0, 1], [{"x": 3}, {"z": 3}], bm.RegionError, "no space has a dimension 'z'"),
         ([0], pa.table({"x": [1], "z": [2]}), bm.RegionError, "no space has a dimension 'z'"),
         ([0, 1], [{"x": 3}, {"x": "a"}], bm.AttributeValueError, "'a' in row 1 is not an int"),
+        (
+            [0, 1],
+            [{"x": 3}, {"y": np.nan}],
+            bm.AttributeValueError,
+            "'y': nan in row 1 has no place",
+        ),
         ([0], {"x": 1}, bm.EventError, "a list of dicts or a table, not one dict"),
         ("01", [{"x": 3}, {"x": 3}], bm.SubscriptionIdError, "not the text '01'"),
         ([0, "a"], [{"x": 3}, {"x": 3}], bm.SubscriptionIdError, "all strings or all integers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,6 +10,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from space_model import overlap
 
@@ -158,6 +160,54 @@ def test_what_is_stored() -> None:
     assert spaces.get_subscription("s").filter == "a OR b"
     assert (spaces.publication_count, spaces.subscription_count) == (1, 1)
     assert str(Interval(3, None, low_open=True)) == "(3, ∞)"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "value"),
+    [
+        ("x", math.nan),
+        ("x", np.float32("nan")),
+        ("x", (math.nan, 5)),
+        ("x", (5, math.nan)),
+        ("x", Interval(math.nan)),
+        ("n", math.nan),
+        ("s", math.nan),
+        ("t", pd.NaT),
+        ("t", np.datetime64("NaT", "ns")),
+        ("t", (None, pd.NaT)),
+        ("x", pd.NA),
+    ],
+)
+def test_nan_and_nat_are_refused(dimension: str, value: Any) -> None:
+    """They would constrain nothing, so that everybody would be told."""
+    schema = bm.Schema({"x": "float", "n": "int", "s": "string", "t": "timestamp"})
+    spaces = bm.Spaces({"all": schema})
+    spaces.subscribe("far", {"x": 100.0, "n": 100, "s": "z", "t": "2020-01-01"})
+    spaces.publish("v", {"x": 1.0, "n": 1, "s": "a", "t": "2021-01-01"})
+    given = {dimension: value}
+    for operation, *arguments in (
+        (spaces.update_publication, "v", given),
+        (spaces.update_subscription, "far", given),
+        (spaces.publish, "w", given),
+        (spaces.subscribe, "k", given),
+        (spaces.changes_between, None, given),
+    ):
+        with pytest.raises(bm.RegionError, match=f"dimension '{dimension}': .*(no place|string)"):
+            operation(*arguments)
+    with pytest.raises(bm.RegionError, match=f"publication 'w': dimension '{dimension}'"):
+        spaces.load(publications={"w": given})
+    assert spaces.matches_of_publication("v") == []
+    assert (spaces.publication_count, spaces.subscription_count) == (1, 1)
+
+
+def test_infinity_is_a_value() -> None:
+    spaces = bm.Spaces({"line": bm.Schema({"x": "float"})})
+    spaces.subscribe("from 5", {"x": (5, None)})
+    spaces.subscribe("finite", {"x": Interval(5, math.inf, high_open=True)})
+    spaces.publish("far", {"x": math.inf})
+    assert spaces.matches_of_publication("far") == ["from 5"]
+    spaces.update_publication("far", {"x": 1e308})
+    assert sorted(spaces.matches_of_publication("far")) == ["finite", "from 5"]
 
 
 def test_changes_between_stores_nothing() -> None:

@@ -81,7 +81,8 @@ def regions(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
 
 @st.composite
 def points(draw: st.DrawFn) -> dict[str, Any]:
-    return {name: draw(VALUES[name]) for name in draw(st.sets(st.sampled_from(sorted(VALUES))))}
+    names = draw(st.sets(st.sampled_from(sorted(VALUES))))
+    return {name: draw(VALUES[name] | st.none()) for name in names}
 
 
 WHICH = st.sampled_from(["publication", "subscription"])
@@ -173,16 +174,29 @@ class SpacesMachine(RuleBasedStateMachine):
         """Many at once is one after the other, or nothing at all."""
         things = self.model.things["publication"]
         ids, rows = [id for id, _ in moves], [row for _, row in moves]
-        given = pa.Table.from_pylist(rows, schema=TABLE) if as_table else rows
-        if any(id not in things or len(things[id].regions) > 1 for id in ids):
+        given = rows
+        if as_table:  # which names all dimensions in every row
+            given = pa.Table.from_pylist(rows, schema=TABLE)
+            rows = given.to_pylist()
+        after = {}
+        possible = all(id in things and len(things[id].regions) == 1 for id in ids)
+        steps = []
+        for id, row in zip(ids, rows, strict=True) if possible else ():
+            ((name, region),) = after.get(id, things[id].regions).items()
+            region = region | intervals({d: one for d, one in row.items() if one is not None})
+            for d, one in row.items():
+                if one is None:
+                    region.pop(d, None)
+            after[id] = {name: region}
+            steps.append((id, Thing(after[id], things[id].filter)))
+            possible = possible and bool(region)
+        if not possible:
             with pytest.raises((bm.UnknownMemberError, bm.RegionError)):
                 self.spaces.update_publications(ids, given)
             return
-        expected = []
-        for id, row in moves:
-            ((name, region),) = things[id].regions.items()
-            thing = Thing({name: region | intervals(row)}, things[id].filter)
-            expected.append(self.model.transitions(partial(things.__setitem__, id, thing)))
+        expected = [
+            self.model.transitions(partial(things.__setitem__, id, thing)) for id, thing in steps
+        ]
         told = iter(self.spaces.update_publications(ids, given))
         for one in expected:
             assert self.told(islice(told, len(one))) == one

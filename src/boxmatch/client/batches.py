@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from boxmatch.client.documents import unsaid
 from boxmatch.errors import EventError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _lines(events: Iterable[Any], batch: int, nbytes: int) -> Iterator[Part]:
 
 
 def encode(event: Any, index: int) -> bytes:
-    """One event as JSON. NaN is left as null, which is absent too; infinities are refused."""
+    """One event as JSON. What JSON cannot say is refused: NaN, NaT and infinities."""
     import orjson
 
     if not isinstance(event, Mapping):
@@ -118,10 +119,8 @@ def encode(event: Any, index: int) -> bytes:
         line = orjson.dumps(event, default=_plain, option=options)
     except TypeError as error:
         raise EventError(f"event {index}: {error.__cause__ or error}") from None
-    if b"null" in line:  # what the encoder writes for an infinity too
-        name = _infinite(event)
-        if name is not None:
-            raise EventError(f"event {index}: {name!r} is infinite, which JSON cannot say")
+    if b"null" in line and (found := unsaid(event)) is not None:
+        raise EventError(f"event {index}: {found}")
     return line
 
 
@@ -151,20 +150,6 @@ def _number(value: Decimal) -> float:
     if number is None:
         raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
     return number
-
-
-def _infinite(value: Any, name: object = None) -> object:
-    """The name under which there is an infinity, if there is one."""
-    if isinstance(value, Mapping):
-        found = (_infinite(inner, key) for key, inner in value.items())
-    elif isinstance(value, (list, tuple)):
-        found = (_infinite(inner, name) for inner in value)
-    else:
-        try:
-            return name if value in (float("inf"), float("-inf")) else None
-        except (TypeError, ValueError):  # arrays, and pandas' NA
-            return None
-    return next((one for one in found if one is not None), None)
 
 
 def _tables(source: Any) -> Iterator[pa.Table] | None:

@@ -18,9 +18,31 @@ def dumped(value: Any) -> bytes:
     import orjson
 
     try:
-        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
+        text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
     except TypeError as error:
         raise ClientError(f"this cannot be said in JSON: {error}") from None
+    if b"null" in text and (found := unsaid(value)) is not None:
+        raise ClientError(found)
+    return text
+
+
+def unsaid(value: Any, name: object = None) -> str | None:
+    """Where there is a NaN or an infinity, for which the encoder writes null; None if nowhere."""
+    if isinstance(value, Mapping):
+        found = (unsaid(inner, key) for key, inner in value.items())
+    elif isinstance(value, (list, tuple)):
+        found = (unsaid(inner, name) for inner in value)
+    else:
+        from boxmatch.model.keys import NO_PLACE, is_nan
+
+        if is_nan(value):
+            return f"{name!r} is {value}, which {NO_PLACE}"
+        try:
+            infinite = value in (float("inf"), float("-inf"))
+        except (TypeError, ValueError):  # arrays, and pandas' NA
+            infinite = False
+        return f"{name!r} is infinite, which JSON cannot say" if infinite else None
+    return next((one for one in found if one is not None), None)
 
 
 def given(wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from boxmatch.model.keys import (
     int_keys,
     is_absent,
     key_of,
+    null_key,
     value_of,
 )
 from boxmatch.model.schema import Attribute, AttributeType
@@ -57,7 +58,7 @@ def scalar_key(attribute: Attribute, axis: StringAxis | None, value: object) -> 
     """The key of one value of an event, of any type, with the attribute's domain checked."""
     if attribute.type == "string":
         if is_absent(value):
-            return ABSENT
+            return null_key(attribute, value)
         text = check_string(attribute, value)
         return 0 if axis is None else axis.key(text)
     key = key_of(attribute, value)
@@ -75,11 +76,19 @@ def outside(attribute: Attribute) -> str:
 
 
 def object_keys(
-    attribute: Attribute, axis: StringAxis | None, values: Sequence[object]
+    attribute: Attribute,
+    axis: StringAxis | None,
+    values: Sequence[object],
+    *,
+    nan_is_null: bool = True,
 ) -> Int64Array:
-    """Keys of Python values of whatever type."""
+    """Keys of Python values of whatever type.
+
+    In a column of a table NaN and NaT are how a NULL looks; `nan_is_null=False` refuses them, for
+    values that were given one by one.
+    """
     typed = _typed_values(attribute, values)
-    if typed is not None:
+    if typed is not None and (nan_is_null or not (typed == ABSENT).any()):
         check_domain(attribute, typed)
         return typed
     keys = np.full(len(values), ABSENT)
@@ -100,6 +109,9 @@ def object_keys(
             # Something that cannot be hashed, or is not text: it is found and named below.
             places = range(len(values))
     for place in places:
+        if nan_is_null and is_absent(values[place]):
+            keys[place] = ABSENT
+            continue
         try:
             keys[place] = scalar_key(attribute, axis, values[place])
         except AttributeValueError as error:
@@ -162,7 +174,7 @@ def check_type(attribute: Attribute, array: pa.Array[Any]) -> None:
         row = 0 if nulls is None else int((~nulls).argmax())
         value = _python_value(array, row)
         try:
-            key_of(attribute, value)
+            key_of(attribute, None if is_absent(value) else value)
             reason = "cannot be read as one"
         except AttributeValueError as error:
             reason = error.reason
@@ -344,7 +356,7 @@ _TYPED = {
 def _refusal(attribute: Attribute, array: pa.Array[Any], row: int) -> Refused:
     value = _python_value(array, row)
     try:
-        key_of(attribute, value)
+        key_of(attribute, None if is_absent(value) else value)
     except AttributeValueError as error:
         return Refused(row, value, error.reason)
     return Refused(row, value, f"is not a valid {attribute.type}")

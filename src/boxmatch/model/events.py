@@ -12,7 +12,7 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.columns import Refused, arrow_keys, check_type, object_keys, scalar_key
-from boxmatch.model.keys import LARGEST_WHOLE, float_key
+from boxmatch.model.keys import LARGEST_WHOLE, float_key, null_key
 from boxmatch.model.numeric_arrays import array_keys
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
@@ -74,8 +74,9 @@ class EventEncoder:
         """The keys of many events, n × d.
 
         Takes dicts, Arrow tables and record batches, whatever has `__arrow_c_stream__`, pandas
-        and polars frames, and n × d arrays of numbers in schema order, where NaN is absent,
-        bools are 0 or 1 and timestamps are microseconds since 1970 in UTC.
+        and polars frames, and n × d arrays of numbers in schema order, where bools are 0 or 1 and
+        timestamps are microseconds since 1970 in UTC. NaN and NaT are absent in tables and arrays;
+        in dicts they are refused.
 
         Columns that are not `needed` may be left absent; of those only the type is checked.
         """
@@ -127,6 +128,8 @@ class EventEncoder:
                         ints[place] = -ints[place]
                     elif value == 0.0:
                         ints[place] = 0
+                    else:
+                        null_key(self.schema.attributes[position], value)
                     continue
                 if type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
                     ints[place] = float_key(float(value))
@@ -181,7 +184,8 @@ class EventEncoder:
         columns = zip(*map(self._values_of, events), strict=True)
         keys = np.empty((len(self.schema), len(events)), np.int64)
         for position, (attribute, values) in enumerate(zip(self.schema, columns, strict=False)):
-            keys[position] = object_keys(attribute, self._axes[position], values)
+            axis = self._axes[position]
+            keys[position] = object_keys(attribute, axis, values, nan_is_null=False)
         return keys.T
 
     def _from_table(self, table: Table, needed: BoolArray | None) -> Int64Array:

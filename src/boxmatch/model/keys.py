@@ -10,7 +10,8 @@
 | string    | a label that a `StringAxis` gives out; not here                          |
 
 Every float between -inf and inf has exactly one key and neighbouring floats have neighbouring
-keys; `-0.0` and `0.0` share key 0. None, NaN, NaT and pandas' NA are `ABSENT`.
+keys; `-0.0` and `0.0` share key 0. None and pandas' NA are `ABSENT`. NaN and NaT have no key: as
+single values they are refused; in columns, where they are how a NULL looks, they are `ABSENT`.
 
 Nothing is rounded on the way: a value that its type cannot hold is refused, be it a fraction of a
 microsecond or a decimal with too many digits for a float (`exact_float`).
@@ -75,12 +76,15 @@ _FINER_TIME: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 _NOTHING: Final = object()
 
+NO_PLACE: Final = "has no place in an order; None says that there is no value"
+"""Why NaN and NaT are refused."""
+
 
 def key_of(attribute: Attribute, value: object) -> int:
-    """The key of one value, `ABSENT` for None, NaN and their kind.
+    """The key of one value, `ABSENT` for None and pandas' NA.
 
-    Raises `AttributeValueError` for a value of another type. An attribute's domain is not looked
-    at (a filter may name any value), and string attributes have no keys of their own.
+    Raises `AttributeValueError` for NaN, NaT and values of another type. An attribute's domain is
+    not looked at (a filter may name any value), and string attributes have no keys of their own.
     """
     return _KEY_OF[attribute.type](attribute, value)
 
@@ -129,21 +133,33 @@ def key_range(attribute: Attribute) -> tuple[int, int]:
 
 
 def is_absent(value: object) -> bool:
-    """Whether the value means "no value": None, a NaN of any kind, NaT, or pandas' NA."""
-    if value is None:
-        return True
+    """Whether the value is how a column shows "no value": None, pandas' NA, NaN or NaT."""
+    return value is None or is_nan(value) or _is_pandas(value, "NA")
+
+
+def is_nan(value: object) -> bool:
+    """Whether the value is a NaN of any kind, or NaT."""
     if isinstance(value, (float, np.floating)):
         return bool(value != value)
     if isinstance(value, Decimal):
         return value.is_nan()
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
+    return _is_pandas(value, "NaT")
+
+
+def null_key(attribute: Attribute, value: object) -> int:
+    """The key of a value that `is_absent`; refuses NaN and NaT."""
+    if is_nan(value):
+        raise AttributeValueError(attribute.name, value, NO_PLACE)
+    return ABSENT
+
+
+def _is_pandas(value: object, name: str) -> bool:
     # A value of a type from pandas cannot exist before pandas is imported, which another thread
     # may be doing right now.
     pandas = sys.modules.get("pandas")
-    return pandas is not None and (
-        value is getattr(pandas, "NA", _NOTHING) or value is getattr(pandas, "NaT", _NOTHING)
-    )
+    return pandas is not None and value is getattr(pandas, name, _NOTHING)
 
 
 def check_string(attribute: Attribute, value: object) -> str:
@@ -190,7 +206,7 @@ def _key_of_int(attribute: Attribute, value: object) -> int:
     if type(value) is int:
         whole = value
     elif is_absent(value):
-        return ABSENT
+        return null_key(attribute, value)
     elif isinstance(value, (bool, np.bool_, np.timedelta64)):
         raise AttributeValueError(attribute.name, value, "is not an int")
     elif isinstance(value, (int, np.integer)) or (
@@ -244,10 +260,10 @@ def no_float(attribute: Attribute, value: SupportsFloat) -> str:
 
 
 def _key_of_float(attribute: Attribute, value: object) -> int:
-    if type(value) is float:
+    if type(value) is float and value == value:
         return float_key(value)
     if type(value) is not int and is_absent(value):
-        return ABSENT
+        return null_key(attribute, value)
     if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(
         value, (int, float, np.integer, np.floating, Decimal)
     ):
@@ -267,7 +283,7 @@ def _key_of_bool(attribute: Attribute, value: object) -> int:
     if isinstance(value, (bool, np.bool_)):
         return int(value)
     if is_absent(value):
-        return ABSENT
+        return null_key(attribute, value)
     raise AttributeValueError(attribute.name, value, "is not a bool")
 
 
@@ -275,7 +291,7 @@ def _key_of_timestamp(attribute: Attribute, value: object) -> int:
     if type(value) is datetime:
         return datetime_key(value)
     if is_absent(value):
-        return ABSENT
+        return null_key(attribute, value)
     if isinstance(value, datetime):
         # pandas' Timestamp has nanoseconds and units of its own; its UTC form is a datetime64.
         to_datetime64 = getattr(value, "to_datetime64", None)
@@ -323,7 +339,7 @@ def _key_of_enum(attribute: Attribute, value: object) -> int:
         if key is not None:
             return key
     elif is_absent(value):
-        return ABSENT
+        return null_key(attribute, value)
     shown = ", ".join(map(repr, attribute.values[:12]))
     if len(attribute.values) > 12:
         shown += ", …"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import Int64Array
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
@@ -51,6 +51,15 @@ class Unchanged:
 
 
 UNCHANGED = Unchanged()
+
+
+class Points(NamedTuple):
+    """Where publications are to be, by row and dimension."""
+
+    keys: Int64Array
+    """`ABSENT` where there is no value."""
+    freed: BoolArray
+    """Which dimensions may have any value then; others without a key stay as they are."""
 
 
 class Dimensions:
@@ -210,27 +219,34 @@ class Dimensions:
         places = list(map(self._positions.get, names))
         return np.array(places) if self._whole.issuperset(places) else None
 
-    def points(self, values: Any, sides: Iterable[Members]) -> Int64Array:
-        """The keys of many points, by row and dimension; `ABSENT` is not given."""
+    def points(self, values: Any, sides: Iterable[Members]) -> Points:
+        """Many points. What is null is freed; what a row does not name stays as it is."""
         given = list(values) if isinstance(values, Iterator) else values  # they are read twice
         keys = self._encoder.batch(given)
         if isinstance(given, np.ndarray):
-            return keys
+            return Points(keys, keys == ABSENT)
         rows = as_table(given) or list(given)
-        for name in rows.names if isinstance(rows, Table) else set().union(*rows):
-            if name not in self._positions:
+        names: Iterable[Any] = rows.names if isinstance(rows, Table) else set().union(*rows)
+        freed = np.zeros(keys.shape, np.bool_)
+        for name in names:
+            d = self._positions.get(name)
+            if d is None:
                 raise RegionError(
                     f"no space has a dimension {name!r}; there are {', '.join(self._positions)}"
                 )
-        if not self._axes:
-            return keys
+            freed[:, d] = keys[:, d] == ABSENT
+            if not isinstance(rows, Table):
+                freed[:, d] &= [name in row for row in rows]
         for d in self._axes:
             self._learn(d, strings_of(rows, self.attributes[d].name), sides)
-        return self._encoder.batch(given)  # until they were known, some strings were alike
+        # Until they were known, some strings were alike.
+        return Points(self._encoder.batch(given) if self._axes else keys, freed)
 
-    def at_point(self, old: Member, keys: Int64Array) -> Member:
+    def at_point(self, old: Member, keys: Int64Array, freed: BoolArray) -> Member:
         """A member of one region after it has moved to these keys, as far as they are given."""
         constraints = _constraints(old, 0)
+        for d in np.flatnonzero(freed).tolist():
+            constraints.pop(d, None)
         for d in np.flatnonzero(keys != ABSENT).tolist():
             constraints[d] = Keys(int(keys[d]), int(keys[d]), 0)
         return self._compiled({old.names[0]: constraints}, old.filter)

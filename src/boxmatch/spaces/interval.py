@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from boxmatch.errors import AttributeValueError, RegionError
-from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.keys import check_string, is_absent, key_of, key_range, value_of
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.keys import NO_PLACE, check_string, key_of, key_range, value_of
 from boxmatch.model.schema import Attribute
 from boxmatch.model.strings import StringAxis
 
@@ -80,10 +80,13 @@ def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
 def _end(
     attribute: Attribute, value: Any, is_open: bool, axis: StringAxis | None
 ) -> tuple[int | None, int]:
-    if is_absent(value):
+    if value is None:
         return None, 0
     if axis is None:
-        return key_of(attribute, value), int(is_open)
+        key = key_of(attribute, value)
+        if key == ABSENT:  # of pandas' NA
+            raise AttributeValueError(attribute.name, value, NO_PLACE)
+        return key, int(is_open)
     text = check_string(attribute, value)
     if text in axis:
         return axis.label(text), int(is_open)

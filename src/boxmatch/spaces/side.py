@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from boxmatch.arrays import Int32Array, Int64Array, UInt64Array
+from boxmatch.arrays import BoolArray, Int32Array, Int64Array, UInt64Array
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
 from boxmatch.errors import SubscriptionIdError
 from boxmatch.kernels.bit_lines import zero_lines
@@ -119,6 +119,15 @@ class Members:
             side.valid[regions], text, code,
         )  # fmt: skip
 
+    def constrained(self, owners: Int64Array) -> BoolArray:
+        """Which dimensions the first regions of some owners constrain, by row."""
+        header = self.side.header[self.side.first[owners]]
+        lengths = _lengths(header)
+        marks = np.zeros((len(owners), len(self._spaces_of)), np.bool_)
+        rows = np.repeat(np.arange(len(owners)), lengths)
+        marks[rows, self.side.constraint[_spans(header[:, 0], lengths), 0] & _DIMENSION] = True
+        return marks
+
     def _known(self, owner: int) -> tuple[tuple[str, ...], str | None]:
         """Names of regions, and the filter."""
         known = self._names[owner]
@@ -221,23 +230,29 @@ class Members:
         self,
         owners: Int64Array,
         keys: Int64Array,
+        freed: BoolArray,
         others: Members,
         otherwise: Callable[[int], tuple[Int32Array, int]],
     ) -> tuple[Int32Array, Int64Array]:
         """Let the only regions of many owners be at these keys, by row and dimension.
 
+        Dimensions that are `freed` may have any value then; others without a key stay as they are.
         Returns for one row after the other the others that come to match and those that cease to;
         and how many these are, n × 2. What takes more than other ends, `otherwise` does for a row.
         """
         counts = np.zeros((len(owners), 2), np.int64)
         room = np.empty(len(others.side.first) + _MANY, np.int32)
-        found, row = [], 0
+        stops = iter([*np.flatnonzero(freed.any(axis=1)).tolist(), len(owners)])
+        found, row, stop = [], 0, next(stops)
         while row < len(owners):
-            row, used, done = move_many(
-                self.packed(), others.packed(), owners, keys, row, room, counts
-            )
+            if row == stop:
+                used, done, stop = 0, NOT_THERE, next(stops)
+            else:
+                row, used, done = move_many(
+                    self.packed(), others.packed(), owners[:stop], keys, row, room, counts
+                )
             found.append(room[:used].copy())
-            if row == len(owners) or done == NO_ROOM:
+            if row == stop or done == NO_ROOM:
                 continue
             if done == NOT_POINTS:
                 self._keep_both_ends()
@@ -390,9 +405,7 @@ class Members:
         used = np.flatnonzero(self.side.header[: self.regions, 1])
         used = used[np.argsort(self.side.header[used, 0])]
         start, lengths = self.side.header[used, 0], _lengths(self.side.header[used])
-        begins = np.cumsum(lengths) - lengths
-        source = np.arange(int(lengths.sum())) + np.repeat(start - begins, lengths)
-        return used, lengths, source
+        return used, lengths, _spans(start, lengths)
 
     def _put_code(self, owner: int, code: Code) -> None:
         steps = len(code)
@@ -424,6 +437,13 @@ def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:
 
 def _lengths(header: Int64Array) -> Int64Array:
     return header[:, 1] & _LENGTH
+
+
+def _spans(start: Int64Array, lengths: Int64Array) -> Int64Array:
+    """The numbers of spans of these lengths from each start on, one after the other."""
+    begins = np.cumsum(lengths) - lengths
+    numbers: Int64Array = np.arange(int(lengths.sum())) + np.repeat(start - begins, lengths)
+    return numbers
 
 
 def _lines(count: int, old: Int64Array | None = None) -> Int64Array:

@@ -169,9 +169,11 @@ class Spaces:
         """Move many publications: what `update_publication` does, row by row, in one operation.
 
         For positions, prices and readings that come in batches. Row i of `points` says where
-        publication `publication_ids[i]` is now, by single values; a dimension that is absent in a
-        row stays as it is. The rows are an Arrow, pandas or polars table, a list of dicts, or an
-        array with a column for each dimension. All are moved or, if one cannot be, none.
+        publication `publication_ids[i]` is now, by single values. The rows are an Arrow, pandas or
+        polars table, a list of dicts, or an array with a column for each dimension. A dimension
+        that is None or null in a row is free from now on, and so is one that is NaN or NaT in a
+        table or array; a dimension that a row does not name stays as it is. All are moved or, if
+        one cannot be, none.
         """
         return self._state.move_publications(publication_ids, points)
 

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from boxmatch.arrays import Int32Array, Int64Array
+from boxmatch.arrays import BoolArray, Int32Array, Int64Array
 from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId, check_id, check_ids
 from boxmatch.errors import DuplicateMemberError, RegionError, UnknownMemberError
+from boxmatch.model.axis import ABSENT
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,
     Dimensions,
@@ -157,30 +158,51 @@ class State:
         ids, _ = check_ids(publication_ids, duplicates=True)
         members = self.publications
         with self.operation() as told:
-            owners = [self.owner("publication", one) for one in ids.tolist()]
+            listed = [self.owner("publication", one) for one in ids.tolist()]
+            owners = np.array(listed, np.int64)
             for one in ids[members.side.number[owners] != 1].tolist():
                 raise RegionError(f"publication {one!r} has several regions, not one to move")
-            keys = self.dimensions.points(points, self._sides)
+            keys, freed = self.dimensions.points(points, self._sides)
             if len(keys) != len(ids):
                 raise RegionError(f"there are {len(ids):,} ids and {len(keys):,} rows of points")
+            self._check_freed(owners, keys, freed)
 
             def reshape(row: int) -> tuple[Int32Array, int]:
-                old = members.member(owners[row])
-                new = self.dimensions.at_point(old, keys[row])
-                return self._replace("publication", owners[row], old, new)
+                old = members.member(listed[row])
+                new = self.dimensions.at_point(old, keys[row], freed[row])
+                return self._replace("publication", listed[row], old, new)
 
-            found, counts = members.move_many(
-                np.array(owners, np.int64), keys, self.subscriptions, reshape
-            )
+            found, counts = members.move_many(owners, keys, freed, self.subscriptions, reshape)
             if not self._leave:
                 entered = np.tile([True, False], len(counts))
                 found = found[np.repeat(entered, counts.reshape(-1))]
                 counts[:, 1] = 0
             moved = of_rows(self._sequence, ids, self.subscriptions.ids.take(found), counts)
             self._sequence += len(moved)
-            self._record_rows("publication", owners, moved, counts)
+            self._record_rows("publication", listed, moved, counts)
             told.append(moved)
         return told.joined()
+
+    def _check_freed(self, owners: Int64Array, keys: Int64Array, freed: BoolArray) -> None:
+        """Leave in `freed` what may be constrained; refuse rows after which nothing would be."""
+        if not freed.any():
+            return
+        given = keys != ABSENT
+        before = self.publications.constrained(owners)
+        known, number = np.unique(owners, return_inverse=True)
+        ever = np.zeros((len(known), keys.shape[1]), np.bool_)
+        np.logical_or.at(ever, number, before | given)
+        freed &= ever[number]
+        bare = freed.any(axis=1) & ~given.any(axis=1)
+        left: dict[int, BoolArray] = {}
+        for row in np.flatnonzero(np.isin(owners, owners[bare])).tolist():
+            owner = int(owners[row])
+            left[owner] = left.get(owner, before[row]) & ~freed[row] | given[row]
+            if not left[owner].any():
+                raise RegionError(
+                    f"row {row}: publication {self.publications.ids[owner]!r} would constrain "
+                    "no dimension, and so be in no space"
+                )
 
     def retract(self, publication_id: SubscriptionId) -> Notifications:
         """Forget a publication."""

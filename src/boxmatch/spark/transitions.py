@@ -51,9 +51,10 @@ def transitions(
 
     An update has the publication's `key`, its place in `order` (an integer or a timestamp, larger
     for later ones of the same key) and dimensions: `NAME` for a value, or `NAME_low` and
-    `NAME_high` for a range. What is null stays as it was; dimensions that no update has mentioned
-    may have any value. Where the boolean column `removed` is true, the publication is no more, and
-    a later update begins it anew. With `ttl` it also ends that many seconds after its last update.
+    `NAME_high` for a range. What is null or NaN stays as it was; dimensions that no update has
+    mentioned may have any value. Where the boolean column `removed` is true, the publication is no
+    more, and a later update begins it anew. With `ttl` it also ends that many seconds after its
+    last update.
 
     `kind` is `enter`, `leave` (unless switched off) or `deleted`; `order` is that of the update
     which was the cause, for an expiry the last one. Updates may come in any order within a

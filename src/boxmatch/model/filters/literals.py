@@ -13,7 +13,7 @@ import numpy as np
 from boxmatch.errors import AttributeValueError, FilterError, UnsupportedFilterError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.expressions import Value
-from boxmatch.model.keys import check_string, exact_float, float_key, key_of
+from boxmatch.model.keys import NO_PLACE, check_string, exact_float, float_key, key_of
 from boxmatch.model.schema import Attribute
 
 _WHOLE: Final = re.compile(r"-?[0-9]+")
@@ -55,9 +55,8 @@ def key_of_value(attribute: Attribute, value: Value) -> int:
                 raise AttributeValueError(attribute.name, text, reason) from None
         case _:
             key = key_of(attribute, content)
-            if key == ABSENT:
-                reason = "has no place in an order; use None for an absent attribute"
-                raise AttributeValueError(attribute.name, content, reason)
+            if key == ABSENT:  # of pandas' NA
+                raise AttributeValueError(attribute.name, content, NO_PLACE)
             return key
 
 
