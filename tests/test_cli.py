@@ -36,6 +36,14 @@ class TestCheck:
         assert len(first["boxes"]) == 2
         assert first["never"] is False
 
+    def test_takes_an_object_of_json(self, run_boxmatch: Command) -> None:
+        arguments = ("--attribute", "price=float", "--json")
+        wanted = {"price": {"low": 20, "high": 30, "high_open": True}}
+        done = run_boxmatch("check", json.dumps(wanted), *arguments)
+        assert json.loads(done.out)["filter"] == "price >= 20 AND price < 30"
+        refused = run_boxmatch("check", '{"price": {"from": 20}}', *arguments)
+        assert (refused.code, "'price': {'from': 20} is not a range" in refused.err) == (2, True)
+
     def test_says_that_a_filter_never_matches(self, run_boxmatch: Command) -> None:
         done = run_boxmatch("check", "price > 3 AND price < 2", "--attribute", "price=float")
         assert done.code == 0

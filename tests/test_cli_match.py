@@ -92,6 +92,18 @@ def test_formats(files: Path, run_boxmatch: Command, kind: str) -> None:
         assert json.loads(done.out.splitlines()[0])["event"] == EVENTS[0]
 
 
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_ranges_in_json(files: Path, run_boxmatch: Command, kind: str) -> None:
+    objects = [
+        {"id": "alice", "filter": {"symbol": "IBM", "price": {"low": 20, "high": 30}}},
+        {"id": "bob", "filter": {"price": {"high": 25, "high_open": True}}},
+        {"id": "carol", "filter": {"volume": {"low": 500, "high": None}}},
+    ]
+    path = write(files / f"s.{kind}", objects)
+    done = run_boxmatch("match", "-s", path, "-e", "events.jsonl", "--json")
+    assert (done.code, found(done.out)) == (0, WANTED), done.err
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "jsonl"])
 def test_files_of_matches(files: Path, run_boxmatch: Command, kind: str) -> None:
     path = files / f"matches.{kind}"

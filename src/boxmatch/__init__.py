@@ -53,9 +53,9 @@ if TYPE_CHECKING:
         UnknownSubscriptionError,
         UnsupportedFilterError,
     )
+    from boxmatch.model.interval import Interval
     from boxmatch.model.schema import Attribute, Schema
     from boxmatch.spaces.dimensions import Stored
-    from boxmatch.spaces.interval import Interval
     from boxmatch.spaces.notifications import Notification, Notifications
     from boxmatch.spaces.spaces import Spaces
 
@@ -108,7 +108,7 @@ __all__ = [
 _HOMES = {
     "Attribute": "boxmatch.model.schema",
     "Explanation": "boxmatch.engine.explain",
-    "Interval": "boxmatch.spaces.interval",
+    "Interval": "boxmatch.model.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",
     "Notification": "boxmatch.spaces.notifications",

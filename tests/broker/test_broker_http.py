@@ -256,6 +256,9 @@ def test_subscriptions_are_put_listed_and_deleted(http: httpx.Client) -> None:
     assert (shown["owner"], shown["id"], shown["filter"]) == ("sue", "s3", "price < 3")
     changed = http.put(f"{base}/s3", json={"feed": feed, "filter": {"price": {"low": 9}}}).json()
     assert changed["filter"] == {"price": {"low": 9}}
+    half_open = {"price": {"low": 9, "low_open": True, "high": None}}
+    changed = http.put(f"{base}/s3", json={"feed": feed, "filter": half_open}).json()
+    assert changed["filter"] == half_open
     assert changed["created"] == shown["created"] <= changed["updated"]
     page = http.get(base, params={"limit": 3}).json()
     assert [one["id"] for one in page["subscriptions"]] == ["s0", "s1", "s2"]
@@ -283,6 +286,9 @@ def test_a_filter_that_makes_no_sense_is_located(http: httpx.Client) -> None:
     assert "position" in problem(put({"filter": "price <"}), 422, "filter")
     problem(put({}), 422, "filter")
     problem(put({"filter": {"colour": 1}}), 422, "filter")
+    for wrong in ({}, {"from": 1}, {"low": 1, "top": 2}, {"low": 1, "low_open": "yes"}):
+        told = problem(put({"filter": {"price": wrong}}), 422, "filter")
+        assert "attribute 'price': {" in told["detail"]
     problem(put({"filter": 5}), 422, "body")
     problem(put({"filter": "price < 5", "regions": {"r": {"x": 1}}}), 409, "conflict")
     problem(put({"filter": "price < 1", "feed": "f.nowhere"}), 404, "unknown-feed")
@@ -451,6 +457,7 @@ def test_a_state_feed_tells_of_changes(http: httpx.Client) -> None:
     ):
         problem(http.put(url, json=bad), 422, "body")
     problem(http.put(url, json={"region": {"z": 1}}), 422, "invalid")
+    problem(http.put(url, json={"region": {"x": {}}}), 422, "invalid")
     problem(http.put(url, json={"region": {"x": [2, 1]}}), 422, "invalid")
     problem(http.post("/feeds/f.state/events", json={"x": 1}), 409, "conflict")
     make_feed(http, "f.nostate")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from boxmatch.spaces.interval import Interval, interval_of
+from boxmatch.model.interval import Interval, ends_of
 
 Spec = Mapping[str, Any]
 
@@ -82,7 +82,10 @@ class Model:
 
 
 def intervals(spec: Spec) -> dict[str, Interval]:
-    return {name: _closed(interval_of(given)) for name, given in spec.items()}
+    return {
+        name: _closed(Interval(*(ends_of(name, given) or (given, given))))
+        for name, given in spec.items()
+    }
 
 
 def _closed(interval: Interval) -> Interval:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -160,6 +161,46 @@ def test_what_is_stored() -> None:
     assert spaces.get_subscription("s").filter == "a OR b"
     assert (spaces.publication_count, spaces.subscription_count) == (1, 1)
     assert str(Interval(3, None, low_open=True)) == "(3, ∞)"
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "string"])
+@pytest.mark.parametrize("low_open", [False, True])
+@pytest.mark.parametrize("high_open", [False, True])
+def test_a_range_in_any_form(kind: str, low_open: bool, high_open: bool) -> None:
+    """As a mapping it survives JSON."""
+    values: list[Any] = {"int": [1, 5], "float": [0.5, 2.5], "string": ["a", "c"]}[kind]
+    spaces = bm.Spaces({"line": bm.Schema({"x": kind})})
+    for low, high in product([None, values[0]], [None, values[1]]):
+        wanted = Interval(low, high, low_open, high_open)
+        spaces.subscribe(f"{low} {high} interval", {"x": wanted})
+        given = {"x": json.loads(json.dumps(vars(wanted)))}
+        spaces.subscribe(f"{low} {high} mapping", given)
+        stored = [spaces.get_subscription(f"{low} {high} {one}") for one in ("interval", "mapping")]
+        assert stored[0].regions == stored[1].regions
+        spaces.publish(f"{low} {high}", given)
+        spaces.update_publication(f"{low} {high}", given)
+    if not low_open and not high_open:
+        short = {"x": {"low": values[0]}}
+        spaces.update_publication("None None", short)
+        assert spaces.get_publication("None None").regions["region"]["x"] == Interval(values[0])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"low": 1, "top": 2},
+        {"high_open": True},
+        {"low": 1, "low_open": "yes"},
+        (1, 2, 3),
+        [1, 2],
+    ],
+)
+def test_ranges_that_make_no_sense(given: Any) -> None:
+    spaces = bm.Spaces({"line": bm.Schema({"x": "float", "s": "string"})})
+    for name in ("x", "s"):
+        with pytest.raises(bm.RegionError, match=f"dimension '{name}': .* (is not|must say) "):
+            spaces.publish("p", {name: given})
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,20 @@ from typing import Annotated
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch.cli.schemas import Attributes, SchemaFile, given_schema
+from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
 from boxmatch.cli.terminal import AsJson, print_json, working
 
 
 @examples(
     "boxmatch check 'price > 3' --attribute price=float",
     """boxmatch check "NOT side = 'buy'" --attribute 'side=buy|sell'""",
+    """boxmatch check '{"price": {"low": 3, "high": 5}}' --attribute price=float""",
     "boxmatch check 'price > 3 OR price IS NULL' --schema schema.json --json",
 )
 def check(
-    text: Annotated[str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression.")],
+    text: Annotated[
+        str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression, or a JSON object.")
+    ],
     schema: SchemaFile = None,
     attribute: Attributes = None,
     as_json: AsJson = False,
@@ -30,7 +33,7 @@ def check(
     known = given_schema(schema, attribute or [])
     if known is None:
         raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
-    compiled = compile_filter(known, text)
+    compiled = compile_filter(known, given_filter(text))
     boxes = [render(known, [box]) for box in compiled.boxes]
     if as_json:
         normal = render(known, compiled.boxes)

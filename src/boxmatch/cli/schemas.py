@@ -1,7 +1,8 @@
-"""Schemas as the command line has them: a file, attributes one by one, or inferred."""
+"""Schemas and filters as the command line has them: in a file, typed, or inferred."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -35,6 +36,17 @@ Attributes = Annotated[
         autocompletion=attribute_types,
     ),
 ]
+
+
+def given_filter(text: str) -> str | dict[str, Any]:
+    """A filter as it is typed: SQL, or an object of JSON."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"the filter is neither SQL nor JSON: {error}") from None
+    return found
 
 
 def given_schema(path: Path | None, attributes: list[str]) -> Schema | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from boxmatch.cli.completion import feed_names
 from boxmatch.cli.connect import DEFAULT_URL, Key, Trust, Url, connect
 from boxmatch.cli.help import examples
+from boxmatch.cli.schemas import given_filter
 from boxmatch.cli.terminal import AsJson, print_json
 
 
@@ -42,7 +42,7 @@ def subscribe(
 
     A subscription of the same id is replaced.
     """
-    wanted = _filter(filter_)
+    wanted = given_filter(filter_)
     with connect(url, key, trust) as client:
         if try_:
             tried = client.dry_run(feed, wanted)
@@ -56,12 +56,3 @@ def subscribe(
         print_json({"owner": made.owner, "id": made.id, "feed": feed, "filter": wanted})
     else:
         typer.echo(f"{made.owner}/{made.id} wants {feed}: {filter_}")
-
-
-def _filter(text: str) -> Any:
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"the filter is neither SQL nor JSON: {error}") from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.client.exchange import Answer
 from boxmatch.client.results import Feed, Receipt, read
-from boxmatch.errors import ClientError
+from boxmatch.errors import AttributeValueError, ClientError
 
 if TYPE_CHECKING:
     from boxmatch.engine.explain import Explanation
@@ -113,35 +113,27 @@ def filter_json(filter: str | Mapping[str, Any] | None) -> Any:
     """A filter as it is sent: a range is an object, since a tuple would become a list of values."""
     if not isinstance(filter, Mapping):
         return filter
-    return {name: _condition(name, wanted) for name, wanted in filter.items()}
-
-
-def _condition(name: str, wanted: Any) -> Any:
-    if isinstance(wanted, (set, frozenset)):
-        return list(wanted)
-    if not isinstance(wanted, tuple):
-        return wanted
-    if len(wanted) != 2:
-        raise ClientError(
-            f"attribute {name!r}: a range is a tuple of low and high, not {wanted!r}; "
-            "use a list for alternatives"
-        )
-    return {"low": wanted[0], "high": wanted[1]}
+    return {
+        name: list(wanted) if isinstance(wanted, (set, frozenset)) else _range(name, wanted)
+        for name, wanted in filter.items()
+    }
 
 
 def regions_json(regions: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Regions as they are sent: an open interval is an object, a tuple becomes a list."""
+    """Regions as they are sent: a range is an object here too."""
     return {
-        space: None if region is None else {name: _bounds(one) for name, one in region.items()}
+        space: None if region is None else {name: _range(name, one) for name, one in region.items()}
         for space, region in regions.items()
     }
 
 
-def _bounds(given: Any) -> Any:
-    # An `Interval` by its fields, so that its module need not be loaded here.
-    if hasattr(given, "low_open"):
-        return {name: getattr(given, name) for name in ("low", "high", "low_open", "high_open")}
-    return given
+def _range(name: str, given: Any) -> Any:
+    from boxmatch.model.interval import as_mapping
+
+    try:
+        return as_mapping(name, given)
+    except AttributeValueError as error:
+        raise ClientError(str(error)) from None
 
 
 def read_explanation(document: Any, subscription: str) -> Explanation:

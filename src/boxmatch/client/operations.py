@@ -385,7 +385,7 @@ def put_publication(
 ) -> Operation[Receipt]:
     """Publish, or replace as a whole, what stays until it is retracted.
 
-    `regions` are regions by name; a region has a value, a (low, high) or an `Interval` for each
+    `regions` are regions by name; a region has a value or a range (see `Interval`) for each
     dimension that it constrains.
     """
     wanted = {"regions": regions_json(regions), "filter": filter, "ttl": ttl}

@@ -79,8 +79,8 @@ class Matcher:
     ) -> Subscribed:
         """Add a subscription, or put it in the place of the one that has this id.
 
-        The filter is SQL `WHERE` text, or a dict whose values are a value, a `(low, high)` tuple
-        or a list of values.
+        The filter is SQL `WHERE` text, or a dict whose values are a value, a list of values, or a
+        range: `{"low": …, "high": …}` (see `Interval`) or a `(low, high)` tuple.
         """
         checked, kind = check_id(subscription_id)
         compiled = compile_filter(self.schema, filter, max_boxes=self.max_boxes)

@@ -13,10 +13,11 @@ from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.events import EventEncoder
+from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.model.tables import Table, as_table, strings_of
-from boxmatch.spaces.interval import Interval, Keys, interval_from, interval_of, keys_of
+from boxmatch.spaces.interval import Keys, ends, interval_from, keys_of
 from boxmatch.spaces.member import OPEN, Member
 from boxmatch.spaces.moving import Targets
 from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
@@ -27,7 +28,7 @@ MOST_SPACES = 64
 """In which of them two regions can meet is one bit each."""
 
 RegionSpec = Mapping[str, Any]
-"""Dimensions with a value, a tuple of low and high, or an `Interval`; in updates None frees one."""
+"""Dimensions with a value or a range (see `Interval`); in updates None frees one."""
 
 ONLY_REGION = "region"
 """The name of a region that was given without one."""
@@ -284,7 +285,7 @@ class Dimensions:
                 end
                 for one in given
                 if one is not None
-                for end in (interval_of(one).low, interval_of(one).high)
+                for end in ends(self.attributes[d], one)[:2]
                 if isinstance(end, str)
             ]
             self._learn(d, texts, sides)

@@ -1,36 +1,15 @@
-"""What a region says about one dimension: an interval of values, open or closed at its ends."""
+"""What a region says about one dimension: from ranges of values to keys, and back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from boxmatch.errors import AttributeValueError, RegionError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.interval import Interval, ends_of
 from boxmatch.model.keys import NO_PLACE, check_string, key_of, key_range, value_of
 from boxmatch.model.schema import Attribute
 from boxmatch.model.strings import StringAxis
-
-
-@dataclass(frozen=True)
-class Interval:
-    """All values from `low` to `high`; None is no bound. An end belongs to it unless it is open.
-
-    Where a region is given, a plain value stands for the interval of that value alone, and a tuple
-    for a closed one: `5` for `Interval(5, 5)`, `(5, None)` for `Interval(5)`.
-    """
-
-    low: Any = None
-    high: Any = None
-    low_open: bool = False
-    high_open: bool = False
-
-    def __str__(self) -> str:
-        left = "(" if self.low is None or self.low_open else "["
-        right = ")" if self.high is None or self.high_open else "]"
-        low = "-∞" if self.low is None else repr(self.low)
-        high = "∞" if self.high is None else repr(self.high)
-        return f"{left}{low}, {high}{right}"
 
 
 class Keys(NamedTuple):
@@ -42,15 +21,12 @@ class Keys(NamedTuple):
     """Bit 0: the low end was open, bit 1: the high end."""
 
 
-def interval_of(given: Any) -> Interval:
-    """The interval that a value, a tuple or an `Interval` stands for."""
-    if isinstance(given, Interval):
-        return given
-    if isinstance(given, tuple):
-        if len(given) != 2:
-            raise RegionError(f"an interval is a tuple of low and high, not {given!r}")
-        return Interval(*given)
-    return Interval(given, given)
+def ends(attribute: Attribute, given: Any) -> tuple[Any, Any, bool, bool]:
+    """Low and high of a range or of a single value, and whether these ends are open."""
+    try:
+        return ends_of(attribute.name, given) or (given, given, False, False)
+    except AttributeValueError as error:
+        raise _refused(error) from None
 
 
 def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
@@ -63,18 +39,22 @@ def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
     # The common case first: loading many spends its time here.
     if type(given) is int and attribute.type == "int" and FIRST <= given <= LAST:
         return Keys(given, given, 0)
-    interval = interval_of(given)
+    interval = Interval(*ends(attribute, given))
     try:
         low, low_open = _end(attribute, interval.low, interval.low_open, axis)
         high, high_open = _end(attribute, interval.high, interval.high_open, axis)
     except AttributeValueError as error:
-        raise RegionError(f"dimension {attribute.name!r}: {error.value!r} {error.reason}") from None
+        raise _refused(error) from None
     first = FIRST if low is None else low + low_open
     last = LAST if high is None else high - high_open
     least, most = (FIRST, LAST) if attribute.type == "string" else key_range(attribute)
     if max(first, least) > min(last, most) or (interval.high == "" and interval.high_open):
         raise RegionError(f"dimension {attribute.name!r}: no value is in {interval}")
     return Keys(first, last, low_open | high_open << 1)
+
+
+def _refused(error: AttributeValueError) -> RegionError:
+    return RegionError(f"dimension {error.attribute!r}: {error.value!r} {error.reason}")
 
 
 def _end(

@@ -12,9 +12,9 @@ import pyarrow as pa
 from boxmatch.errors import BoxmatchError, FilterError, SparkError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters import Bound, Box, compile_filter
+from boxmatch.model.interval import Interval
 from boxmatch.model.keys import check_string, is_absent, key_of, key_range, value_of
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.spaces.interval import Interval
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spark.columns import column, subscription_columns
 from boxmatch.spark.store import Folder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from typing import Any
 
@@ -26,6 +28,7 @@ from boxmatch.model.filters.literals import prefix_end
 from boxmatch.model.filters.mapping import compile_mapping, expression_of_mapping
 from boxmatch.model.filters.shapes import ShapeCache
 from boxmatch.model.filters.sql import parse_text
+from boxmatch.model.interval import Interval, as_mapping
 from boxmatch.model.schema import Schema
 from property_examples import examples
 
@@ -121,6 +124,37 @@ def test_templates_with_foreign_constants_fail_as_the_full_path_does(data: st.Da
     assert outcome(compile_filter) == outcome(in_full)
 
 
+@st.composite
+def range_forms(draw: st.DrawFn, low: Any, high: Any, low_open: bool, high_open: bool) -> Any:
+    """A range as a tuple, which is closed, or in a form that says which ends are open."""
+    mapping = {"low": low, "high": high, "low_open": low_open, "high_open": high_open}
+    can_go = [name for name, value in mapping.items() if value is None or value is False]
+    gone = draw(st.sets(st.sampled_from(can_go))) if can_go else set()
+    short = {name: value for name, value in mapping.items() if name not in gone}
+    if not short.keys() & {"low", "high"}:
+        short["low"] = low
+    return draw(
+        st.sampled_from([(low, high), mapping, short, Interval(low, high, low_open, high_open)])
+    )
+
+
+@MANY
+@given(st.data())
+def test_ranges_survive_json(data: st.DataObject) -> None:
+    """A tuple becomes a list of values there; the mapping means the same range afterwards."""
+    schema = Schema({"n": "int", "x": "float", "s": "string", "b": "bool"})
+    tuples = {}
+    for attribute in schema:
+        values = st.none() | constants(attribute).filter(
+            lambda value: not isinstance(value, float) or math.isfinite(value)
+        )
+        tuples[attribute.name] = data.draw(st.tuples(values, values))
+    mappings = {name: as_mapping(name, given) for name, given in tuples.items()}
+    assert compile_filter(schema, json.loads(json.dumps(mappings))) == compile_filter(
+        schema, tuples
+    )
+
+
 @MANY
 @given(st.data())
 def test_dicts_mean_what_they_say(data: st.DataObject) -> None:
@@ -139,12 +173,16 @@ def test_dicts_mean_what_they_say(data: st.DataObject) -> None:
                 operands.append(("compare", attribute.name, "=", value))
             case "range":
                 low, high = data.draw(st.tuples(st.none() | values, st.none() | values))
-                wanted[attribute.name] = low, high
+                open_ends = data.draw(st.tuples(st.booleans(), st.booleans()))
+                wanted[attribute.name] = given = data.draw(range_forms(low, high, *open_ends))
+                closed = isinstance(given, tuple)
                 operands.append(("not", ("isnull", attribute.name)))
                 if low is not None:
-                    operands.append(("compare", attribute.name, ">=", low))
+                    above = ">" if open_ends[0] and not closed else ">="
+                    operands.append(("compare", attribute.name, above, low))
                 if high is not None:
-                    operands.append(("compare", attribute.name, "<=", high))
+                    below = "<" if open_ends[1] and not closed else "<="
+                    operands.append(("compare", attribute.name, below, high))
             case "list":
                 listed = data.draw(st.lists(values | st.none(), max_size=4))
                 kind = data.draw(st.sampled_from([list, set]))

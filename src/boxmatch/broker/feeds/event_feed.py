@@ -170,20 +170,8 @@ def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
     compile_filter(spec.schema, filter_of(wanted))
 
 
-def filter_of(wanted: Wanted) -> str | dict[str, Any]:
-    """The filter as the engine takes it: in JSON a range is an object with `low` and `high`."""
-    given = wanted.filter
-    if given is None:
+def filter_of(wanted: Wanted) -> str | Mapping[str, Any]:
+    """The filter, which a subscription to events must have."""
+    if wanted.filter is None:
         raise FilterError("a subscription needs a filter")
-    if isinstance(given, str):
-        return given
-    return {name: _condition(name, condition) for name, condition in given.items()}
-
-
-def _condition(name: str, condition: Any) -> Any:
-    if not isinstance(condition, Mapping):
-        return condition
-    unknown = condition.keys() - {"low", "high"}
-    if unknown or not condition:
-        raise FilterError(f"attribute {name!r}: a range has low, high or both, and nothing else")
-    return (condition.get("low"), condition.get("high"))
+    return wanted.filter

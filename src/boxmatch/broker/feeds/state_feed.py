@@ -15,9 +15,9 @@ from boxmatch.broker.feeds.slots import Inboxes, Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.owners import Subscription
 from boxmatch.errors import BrokerError, RegionError, UnknownMemberError
+from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
-from boxmatch.spaces.interval import Interval
 from boxmatch.spaces.notifications import KINDS, Notifications
 from boxmatch.spaces.spaces import Spaces
 
@@ -228,7 +228,7 @@ def regions_of(wanted: Wanted) -> dict[str, RegionSpec]:
 
 
 def regions_from_json(regions: Mapping[str, Any]) -> dict[str, Any]:
-    """In JSON an interval is a value, a list of low and high, or an object."""
+    """As `Spaces` takes them, except that in JSON a list may be low and high too."""
     return {name: _region_from_json(name, region) for name, region in regions.items()}
 
 
@@ -237,24 +237,7 @@ def _region_from_json(name: str, region: Any) -> Any:
         return None
     if not isinstance(region, Mapping):
         raise RegionError(f"region {name!r} is an object of dimensions, not {region!r}")
-    return {dimension: _interval(name, dimension, given) for dimension, given in region.items()}
-
-
-def _interval(region: str, dimension: str, given: Any) -> Any:
-    if isinstance(given, list):
-        if len(given) != 2:
-            raise RegionError(
-                f"region {region!r}, dimension {dimension!r}: an interval is a list of low and high"
-            )
-        return (given[0], given[1])
-    if isinstance(given, Mapping):
-        known = {"low", "high", "low_open", "high_open"}
-        if given.keys() - known:
-            raise RegionError(
-                f"region {region!r}, dimension {dimension!r}: an interval has {sorted(known)}"
-            )
-        return Interval(**given)
-    return given
+    return {d: tuple(given) if isinstance(given, list) else given for d, given in region.items()}
 
 
 def regions_to_json(regions: Mapping[str, Any]) -> dict[str, Any]:

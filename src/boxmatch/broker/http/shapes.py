@@ -31,7 +31,7 @@ Filter = Annotated[
     StrictStr | dict[str, Any],
     Field(
         description="A WHERE expression, or an object: attributes with a value, a list of values, "
-        "or a range as an object with `low`, `high` or both.",
+        "or a range as an object with `low`, `high` or both, and `low_open`, `high_open`.",
         examples=["price < 10 AND symbol IN ('A', 'B')", {"price": {"high": 10}}],
     ),
 ]

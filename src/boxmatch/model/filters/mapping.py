@@ -1,15 +1,16 @@
 """The dict form of filters: all of its entries must hold.
 
-| entry                | means                                          |
-| -------------------- | ---------------------------------------------- |
-| `"IBM"`              | equal to the value                             |
-| `(20, 30)`           | from 20 to 30, both included                   |
-| `(20, None)`         | 20 or more; with None on both sides: any value |
-| `["IBM", "AAPL"]`    | any of the values (also a set)                 |
-| `None`               | the event has no such attribute                |
+| entry                     | means                                              |
+| ------------------------- | -------------------------------------------------- |
+| `"IBM"`                   | equal to the value                                 |
+| `{"low": 20, "high": 30}` | from 20 to 30, both included                       |
+| `{"low": 20}`             | 20 or more; with `"low_open": True`: more than 20  |
+| `(20, 30)`, `(20, None)`  | the same ranges; with None on both sides any value |
+| `["IBM", "AAPL"]`         | any of the values (also a set)                     |
+| `None`                    | the event has no such attribute                    |
 
-A list may hold None, which then means what it means alone. A dict without lists is one box and is
-compiled directly, without an expression in between.
+A range may also be an `Interval`. A list may hold None, which then means what it means alone. A
+dict without lists is one box and is compiled directly, without an expression in between.
 """
 
 from __future__ import annotations
@@ -23,9 +24,19 @@ from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.axes import narrowed, widened
 from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
 from boxmatch.model.filters.compiler import compile_expression
-from boxmatch.model.filters.expressions import Among, And, Compare, Expression, IsNull, Not, Or
+from boxmatch.model.filters.expressions import (
+    Among,
+    And,
+    Compare,
+    Expression,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+)
 from boxmatch.model.filters.expressions import Value as Constant
 from boxmatch.model.filters.literals import key_of_value
+from boxmatch.model.interval import ends_of
 from boxmatch.model.keys import check_string, float_key
 from boxmatch.model.schema import Attribute, Schema
 
@@ -64,14 +75,17 @@ def expression_of_mapping(schema: Schema, filter: Mapping[str, Any]) -> Expressi
         position = schema.index.get(name)
         if position is None:
             raise _unknown(schema, name)
-        if isinstance(wanted, tuple):
-            low, high = _ends(schema.attributes[position], wanted)
+        ends = _ends(name, wanted)
+        if ends is not None:
+            low, high, low_open, high_open = ends
             if low is None and high is None:
                 operands.append(Not(IsNull(position)))
             if low is not None:
-                operands.append(Compare(position, ">=", Constant("object", low)))
+                above: Operator = ">" if low_open else ">="
+                operands.append(Compare(position, above, Constant("object", low)))
             if high is not None:
-                operands.append(Compare(position, "<=", Constant("object", high)))
+                below: Operator = "<" if high_open else "<="
+                operands.append(Compare(position, below, Constant("object", high)))
         elif isinstance(wanted, _LISTS):
             values = tuple(Constant("object", value) for value in wanted if value is not None)
             listed: Expression = Among(position, values)
@@ -87,29 +101,33 @@ def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | Non
     """The interval of an entry that is no list; None if it is empty."""
     if wanted is None:
         return ABSENT, ABSENT
-    if not isinstance(wanted, tuple):
+    ends = ends_of(attribute.name, wanted)
+    if ends is None:
         if attribute.type == "string":
             text = check_string(attribute, wanted)
             return (text, 0) if text else FIRST, (text, 0)
         key = _key(attribute, wanted)
         return narrowed(attribute, *widened(attribute, key, key))
-    low, high = _ends(attribute, wanted)
     if attribute.type == "string":
-        return _string_interval(attribute, low, high)
-    first = FIRST if low is None else _key(attribute, low)
-    last = LAST if high is None else _key(attribute, high)
+        return _string_interval(attribute, *ends)
+    low, high, low_open, high_open = ends
+    first = FIRST if low is None else _key(attribute, low) + low_open
+    last = LAST if high is None else _key(attribute, high) - high_open
     first, last = widened(attribute, first, last)
     return narrowed(attribute, first, last) if first <= last else None
 
 
-def _string_interval(attribute: Attribute, low: object, high: object) -> tuple[Bound, Bound] | None:
+def _string_interval(
+    attribute: Attribute, low: object, high: object, low_open: bool, high_open: bool
+) -> tuple[Bound, Bound] | None:
     first: Bound = FIRST
     last: Bound = LAST
-    if low is not None and (start := check_string(attribute, low)):
-        first = (start, 0)
+    if low is not None and ((start := check_string(attribute, low)) or low_open):
+        first = (start, int(low_open))
     if high is not None:
-        last = (check_string(attribute, high), 0)
-        if isinstance(first, tuple) and last < first:
+        end = check_string(attribute, high)
+        last = (end, -int(high_open))
+        if last < first if isinstance(first, tuple) else high_open and not end:
             return None
     return first, last
 
@@ -123,13 +141,11 @@ def _key(attribute: Attribute, value: object) -> int:
     return key_of_value(attribute, Constant("object", value))
 
 
-def _ends(attribute: Attribute, wanted: tuple[Any, ...]) -> tuple[Any, Any]:
-    if len(wanted) != 2:
-        raise FilterError(
-            f"attribute {attribute.name!r}: a range is a tuple of low and high, not {wanted!r}; "
-            "use a list for alternatives"
-        )
-    return wanted[0], wanted[1]
+def _ends(name: str, wanted: object) -> tuple[Any, Any, bool, bool] | None:
+    try:
+        return ends_of(name, wanted)
+    except AttributeValueError as error:
+        raise FilterError(str(error)) from None
 
 
 def _unknown(schema: Schema, name: object) -> UnknownAttributeError:
