@@ -52,7 +52,7 @@ def mixed_matcher(index: str, seed: int, singles: dict[int, str], gone: list[int
     m = bm.Matcher(bm.Schema({f"a{i}": "int" for i in range(6)}), index=index)
     lows = rng.integers(0, 8, (60, 6)).astype(float)
     highs = lows + rng.integers(0, 8, (60, 6))
-    absent = rng.random((60, 6)) < np.array([0.1, 0.2, 0.5, 0.7, 0.9, 0.95])
+    absent = rng.random((60, 6)) < np.array([0.1, 0.2, 0.85, 0.9, 0.93, 0.95])
     lows[absent] = highs[absent] = np.nan
     m.subscribe_boxes(np.arange(60), lows, highs)
     many = ["a5 IN (1, 4) AND a0 > 1", "a0 < 3 OR a5 < 5", "a5 > 9 AND a5 < 3"]
@@ -67,7 +67,7 @@ def mixed_matcher(index: str, seed: int, singles: dict[int, str], gone: list[int
 
 @pytest.mark.parametrize("index", APPROXIMATE)
 @settings(max_examples=30)
-@given(change=changes(), rate=st.sampled_from([0.05, 0.3, 1.0, 5.0, 50.0]))
+@given(change=changes(), rate=st.sampled_from([0.05, 0.1, 0.3, 0.9, 0.99]))
 def test_never_too_few(
     index: str, change: tuple[int, dict[int, str], list[int]], rate: float
 ) -> None:
@@ -96,9 +96,9 @@ def test_never_too_few(
 
 
 def test_the_property_above_is_not_empty() -> None:
-    m = mixed_matcher("scan", 1, {}, [])
+    m = mixed_matcher("scan", 4, {}, [])
     events = np.random.default_rng(2).integers(0, 11, (200, 6))
-    found = [m.match_batch(events, max_false_positive_rate=rate) for rate in (0.0, 1.0, 5.0, 50.0)]
+    found = [m.match_batch(events, max_false_positive_rate=rate) for rate in (0.0, 0.1, 0.3, 0.99)]
     names = [set(result.skipped_attributes) for result in found]
     matches = [pairs(result) for result in found]
     assert names[0] < names[1] < names[2] <= names[3]
@@ -108,7 +108,7 @@ def test_the_property_above_is_not_empty() -> None:
 def test_counts_are_those_of_the_list() -> None:
     m = mixed_matcher("scan", 3, {41: "a0 IN (1, 5)", 42: "a0 < 3 OR a1 > 6"}, [7, 8])
     events = np.random.default_rng(4).integers(0, 11, (200, 6))
-    for rate in (0.0, 0.5, 5.0):
+    for rate in (0.0, 0.5, 0.99):
         listed = m.match_batch(events, max_false_positive_rate=rate)
         counts = m.count_batch(events, max_false_positive_rate=rate)
         assert counts.tolist() == listed.counts.tolist()
@@ -276,7 +276,7 @@ def test_what_is_not_indexed_is_matched_exactly() -> None:
     m = bm.Matcher(bm.Schema({"x": "int"}))
     for number in range(50):
         m.subscribe(number, f"x > {number}")
-    loose = m.match_batch([{"x": 20}], max_false_positive_rate=10.0)
+    loose = m.match_batch([{"x": 20}], max_false_positive_rate=0.99)
     assert loose.skipped_attributes == ()
     assert pairs(loose) == {(0, number) for number in range(20)}
 
@@ -287,10 +287,10 @@ def test_an_index_that_cannot_approximate_answers_exactly(
     m = mixed_matcher("scan", 5, {45: "a0 IN (1, 5)"}, [])
     events = np.random.default_rng(6).integers(0, 11, (200, 6))
     exact = pairs(m.match_batch(events))
-    assert m.match_batch(events, max_false_positive_rate=5.0).skipped_attributes
+    assert m.match_batch(events, max_false_positive_rate=0.99).skipped_attributes
     monkeypatch.setattr(ScanIndex, "capabilities", Capabilities())
     m = mixed_matcher("scan", 5, {45: "a0 IN (1, 5)"}, [])
-    result = m.match_batch(events, max_false_positive_rate=5.0)
+    result = m.match_batch(events, max_false_positive_rate=0.99)
     assert result.skipped_attributes == ()
     assert pairs(result) == exact
 
@@ -305,17 +305,17 @@ def test_exact_indexes_say_so(index: str) -> None:
     lows = np.where(rng.random((300, 6)) < 0.4, rng.integers(0, 2, (300, 6)), np.nan)
     m.subscribe_boxes(np.arange(300), lows, lows)
     events = rng.integers(0, 2, (50, 6))
-    result = m.match_batch(events, max_false_positive_rate=10.0)
+    result = m.match_batch(events, max_false_positive_rate=0.99)
     assert result.skipped_attributes == ()
     assert pairs(result) == pairs(m.match_batch(events))
-    assert m.count_batch(events, max_false_positive_rate=10.0).tolist() == result.counts.tolist()
+    assert m.count_batch(events, max_false_positive_rate=0.99).tolist() == result.counts.tolist()
 
 
-@pytest.mark.parametrize("rate", [-0.1, float("inf"), float("nan")])
-def test_impossible_rates_are_refused(rate: float) -> None:
+@pytest.mark.parametrize("rate", [-0.1, 1, 1.0, 2, float("inf"), float("nan"), True, "0.1"])
+def test_impossible_rates_are_refused(rate: Any) -> None:
     m = bm.Matcher(bm.Schema({"x": "int"}))
     for verb in (m.match, m.match_batch, m.count_batch):
-        with pytest.raises(ValueError, match="max_false_positive_rate"):
+        with pytest.raises(bm.IndexConfigError, match="max_false_positive_rate must be from 0"):
             verb({} if verb == m.match else [{}], max_false_positive_rate=rate)
 
 

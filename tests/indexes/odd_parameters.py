@@ -43,9 +43,9 @@ ODD: dict[str, list[dict[str, Any]]] = {
 COARSE: dict[str, list[dict[str, Any]]] = {
     "ada-rein": [
         {"rate": 0.1},
-        {"rate": 1, "cells": 7},
-        {"rate": 5.0, "selectivity": 0.99},
-        {"rate": 1e9, "selectivity": 0.01},
+        {"rate": 0.5, "cells": 7},
+        {"rate": 0.9, "selectivity": 0.99},
+        {"rate": 0.999, "selectivity": 0.01},
     ],
     "tama": [{"level": level, "exact": False} for level in (1, 4, 13)],
 }
@@ -61,7 +61,7 @@ BAD: dict[str, dict[str, list[Any]]] = {
     "rein": {"cells": [0, -1, 10**9, *NOT_A_NUMBER]},
     "ada-rein": {
         "cells": [0, -1, 10**9, *NOT_A_NUMBER],
-        "rate": [-0.1, float("inf"), float("nan"), "0.1", None, True],
+        "rate": [-0.1, 1, 2.0, float("inf"), float("nan"), "0.1", None, True],
         "selectivity": [0, -0.5, 1.5, float("nan"), "0.5", True],
     },
     "hem": {"cells": [0, -1, 10**9, *NOT_A_NUMBER], "groups": [0, -1, 1001, *NOT_A_NUMBER]},

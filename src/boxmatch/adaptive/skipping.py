@@ -15,6 +15,7 @@ predicates: w ** -j - 1 is more than j (1 / w - 1). The two plans here hold with
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -23,6 +24,13 @@ from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 
 _USED = 0.95
 """How much of a rate is used up: a bound in expectation is exceeded by chance every other time."""
+
+
+def is_rate(value: object) -> bool:
+    """Whether this is a rate of false matches that can be tolerated: from 0 up to, but not, 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return 0 <= float(value) < 1
 
 
 @dataclass(frozen=True, eq=False)

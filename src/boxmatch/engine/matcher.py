@@ -156,11 +156,11 @@ class Matcher:
     ) -> list[SubscriptionId]:
         """The ids of all subscriptions that want the event, in no particular order.
 
-        With a rate above 0 the answer may have that many more ids for each right one, in
-        expectation, but never lacks any: predicates on rare attributes are not checked. How often
-        predicates hold is estimated from the subscriptions, on the assumption that events have what
-        these ask for. An index that cannot leave out predicates answers exactly. The rate is 0
-        unless the index was made with another (`ada-rein` has one).
+        With a rate above 0, and below 1, the answer may have that many more ids for each right
+        one, in expectation, but never lacks any: predicates on rare attributes are not checked. How
+        often predicates hold is estimated from the subscriptions, on the assumption that events
+        have what these ask for. An index that cannot leave out predicates answers exactly. The rate
+        is 0 unless the index was made with another (`ada-rein` has one).
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
@@ -274,7 +274,7 @@ class Matcher:
         trial.compact()
         trial.subscribe(2, {})  # something for the tail
         snapshot = trial._stores.snapshot
-        snapshot.skipped(1.0)
+        snapshot.skipped(0.5)
         points = np.full((300, len(self.schema)), ABSENT)
         for part in snapshot.parts:
             part.match_one(points[:1])

@@ -10,9 +10,10 @@ from itertools import compress
 import numpy as np
 
 from boxmatch.adaptive.excess import Excess, rarest_first
-from boxmatch.adaptive.skipping import SkipPlan
+from boxmatch.adaptive.skipping import SkipPlan, is_rate
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.parts import Part, Row, Segment
+from boxmatch.errors import IndexConfigError
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Box, render
 from boxmatch.model.strings import StringAxis
@@ -44,8 +45,10 @@ class Snapshot:
         None if there are none, so that the answer is exact: also where an index cannot do without
         its predicates, and where all is so new that no index has it.
         """
-        if not 0 <= rate < float("inf"):
-            raise ValueError(f"max_false_positive_rate must not be negative, but is {rate!r}")
+        if not is_rate(rate):
+            raise IndexConfigError(
+                f"max_false_positive_rate must be from 0 up to, but not, 1, not {rate!r}"
+            )
         if rate == 0 or self._plan is None:
             return None
         marks = self._plan.skipped(rate)

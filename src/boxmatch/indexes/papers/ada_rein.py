@@ -15,7 +15,7 @@ import numpy as np
 
 from boxmatch.adaptive.excess import Excess, rarest_first
 from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
-from boxmatch.adaptive.skipping import SkipPlan
+from boxmatch.adaptive.skipping import SkipPlan, is_rate
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.papers.rein import ReinIndex
@@ -39,8 +39,10 @@ class AdaReinIndex(ReinIndex):
     def __init__(self, dimensions: int, **parameters: Any) -> None:
         super().__init__(dimensions, **parameters)
         rate, selectivity = self.chosen["rate"], self.chosen["selectivity"]
-        if not _is_number(rate) or not 0 <= rate < float("inf"):
-            raise IndexConfigError(f"index 'ada-rein': rate must be 0 or more, not {rate!r}")
+        if not is_rate(rate):
+            raise IndexConfigError(
+                f"index 'ada-rein': rate must be from 0 up to, but not, 1, not {rate!r}"
+            )
         if selectivity is not None and not (_is_number(selectivity) and 0 < selectivity <= 1):
             raise IndexConfigError(
                 f"index 'ada-rein': selectivity must be above 0, at most 1, not {selectivity!r}"
