@@ -86,7 +86,10 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
         return _read_filters(schema, *_read_records(table), max_boxes, skip)
     names = list(columns.names)
     if "id" not in names:
-        raise ValueError(f"the table has no column 'id' (it has: {', '.join(map(str, names))})")
+        raise SchemaError(
+            "the table of subscriptions has no column 'id' "
+            f"(it has: {', '.join(map(repr, names)) or 'none'})"
+        )
     ids = _values(columns, names.index("id"))
     if "filter" in names:
         return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes, skip)
@@ -122,8 +125,11 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[Table, tuple[Rejected,
 def _read_records(records: Any) -> tuple[list[Any], list[Any]]:
     listed = list(records)
     for row, record in enumerate(listed):
-        if not isinstance(record, Mapping) or "id" not in record or "filter" not in record:
-            raise ValueError(f"record {row} has no 'id' and 'filter': {record!r}")
+        if not isinstance(record, Mapping):
+            raise SchemaError(f"record {row} is not a dict with 'id' and 'filter': {record!r:.80}")
+        for name in ("id", "filter"):
+            if name not in record:
+                raise SchemaError(f"record {row} has no {name!r}: {record!r:.80}")
     return [record["id"] for record in listed], [record["filter"] for record in listed]
 
 
