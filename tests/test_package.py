@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import subprocess
 import sys
 import tomllib
@@ -132,6 +133,29 @@ def test_every_error_is_exported() -> None:
             b.__module__ == "builtins" and b not in (Exception, BaseException, object)
             for b in bases
         )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        boxmatch.AttributeValueError("price", 1, "is not a string"),
+        boxmatch.FilterError("the condition is incomplete", "price >", 6),
+        boxmatch.UnknownSubscriptionError("alice"),
+        boxmatch.UnknownMemberError("publication", "van"),
+        boxmatch.DuplicateMemberError("publication", "van"),
+        boxmatch.StorageError("there is nothing"),
+        boxmatch.MissingExtraError("the broker", "fastapi", "broker"),
+        boxmatch.UnknownEventError("ticks", 7),
+        boxmatch.LimitError("too many", retry_after=3.0),
+        boxmatch.ClientError("no", status=404, problem={"code": "x"}),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_reach_other_processes(error: BoxmatchError) -> None:
+    """A pool of processes whose worker raises what cannot be unpickled hangs, or breaks."""
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
 def test_unknown_names_are_refused() -> None:

@@ -36,9 +36,22 @@ BoxmatchError
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class BoxmatchError(Exception):
     """Base of all errors raised by Boxmatch."""
+
+    def __reduce__(self) -> Any:
+        # As other processes are told of it. What exceptions do by themselves is to call the class
+        # with the message alone, which most of these do not take.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[BoxmatchError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class SchemaError(BoxmatchError, ValueError):
