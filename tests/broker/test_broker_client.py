@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
 import threading
@@ -293,6 +295,13 @@ def test_nan_is_not_sent_as_null(fake: ScriptedBroker, call: Any) -> None:
     with pytest.raises(ClientError, match="infinite, which JSON cannot say"):
         call("patch_publication", "cars", "p", {"road": {"x": float("inf")}})
     assert not fake.requests
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_client_is_not_copied(kind: Any, way: Any) -> None:
+    with pytest.raises(ClientError, match="cannot be copied or pickled: make another"):
+        way(kind("http://127.0.0.1:1"))
 
 
 def test_webhooks(fake: ScriptedBroker, call: Any) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -750,6 +753,41 @@ def test_explaining(m: bm.Matcher) -> None:
         assert [p.got for p in absent.predicates] == [None, None]
         assert "absent" in str(absent)
         m.compact()
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_is_not_copied(m: bm.Matcher, way: Callable[[Any], Any]) -> None:
+    """A copy that shares its subscriptions would change with what it was copied from."""
+    m.subscribe("a", "price > 3")
+    with pytest.raises(bm.StorageError, match="cannot be copied or pickled: save it to a dir"):
+        way(m)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
+def test_what_it_gives_can_be_copied(m: bm.Matcher, way: Callable[[Any], Any]) -> None:
+    m.subscribe("a", "price > 3")
+    result = m.match_batch([{"price": 5.0}])
+    assert way(result).to_arrow().equals(result.to_arrow())
+    assert way(m.schema) == m.schema
+    explained = m.explain({"price": 5.0}, "a")
+    assert way(explained) == explained
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (pa.table({"filter": ["price > 3"]}), "no column 'id' .it has: 'filter'"),
+        (pa.table({"price": [3.0], "name": ["a"]}), "no column 'id' .it has: 'price', 'name'"),
+        ([{"id": 1, "filter": "TRUE"}, {"filter": "TRUE"}], "record 1 has no 'id'"),
+        ([{"id": 1}], "record 0 has no 'filter'"),
+        ([("a", "TRUE")], "record 0 is not a dict"),
+    ],
+)
+def test_a_table_without_ids(m: bm.Matcher, table: Any, said: str) -> None:
+    for on_error in ("raise", "skip"):
+        with pytest.raises(bm.SchemaError, match=said):
+            m.subscribe_many(table, on_error=on_error)  # type: ignore[arg-type]
+    assert len(m) == 0
 
 
 def test_explaining_alternatives(m: bm.Matcher) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -249,6 +251,13 @@ def test_infinity_is_a_value() -> None:
     assert spaces.matches_of_publication("far") == ["from 5"]
     spaces.update_publication("far", {"x": 1e308})
     assert sorted(spaces.matches_of_publication("far")) == ["finite", "from 5"]
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_are_not_copied(way: Callable[[Any], Any]) -> None:
+    spaces = bm.Spaces({"line": bm.Schema({"x": "float"})})
+    with pytest.raises(bm.StorageError, match=r"cannot be copied or pickled: .*Spaces.open"):
+        way(spaces)
 
 
 def test_changes_between_stores_nothing() -> None:

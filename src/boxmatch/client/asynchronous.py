@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, NoReturn, ParamSpec, Self, SupportsIndex, TypeVar
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
@@ -91,6 +91,12 @@ class AsyncClient:
     patch_publication = _method(operations.patch_publication)
     retract = _method(operations.retract)
     publication = _method(operations.publication)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        # Of `copy` and `pickle`: a copy would share connections and close them for both.
+        raise ClientError(
+            "a client cannot be copied or pickled: make another with the same address"
+        )
 
     def listen(
         self,

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, NoReturn, ParamSpec, Self, SupportsIndex, TypeVar
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
@@ -94,6 +94,12 @@ class Client:
     patch_publication = _method(operations.patch_publication)
     retract = _method(operations.retract)
     publication = _method(operations.publication)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        # Of `copy` and `pickle`: a copy would share connections and close them for both.
+        raise ClientError(
+            "a client cannot be copied or pickled: make another with the same address"
+        )
 
     def listen(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from boxmatch.engine.parallel import by_chunks
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores
-from boxmatch.errors import AttributeValueError, SubscriptionIdError
+from boxmatch.errors import AttributeValueError, StorageError, SubscriptionIdError
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT
@@ -71,6 +71,13 @@ class Matcher:
 
     def __repr__(self) -> str:
         return f"<Matcher of {len(self):,} subscriptions, index {self.index!r}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        # Of `copy` and `pickle`: a copy would share what it is to be a copy of.
+        raise StorageError(
+            "a matcher cannot be copied or pickled: save it to a directory, and load that as often "
+            "as needed (Matcher.save, Matcher.load)"
+        )
 
     # Subscribing
 

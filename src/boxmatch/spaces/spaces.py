@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NoReturn, Self, SupportsIndex
 
 from boxmatch.engine.ids import IdArray, SubscriptionId, check_id
 from boxmatch.errors import StorageError
@@ -120,6 +120,13 @@ class Spaces:
         return (
             f"<Spaces {', '.join(self.schemas)}: {self.publication_count:,} publications, "
             f"{self.subscription_count:,} subscriptions>"
+        )
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        # Of `copy` and `pickle`: a copy would share what it is to be a copy of.
+        raise StorageError(
+            "spaces cannot be copied or pickled: keep them in a directory (Spaces.open), or load "
+            "into others what get_publication and get_subscription give (Spaces.load)"
         )
 
     # Operations
