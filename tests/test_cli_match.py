@@ -161,6 +161,13 @@ def test_subscriptions_that_were_saved(files: Path, run_boxmatch: Command) -> No
     assert "saved has a schema" in refused.err
 
 
+def test_nan_in_a_table_is_absent(files: Path, run_boxmatch: Command) -> None:
+    path = write(files / "e.parquet", [{"symbol": "IBM", "price": float("nan"), "volume": 700}])
+    inputs = ("match", "-s", "subscriptions.csv", "-e", path)
+    assert run_boxmatch(*inputs).out == '0  carol  {"symbol": "IBM", "volume": 700}\n'
+    assert "got absent" in run_boxmatch(*inputs, "--explain", "bob").out
+
+
 def test_explain(files: Path, run_boxmatch: Command) -> None:
     inputs = ("-s", "subscriptions.csv", "-e", "events.jsonl", "--explain", "carol")
     done = run_boxmatch("match", *inputs)

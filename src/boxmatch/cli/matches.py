@@ -240,12 +240,14 @@ class Table(_Counted):
 
 
 def rows_of(batch: Any, rows: npt.NDArray[np.int64] | None = None) -> Iterator[Mapping[str, Any]]:
-    """Events of a batch as dicts, all of them or those rows; without what is null in a table."""
+    """Events of a batch as dicts, all of them or those rows; without a table's nulls and NaN."""
     if isinstance(batch, list):
         yield from batch if rows is None else (batch[row] for row in rows.tolist())
         return
+    from boxmatch.model.keys import is_absent
+
     for event in (batch if rows is None else batch.take(rows)).to_pylist():
-        yield {name: value for name, value in event.items() if value is not None}
+        yield {name: value for name, value in event.items() if not is_absent(value)}
 
 
 def event_json(event: Mapping[str, Any]) -> str:
