@@ -549,7 +549,7 @@ class TestErrors:
                 "exactly by a float .*nearest is 0.3",
             ),
             ({"t": (None, np.datetime64(1, "ns"))}, "dimension 't': .* fraction of a microsecond"),
-            ({"x": (1, 2, 3)}, "a tuple of low and high"),
+            ({"x": (1, 2, 3)}, r"is not a range: that is \(low, high\)"),
             ([("x", 1)], "is a mapping of dimensions"),
         ],
     )
