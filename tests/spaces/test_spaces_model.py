@@ -21,6 +21,7 @@ import boxmatch as bm
 from boxmatch import Interval
 from boxmatch.spaces.ends import cell_of
 from boxmatch.spaces.region_filter import compile_region_filter, holds
+from boxmatch.spaces.state import State
 
 ONE = {"space": bm.Schema({"d": "float"})}
 
@@ -146,6 +147,27 @@ def test_expiry() -> None:
     with pytest.raises(bm.RegionError, match="seconds above 0"):
         spaces.publish("t", {"d": 1}, ttl=0)
     assert "t" not in set(spaces.publications())
+
+
+def test_times_are_kept_of_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    spaces = bm.Spaces(ONE, clock=lambda: now[0])
+    spaces.subscribe("s", {"d": (0, 10)})
+    spaces.publish("p", {"d": 5}, ttl=10)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "search", fail)
+        with pytest.raises(MemoryError):
+            spaces.publish("q", {"d": 6}, ttl=10)
+        now[0] += 20
+        assert spaces.due() == [("publication", "p")]  # and not one that never came
+        with pytest.raises(MemoryError):
+            spaces.expire()
+    assert told(spaces.expire()) == [("deleted", "p", "s")]
+    assert spaces.due() == []
 
 
 def test_what_is_stored() -> None:

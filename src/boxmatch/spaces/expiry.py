@@ -55,9 +55,11 @@ class Expiry:
         return [key for key, time in self._times.items() if time <= now]
 
     def due(self, now: float) -> Iterator[tuple[Which, SubscriptionId]]:
-        """Those whose time has come, the earliest first."""
+        """Those whose time has come, the earliest first. Whoever asks for the next one has let go
+        of the one before, and had it forgotten; if that fails, it is still due.
+        """
         while self._queue and self._queue[0][0] <= now:
-            time, _, which, member_id = heapq.heappop(self._queue)
+            time, _, which, member_id = self._queue[0]
             if self._times.get((which, member_id)) == time:
-                del self._times[which, member_id]
                 yield which, member_id
+            heapq.heappop(self._queue)

@@ -110,6 +110,7 @@ class State:
         named = _named(region, regions)
         if not named:
             raise RegionError(f"{which} {member_id!r} has no region")
+        check_ttl(ttl)
         with self.operation() as told:
             members = self.members(which)
             members.check_kind(kind)
@@ -117,9 +118,9 @@ class State:
                 raise DuplicateMemberError(which, member_id)
             self.dimensions.make_room(named.values(), self._sides)
             member = self.dimensions.member(named, filter)
-            self.expiry.set(which, member_id, self.clock(), ttl)
             found = self.others(which).ids.take(self.search(which, member))
             owner = members.add(member_id, kind, member)
+            self.expiry.set(which, member_id, self.clock(), ttl)
             entered = self._tell(which, member_id, ENTER, found)
             self._record(which, member_id, owner, entered)
             told.append(entered)
