@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from test_broker_core import all_notes, run, running  # in this folder
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
+from boxmatch.broker.feeds.slots import Slots
 from boxmatch.broker.messages import FeedSpec, Note, Wanted
+from boxmatch.broker.owners import Owner, Subscription
 from boxmatch.model.schema import Schema
 
 ZONES = FeedSpec(name="zones", kind="state", spaces={"map": Schema({"x": "int", "y": "int"})})
@@ -233,3 +236,99 @@ def test_what_expires_in_an_operation_that_fails_is_told_by_the_next(tmp_path: P
             assert broker.feed("zones").publications == 1
 
     run(again)
+
+
+def test_what_expires_before_operations_that_fail_is_let_go_once(tmp_path: Path) -> None:
+    """Else its slot would be given to two."""
+    now = [1_000.0]
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            broker._state.feed("zones")._time = lambda: now[0]
+            for turn in range(4):
+                await broker.put_subscription("ann", f"t{turn}", inside((0, 9), (0, 9), ttl=5.0))
+                now[0] += 10
+                with pytest.raises(bm.UnknownMemberError):
+                    await broker.retract("zones", "none")
+            for owner in ("ann", "bob"):
+                for number in range(4):
+                    await broker.put_subscription(owner, f"s{number}", inside((0, 9), (0, 9)))
+            await put(broker, "car", 3, 3)
+            ids = [f"s{number}" for number in range(4)]
+            for owner in ("ann", "bob"):
+                assert [one[1:] for one in told(await all_notes(broker, owner))] == [
+                    ("enter", "car", ids)
+                ]
+                assert [one.id for one in broker.subscriptions(owner)] == ids
+
+    run(main)
+
+
+def test_a_subscription_that_has_expired_can_be_put_again(tmp_path: Path) -> None:
+    """It is a new one, also if nobody has noticed yet that its time is over."""
+    now = [1_000.0]
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            broker._state.feed("zones")._time = lambda: now[0]
+            await broker.put_subscription("ann", "brief", inside((0, 9), (0, 9), ttl=5.0))
+            await put(broker, "car", 3, 3)
+            now[0] += 10
+            await broker.put_subscription("ann", "brief", inside((0, 9), (0, 9)))
+            kinds = [one[1] for one in told(await all_notes(broker, "ann"))]
+            assert kinds == ["enter", "leave", "enter"]
+            now[0] += 10
+            await broker.delete_subscription("ann", "brief")
+
+    run(main)
+
+
+def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the commit and the answer an operation fails, and all is read from the disk again."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_feed(ZONES)
+            feed = broker._state.feed("zones")
+            land = broker._flow.land
+            held: list[Callable[[], None]] = []
+            monkeypatch.setattr(broker._flow, "land", held.append)
+            putting = asyncio.ensure_future(
+                broker.put_subscription("ann", "home", inside((0, 9), (0, 9)))
+            )
+            while not held:
+                await asyncio.sleep(0.01)
+            feed.failed = feed.epoch  # as if one could not be stored
+            failing = asyncio.ensure_future(put(broker, "car", 3, 3))
+            while not feed.epoch:
+                await asyncio.sleep(0.01)
+            await broker._flow.call(lambda: None)
+            monkeypatch.undo()
+            for call in held:
+                land(call)
+            with pytest.raises(bm.StorageError):
+                await failing
+            await putting
+            await broker.put_subscription("ann", "home", inside((0, 5), (0, 5)))
+            assert broker.feed("zones").subscriptions == 1
+            await put(broker, "car", 3, 3)
+            assert [one[1:] for one in told(await all_notes(broker, "ann"))] == [
+                ("enter", "car", ["home"])
+            ]
+            await broker.delete_subscription("ann", "home")
+            assert broker.feed("zones").subscriptions == 0
+
+    run(main)
+
+
+def test_a_slot_is_freed_once() -> None:
+    slots = Slots()
+    slot = slots.add(Subscription(Owner(1, "ann"), "s", inside((0, 9), (0, 9)), 0.0, 0.0))
+    assert slots.remove(slot).id == "s"
+    with pytest.raises(bm.BrokerError, match="no subscription has slot 0"):
+        slots.remove(slot)
+    assert len(slots) == 0

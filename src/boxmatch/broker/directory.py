@@ -5,7 +5,7 @@ In the event loop, but for what says that it may be asked from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -45,6 +45,7 @@ class Directory:
         for number, spec in store.feeds():
             feed = recover_feed(store, spec, number, self.by_number, clock)
             self._feeds[spec.name] = FeedEntry(feed)
+            self.know(feed, feed.slots.in_use())
             for logged in store.last_events(number, 1):
                 self._feeds[spec.name].last_sequence = logged.sequence
 
@@ -112,6 +113,12 @@ class Directory:
         return [self._owners[name] for name in nsmallest(limit, names)]
 
     # Subscriptions
+
+    def know(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
+        """Owners have these subscriptions to a feed, as they were read from the disk."""
+        if self.has_feed(feed.spec.name) and self.feed(feed.spec.name).feed is feed:
+            for one in subscriptions:
+                one.owner.subscriptions[one.id] = one
 
     def subscription(self, owner: str, subscription: str) -> Subscription:
         known = self._owners.get(owner)

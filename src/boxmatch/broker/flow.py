@@ -357,9 +357,9 @@ def _feed_of(item: Publication | Callable[[], None]) -> EventFeed | None:
     return item.feed if isinstance(item, Publication) else None
 
 
-def settle(answer: asyncio.Future[Receipt], result: Receipt | BaseException) -> None:
-    """Answer, unless that was done early or nobody waits any more."""
-    if answer.done():
+def settle(answer: asyncio.Future[Receipt] | None, result: Receipt | BaseException) -> None:
+    """Answer, unless nobody has asked, that was done early, or nobody waits any more."""
+    if answer is None or answer.done():
         return
     if isinstance(result, BaseException):
         answer.set_exception(result)

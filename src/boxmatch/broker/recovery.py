@@ -40,7 +40,7 @@ def recover_owners(store: Store) -> dict[int, Owner]:
 def recover_feed(
     store: Store, spec: FeedSpec, number: int, owners: dict[int, Owner], clock: Callable[[], float]
 ) -> Feed:
-    """A feed with its subscriptions, which their owners get too."""
+    """A feed with its subscriptions; that the owners know them too is up to the caller."""
     subscriptions = []
     for row in store.subscriptions(number):
         owner = owners.get(row.owner)
@@ -48,9 +48,7 @@ def recover_feed(
             log.error("a subscription has no owner: damaged", number=row.number, id=row.id)
             continue
         wanted = wanted_from_json(row.wanted)
-        one = Subscription(owner, row.id, wanted, row.created, row.updated)
-        owner.subscriptions[row.id] = one
-        subscriptions.append(one)
+        subscriptions.append(Subscription(owner, row.id, wanted, row.created, row.updated))
     if spec.kind == "events":
         events = EventFeed(spec, number)
         events.load(subscriptions)

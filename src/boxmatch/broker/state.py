@@ -16,6 +16,7 @@ from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 
 Write = Callable[[Transaction], None]
+Answer = asyncio.Future[Receipt]
 
 
 class StateOperations:
@@ -76,84 +77,113 @@ class StateOperations:
         for entry in self._core.directory.feeds():
             feed = entry.feed
             if isinstance(feed, StateFeed) and feed.has_expired():
-                await self.operate(feed, feed.expire, lambda: lambda transaction: None)
+                await self.operate(feed, lambda: Told([], {}), lambda: _nothing)
 
     async def operate(
-        self, feed: StateFeed, operation: Callable[[], Told], prepare: Callable[[], Write]
+        self,
+        feed: StateFeed,
+        operation: Callable[[], Told],
+        prepare: Callable[[], Write],
+        landed: Callable[[], object] = lambda: None,
     ) -> Receipt:
         """Carry out an operation; returns when it and what it tells are durable.
 
-        `prepare` is called right after it, and says how to store what it changed.
+        `prepare` is called right after it, and says how to store what it changed; `landed` in the
+        event loop once that is durable, in the order of the operations, if the feed is still there.
         """
-        core = self._core
-        at = core.clock()
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        answer: Answer = asyncio.get_running_loop().create_future()
+        at = self._core.clock()
 
         def carry_out() -> None:
-            epoch = feed.epoch
             try:
-                told = operation()
-                write = prepare()
-            except BoxmatchError as error:  # nothing has changed
-                core.flow.land(partial(settle, answer, error))
-                return
-            except BaseException as error:  # something may have
-                feed.failed = epoch
-                self._step_back(feed, epoch, answer, error)
-                return
+                self._let_expire(feed, at)
+                try:
+                    told = operation()
+                except BoxmatchError as error:  # nothing has changed
+                    self._core.flow.land(partial(settle, answer, error))
+                    return
+                self._store(feed, at, told, prepare(), landed, answer)
+            except Exception as error:  # something may have
+                self._store(feed, at, Told([], {}), partial(_fail, error), landed, answer)
 
-            def change(transaction: Transaction) -> int:
+        self._core.flow.call_soon(carry_out)
+        return await asyncio.shield(answer)
+
+    def _let_expire(self, feed: StateFeed, at: float) -> None:
+        """A step of its own: what has expired is stored and told whatever the operation does."""
+        expired = feed.expire()
+        if expired is None:
+            return
+
+        def write(transaction: Transaction) -> None:
+            for publication in expired.publications:
+                transaction.delete_member(feed.number, publication)
+            for one in expired.subscriptions:
+                transaction.delete_subscription(one.owner.number, one.id)
+
+        def landed() -> None:
+            for one in expired.subscriptions:
+                if one.owner.subscriptions.get(one.id) is one:
+                    del one.owner.subscriptions[one.id]
+
+        self._store(feed, at, expired.told, write, landed, None)
+
+    def _store(
+        self,
+        feed: StateFeed,
+        at: float,
+        told: Told,
+        write: Write,
+        landed: Callable[[], object],
+        answer: Answer | None,
+    ) -> None:
+        """Have what the feed has done in memory on disk too, or undo it."""
+        core, epoch = self._core, feed.epoch
+
+        def change(transaction: Transaction) -> int:
+            try:
                 if feed.failed == epoch:
                     raise StorageError("an operation before this one could not be stored")
-                try:
-                    return store(transaction)
-                except BaseException:
-                    feed.failed = epoch
-                    raise
-
-            def store(transaction: Transaction) -> int:
-                for publication in told.expired:
-                    transaction.delete_member(feed.number, publication)
-                for one in told.expired_subscriptions:
-                    transaction.delete_subscription(one.owner.number, one.id)
                 write(transaction)
                 if not told.bodies:
                     return 0
                 return transaction.append(feed.number, at, told.bodies, told.inboxes).first
+            except BaseException:
+                feed.failed = epoch
+                raise
 
-            def done(result: int | BaseException) -> None:
-                if isinstance(result, BaseException):
-                    feed.failed = epoch
-                    core.flow.call_soon(partial(self._step_back, feed, epoch, answer, result))
-                else:
-                    core.flow.land(partial(self._finish, feed, at, told, result, answer))
+        def done(result: int | BaseException) -> None:
+            if isinstance(result, BaseException):
+                feed.failed = epoch
+                core.flow.call_soon(partial(self._step_back, feed, epoch, answer, result))
+            else:
+                core.flow.land(partial(self._finish, feed, at, told, result, landed, answer))
 
-            try:
-                core.store.write(change, done)
-            except StorageError as error:  # it is closed
-                core.flow.land(partial(settle, answer, error))
-
-        core.flow.call_soon(carry_out)
-        return await asyncio.shield(answer)
+        try:
+            core.store.write(change, done)
+        except StorageError as error:  # it is closed
+            core.flow.land(partial(settle, answer, error))
 
     def _finish(
-        self, feed: StateFeed, at: float, told: Told, first: int, answer: asyncio.Future[Receipt]
+        self,
+        feed: StateFeed,
+        at: float,
+        told: Told,
+        first: int,
+        landed: Callable[[], object],
+        answer: Answer | None,
     ) -> None:
-        for subscription in told.expired_subscriptions:
-            subscription.owner.subscriptions.pop(subscription.id, None)
         number = len(told.bodies)
-        if number and self._core.directory.has_feed(feed.spec.name):
-            entry = self._core.directory.feed(feed.spec.name)
-            entry.events += number
-            hand_out(self._core.directory, entry, at, first, told.bodies, told.inboxes)
+        directory, name = self._core.directory, feed.spec.name
+        if directory.has_feed(name) and (entry := directory.feed(name)).feed is feed:
+            landed()
+            if number:
+                entry.events += number
+                hand_out(directory, entry, at, first, told.bodies, told.inboxes)
         settle(answer, Receipt(first, first + number - 1 if number else 0, number, True))
 
     def _step_back(
-        self,
-        feed: StateFeed,
-        epoch: int,
-        answer: asyncio.Future[Receipt],
-        error: BaseException,
+        self, feed: StateFeed, epoch: int, answer: Answer | None, error: BaseException
     ) -> None:
         """Memory is ahead of the disk: back to what is stored.
 
@@ -167,8 +197,18 @@ class StateOperations:
                 )
                 if isinstance(stored, StateFeed):
                     feed.adopt(stored)
+                    # After what was stored before, which waits there too.
+                    core.flow.land(partial(core.directory.know, feed, stored.slots.in_use()))
         finally:
             core.flow.land(partial(settle, answer, error))
+
+
+def _nothing(transaction: Transaction) -> None:
+    """Nothing is to be stored."""
+
+
+def _fail(error: Exception, transaction: Transaction) -> None:
+    raise error
 
 
 def _storing(feed: StateFeed, publication: str) -> Callable[[], Write]:

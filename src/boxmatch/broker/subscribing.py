@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from boxmatch.broker.core import Core, Turns
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.messages import SubscriptionInfo, Wanted
 from boxmatch.broker.owners import Owner, Subscription
 from boxmatch.broker.recovery import wanted_to_json
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import Transaction
-from boxmatch.errors import BrokerError, FilterError, LimitError, UnknownSubscriptionError
+from boxmatch.errors import BrokerError, FilterError, LimitError
 
 
 class Subscribing:
@@ -36,14 +35,14 @@ class Subscribing:
             before = self._before(owner, subscription, wanted)
             self._check_number(owner, int(before is None))
             known = await self._settled(owner)
-            new = self._made(known, subscription, wanted, before)
+            new = self._made(known, subscription, wanted, None)  # the feed knows of one before it
             await self._state.operate(
                 feed,
-                lambda: feed.put(new, _current(feed, new)),
+                lambda: feed.put(new),
                 lambda: lambda transaction: _store(transaction, [new], feed.number),
+                lambda: known.subscriptions.update({subscription: new}),
             )
             self._core.directory.feed(wanted.feed)  # it may have been dropped meanwhile
-            known.subscriptions[subscription] = new
             return new.info()
 
     async def put_many(self, owner: str, wanted: Mapping[str, Wanted]) -> list[SubscriptionInfo]:
@@ -86,11 +85,14 @@ class Subscribing:
             if isinstance(feed, EventFeed):
                 await self._core.write(forget)
                 await self._core.flow.call(lambda: feed.remove(known))
+                known.owner.subscriptions.pop(subscription, None)
             else:
                 await self._state.operate(
-                    feed, lambda: feed.remove(_there(feed, known)), lambda: forget
+                    feed,
+                    lambda: feed.remove(known.owner, subscription),
+                    lambda: forget,
+                    lambda: known.owner.subscriptions.pop(subscription, None),
                 )
-            known.owner.subscriptions.pop(subscription, None)
 
     def _before(self, owner: str, subscription: str, wanted: Wanted) -> Subscription | None:
         known = self._core.directory.owner(owner)
@@ -147,20 +149,3 @@ def _store(transaction: Transaction, new: Sequence[Subscription], feed: int) -> 
         transaction.put_subscription(
             one.owner.number, one.id, feed, wanted_to_json(one.wanted), one.updated
         )
-
-
-def _current(feed: StateFeed, one: Subscription) -> Subscription | None:
-    """The subscription of this owner and id as the feed has it now, in the matching thread. Since
-    it was asked for, it may have expired, or all may have been read from the disk again.
-    """
-    known = one.owner.subscriptions.get(one.id)
-    if known is None or known not in feed.slots.subscriptions[known.slot : known.slot + 1]:
-        return None
-    return known
-
-
-def _there(feed: StateFeed, one: Subscription) -> Subscription:
-    known = _current(feed, one)
-    if known is None:
-        raise UnknownSubscriptionError(one.id)
-    return known

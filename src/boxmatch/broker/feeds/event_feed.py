@@ -127,7 +127,7 @@ class EventFeed:
         """Have more attributes from now on."""
         self.spec = spec
         self.matcher, self.exact = Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
-        self._subscribe([one for one in self.slots.subscriptions if one is not None])
+        self._subscribe(self.slots.in_use())
         self._names = frozenset(spec.schema.names)
 
     def is_untidy(self, quiet: float) -> bool:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.broker.owners import Subscription
+from boxmatch.errors import BrokerError
 
 Inboxes = dict[int, list[tuple[int, list[str]]]]
 """By owner's number: which of some events concern it, and which of its subscriptions they match."""
@@ -40,10 +41,17 @@ class Slots:
     def __len__(self) -> int:
         return len(self.subscriptions) - len(self._free)
 
+    @property
+    def next(self) -> int:
+        """The number of the one that is added next."""
+        return self._free[-1] if self._free else len(self.subscriptions)
+
     def add(self, subscription: Subscription) -> int:
         """Give a subscription its number."""
-        slot = self._free.pop() if self._free else len(self.subscriptions)
-        if slot == len(self.subscriptions):
+        slot = self.next
+        if self._free:
+            self._free.pop()
+        else:
             self.subscriptions.append(None)
             if slot == len(self._owner):
                 self._owner = np.concatenate([self._owner, np.full_like(self._owner, _NOBODY)])
@@ -60,11 +68,19 @@ class Slots:
         self.subscriptions[slot] = subscription
         subscription.slot, subscription.slots = slot, self
 
-    def remove(self, slot: int) -> None:
-        """The number is free from now on."""
+    def remove(self, slot: int) -> Subscription:
+        """The number is free from now on. Which subscription had it."""
+        known = self.subscriptions[slot]
+        if known is None:  # freed twice, it would be given to two
+            raise BrokerError(f"no subscription has slot {slot}")
         self.subscriptions[slot] = None
         self._owner[slot], self._id[slot] = _NOBODY, None
         self._free.append(slot)
+        return known
+
+    def in_use(self) -> list[Subscription]:
+        """All subscriptions, as they are now."""
+        return [one for one in self.subscriptions if one is not None]
 
     def count(self, slots: Int64Array) -> None:
         """Count matches of subscriptions."""

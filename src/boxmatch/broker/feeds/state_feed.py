@@ -13,8 +13,13 @@ import orjson
 
 from boxmatch.broker.feeds.slots import Inboxes, Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
-from boxmatch.broker.owners import Subscription
-from boxmatch.errors import BrokerError, RegionError, UnknownMemberError
+from boxmatch.broker.owners import Owner, Subscription
+from boxmatch.errors import (
+    BrokerError,
+    RegionError,
+    UnknownMemberError,
+    UnknownSubscriptionError,
+)
 from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
@@ -23,24 +28,34 @@ from boxmatch.spaces.spaces import Spaces
 
 
 class Told(NamedTuple):
-    """What an operation has to tell: changes as JSON, whom they concern, and what has expired."""
+    """What an operation has to tell: changes as JSON, and whom they concern."""
 
     bodies: list[bytes]
     inboxes: Inboxes
-    expired: list[str]
-    """Publications that are no more."""
-    expired_subscriptions: list[Subscription]
+
+
+class Expired(NamedTuple):
+    """What is no more since its time is over, and what is told of that."""
+
+    told: Told
+    publications: list[str]
+    subscriptions: list[Subscription]
 
 
 @dataclass
 class Moment:
-    """The time at which an operation takes place: it stands still meanwhile."""
+    """The time of a feed: it stands still while an operation takes place."""
 
     now: float
 
 
 class StateFeed:
-    """Publications and subscriptions, both kept in memory. For the matching thread alone."""
+    """Publications and subscriptions, both kept in memory. For the matching thread alone.
+
+    Time passes in `expire` only, which comes before every operation and is complete by itself: an
+    operation that fails after it takes nothing of it back. One that is refused (`BoxmatchError`)
+    has changed nothing.
+    """
 
     def __init__(self, spec: FeedSpec, number: int, clock: Callable[[], float] = time.time) -> None:
         self.spec = spec
@@ -50,8 +65,8 @@ class StateFeed:
         """How often it was read from the disk again, since an operation could not be stored."""
         self.failed = -1
         """The epoch in which that happened: what was done in it since is not stored either."""
-        self._gone: dict[str, Mapping[str, RegionSpec]] = {}
-        self._lost: list[int] = []
+        self._known: dict[tuple[int, str], Subscription] = {}
+        """Subscriptions by their owner's number and their id."""
         self._time = clock
         self._moment = moment = Moment(clock())
         # What was told is in the broker's log.
@@ -60,14 +75,35 @@ class StateFeed:
     def adopt(self, other: StateFeed) -> None:
         """Have what another has; operations before this are of another epoch."""
         self.slots, self.spaces, self._moment = other.slots, other.spaces, other._moment
+        self._known = other._known
         self.epoch += 1
 
     def load(
         self, publications: Mapping[str, Stored], subscriptions: Iterable[Subscription]
     ) -> None:
         """Take over what was stored."""
-        wanted = {self.slots.add(one): _stored(one.wanted, one.updated) for one in subscriptions}
+        wanted = {self._add(one): _stored(one.wanted, one.updated) for one in subscriptions}
         self.spaces.load(publications=publications, subscriptions=wanted)
+
+    def expire(self) -> Expired | None:
+        """Let it be now, and forget what is past its time; None if nothing is."""
+        self._moment.now = self._time()
+        due = self.spaces.due()
+        if not due:
+            return None
+        slots = [int(member) for which, member in due if which == "subscription"]
+        # A publication that goes is told with what it was.
+        gone = {
+            str(member): self.spaces.get_publication(member).regions
+            for which, member in due
+            if which == "publication"
+        }
+        told = self._told(self.spaces.expire(), gone)
+        return Expired(told, list(gone), [self._remove(slot) for slot in slots])
+
+    def has_expired(self) -> bool:
+        """Whether something is past its time. From any thread."""
+        return bool(self.spaces.due(self._time()))
 
     def put_publication(
         self,
@@ -77,18 +113,12 @@ class StateFeed:
         ttl: float | None,
     ) -> Told:
         """Publish, or put other regions in the place of all that were there."""
-
-        def operation() -> Notifications:
-            try:
-                before = self.spaces.get_publication(publication).regions
-            except UnknownMemberError:
-                return self.spaces.publish(publication, regions=regions, filter=filter, ttl=ttl)
-            changed = _replacing(before, regions)
-            return self.spaces.update_publication(
-                publication, regions=changed, filter=filter, ttl=ttl
-            )
-
-        return self._operate(operation)
+        try:
+            before = self.spaces.get_publication(publication).regions
+        except UnknownMemberError:
+            new = self.spaces.publish(publication, regions=regions, filter=filter, ttl=ttl)
+            return self._told(new)
+        return self.patch_publication(publication, _replacing(before, regions), filter, ttl)
 
     def patch_publication(
         self,
@@ -97,80 +127,59 @@ class StateFeed:
         filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
     ) -> Told:
-        return self._operate(
-            lambda: self.spaces.update_publication(
-                publication, regions=regions, filter=filter, ttl=ttl
-            )
+        return self._told(
+            self.spaces.update_publication(publication, regions=regions, filter=filter, ttl=ttl)
         )
 
     def retract(self, publication: str) -> Told:
-        return self._operate(lambda: self.spaces.retract(publication), publication)
+        gone = {publication: self.spaces.get_publication(publication).regions}
+        return self._told(self.spaces.retract(publication), gone)
 
-    def put(self, subscription: Subscription, before: Subscription | None) -> Told:
-        """Add a subscription, or change it as a whole."""
+    def put(self, subscription: Subscription) -> Told:
+        """Add a subscription, or put it in the place of that of the same owner and id."""
         wanted = subscription.wanted
         regions = regions_of(wanted)
+        before = self._known.get((subscription.owner.number, subscription.id))
         if before is None:
-            slot = self.slots.add(subscription)
-            try:
-                return self._operate(
-                    lambda: self.spaces.subscribe(
-                        slot, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl
-                    )
-                )
-            except BaseException:
-                self.slots.remove(slot)
-                raise
-        known = self.spaces.get_subscription(before.slot).regions
-        told = self._operate(
-            lambda: self.spaces.update_subscription(
-                before.slot,
-                regions=_replacing(known, regions),
-                filter=wanted.region_filter,
-                ttl=wanted.ttl,
+            entered = self.spaces.subscribe(
+                self.slots.next, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl
             )
+            self._add(subscription)
+            return self._told(entered)
+        known = self.spaces.get_subscription(before.slot).regions
+        changed = self.spaces.update_subscription(
+            before.slot,
+            regions=_replacing(known, regions),
+            filter=wanted.region_filter,
+            ttl=wanted.ttl,
         )
+        subscription.created = before.created
         self.slots.replace(before.slot, subscription)
-        return told
+        self._known[subscription.owner.number, subscription.id] = subscription
+        return self._told(changed)
 
-    def remove(self, subscription: Subscription) -> Told:
+    def remove(self, owner: Owner, id: str) -> Told:
         """Forget a subscription; it is told nothing."""
-        told = self._operate(lambda: self.spaces.unsubscribe(subscription.slot))
-        self.slots.remove(subscription.slot)
+        known = self._known.get((owner.number, id))
+        if known is None:
+            raise UnknownSubscriptionError(id)
+        told = self._told(self.spaces.unsubscribe(known.slot))
+        self._remove(known.slot)
         return told
 
-    def expire(self) -> Told:
-        """Forget what is past its time."""
-        return self._operate(self.spaces.expire)
+    def _add(self, subscription: Subscription) -> int:
+        self._known[subscription.owner.number, subscription.id] = subscription
+        return self.slots.add(subscription)
 
-    def has_expired(self) -> bool:
-        """Whether something is past its time. From any thread."""
-        return bool(self.spaces.due(self._time()))
+    def _remove(self, slot: int) -> Subscription:
+        gone = self.slots.remove(slot)
+        del self._known[gone.owner.number, gone.id]
+        return gone
 
-    def _operate(self, operation: Callable[[], Notifications], leaving: str | None = None) -> Told:
-        self._moment.now = self._time()
-        # What is past its time goes with the operation, even if that fails: it is then told by
-        # the next one. A publication that goes is told with what it was.
-        for which, member in self.spaces.due():
-            if which == "publication":
-                self._gone[str(member)] = self.spaces.get_publication(member).regions
-            else:
-                self._lost.append(int(member))
-        gone = dict(self._gone)
-        if leaving is not None:
-            gone[leaving] = self.spaces.get_publication(leaving).regions
-        told = self._told(operation(), gone)
-        expired, self._gone = list(self._gone), {}
-        lost, self._lost = self._lost, []
-        subscriptions = [one for slot in lost if (one := self.slots.subscriptions[slot])]
-        for one in subscriptions:
-            self.slots.remove(one.slot)
-        return told._replace(expired=expired, expired_subscriptions=subscriptions)
-
-    def _told(self, notifications: Notifications, gone: Mapping[Any, Any]) -> Told:
+    def _told(self, notifications: Notifications, gone: Mapping[str, Any] | None = None) -> Told:
         """One change for each publication and kind, and whom it concerns."""
         if not notifications:
-            return Told([], {}, [], [])
+            return Told([], {})
         publications, which = np.unique(notifications.publication.astype(str), return_inverse=True)
         pair = which.astype(np.int64) * len(KINDS) + notifications.code
         # In the order in which they were told.
@@ -184,14 +193,14 @@ class StateFeed:
                 {
                     "kind": KINDS[notifications.code[at]],
                     "publication": publication,
-                    "regions": self._regions(publication, gone),
+                    "regions": self._regions(publication, gone or {}),
                 }
             )
         slots = notifications.subscription.astype(np.int64)
         self.slots.count(slots)
-        return Told(bodies, self.slots.inboxes(rank[number], slots), [], [])
+        return Told(bodies, self.slots.inboxes(rank[number], slots))
 
-    def _regions(self, publication: str, gone: Mapping[Any, Any]) -> Any:
+    def _regions(self, publication: str, gone: Mapping[str, Any]) -> Any:
         try:
             regions = self.spaces.get_publication(publication).regions
         except UnknownMemberError:
