@@ -15,6 +15,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.ready = True
         self.failure: str | None = None
+        self.write_failure: str | None = None
         self.error: Exception | None = None
         self.published: list[Events] = []
         self.acknowledged: list[int] = []

@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.messages import FeedSpec, SubscriptionInfo, Wanted
 from boxmatch.broker.settings import Settings
+from boxmatch.broker.store.reserve import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
 
@@ -78,7 +80,8 @@ async def stop(load: Load) -> None:
 
 
 async def have_no_room(load: Load) -> None:
-    longest = max(file.stat().st_size for file in load.broker.data.iterdir())
+    files = [file for file in load.broker.data.iterdir() if file.name != RESERVE]
+    longest = max(file.stat().st_size for file in files)
     limit_files(load.broker.pid, max(longest, 1 << 16))
     before = load.refused
     for _ in range(100):
@@ -205,11 +208,7 @@ def test_a_full_disk_refuses_and_goes_on(tight: RunningBroker) -> None:
         check_refused(http.put("/owners/new/subscriptions/one", json=one))
         check_refused(http.put("/feeds/s/publications/there", json={"region": {"x": 4}}))
         assert http.get("/feeds/s/publications/there").status_code == 404
-        check_refused(http.delete("/feeds/s/publications/here"))
-        assert http.get("/feeds/s/publications/here").status_code == 200
-        check_refused(http.delete("/owners/ann/subscriptions/near-ann"))
         check_refused(http.post("/feeds", json={"name": "g", "schema": {"x": "int"}}))
-        check_refused(http.delete("/feeds/f"))
         check_refused(http.patch("/feeds/f", json={"attributes": {"more": "int"}}))
         assert [feed["name"] for feed in made(http.get("/feeds"))["feeds"]] == ["f", "s"]
         assert made(http.get("/feeds/f"))["schema"] == {"text": "string", "x": "int"}
@@ -217,6 +216,7 @@ def test_a_full_disk_refuses_and_goes_on(tight: RunningBroker) -> None:
         assert logged(http) == texts
         assert told(http, "ann") == told(http, "bob") == texts
         made(http.get("/healthz"))
+        check_refused(http.get("/readyz"))
         with connect(f"{tight.socket_url}/owners/ann/notes/socket") as socket:
             assert json.loads(socket.recv())["type"] == "ready"
             assert json.loads(socket.recv())["notes"][0]["event"]["text"] == TEXTS[0]
@@ -231,7 +231,52 @@ def test_a_full_disk_refuses_and_goes_on(tight: RunningBroker) -> None:
         texts.append("last")
         assert logged(http) == told(http, "bob") == texts
         assert told(http, "new") == ["last"]
+        wait_ready(http)
     check_again(tight, texts)
+
+
+def test_on_a_full_disk_one_can_delete_and_acknowledge(tight: RunningBroker) -> None:
+    with httpx.Client(base_url=tight.url, timeout=30) as http:
+        prepare(tight.url)
+        filling = fill(tight.data.parent)
+        use_up(http)
+        assert http.delete("/owners/ann/subscriptions/near-ann").status_code == 204
+        made(http.delete("/feeds/s/publications/here"))
+        # Not that there was room now: what is in reserve is not for this.
+        use_up(http)
+        check_refused(http.get("/readyz"))
+    tight.kill()
+    tight.wait_ready = False  # it starts, but the disk is full
+    tight.start()
+    with httpx.Client(base_url=tight.url, timeout=30) as http:
+        assert http.get("/owners/ann/subscriptions/near-ann").status_code == 404
+        assert http.get("/feeds/s/publications/here").status_code == 404
+        use_up(http)
+        assert http.delete("/feeds/f").status_code == 204
+        filling.unlink()
+        wait_ready(http)
+        made(http.put("/feeds/s/publications/there", json={"region": {"x": 4}}))
+        changes = [
+            (note["change"]["kind"], note["change"]["publication"])
+            for note in made(http.get("/owners/cleo/notes", params={"after": 0}))["notes"]
+        ]
+        assert changes == [("enter", "here"), ("deleted", "here"), ("enter", "there")]
+
+
+def use_up(http: httpx.Client) -> None:
+    """Publish until there is no room for more."""
+    for _ in range(10_000):
+        answer = http.post("/feeds/f/events", json={"text": "x" * 20_000, "x": -1})
+        if answer.status_code != 200:
+            break
+    check_refused(answer)
+
+
+def wait_ready(http: httpx.Client) -> None:
+    deadline = time.monotonic() + 20
+    while (answer := http.get("/readyz")).status_code != 200:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.02)
 
 
 def check_refused(answer: httpx.Response) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 from broker_store_job import body
+from fault_places import fill, small_disk
 
 from boxmatch.broker.messages import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, Transaction
+from boxmatch.broker.store.reserve import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
 
@@ -113,6 +115,83 @@ def test_a_full_disk_is_told_and_may_be_freed(
     assert "cannot write" in caplog.text
     with Store.open(tmp_path) as store:
         assert store.next_sequence == 4
+
+
+def test_what_frees_room_has_some_in_reserve(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 8) as disk:
+        data = disk / "data"
+        with Store.open(data, pace=0.0) as store:
+            feed, ann = make(store)
+            for _ in range(40):
+                append(store, feed, ann, b"x" * 20_000)
+            assert store.failure is None
+        with Store.open(data, pace=0.0) as store:
+            filling = fill(disk)
+            use_up(store, feed, ann)
+            assert "full" in str(store.failure)
+            with pytest.raises(StorageError, match="full"):
+                store.write(lambda t: t.put_owner("bob")).result()
+            store.write(lambda t: t.move_cursor(ann, 10), frees=True).result()
+            use_up(store, feed, ann)
+            with pytest.raises(StorageError, match="full"):
+                store.probe()
+            assert store.failure is not None
+            assert store.tidy(1.0, Retention(seconds=0.5)).batches >= 20
+            # The database does not shrink, but there is room in it now.
+            for _ in range(5):
+                append(store, feed, ann, b"x" * 20_000)
+            store.probe()
+            assert store.failure is None
+            use_up(store, feed, ann)
+        with Store.open(data, pace=0.0) as store:
+            assert [owner.cursor for owner in store.owners() if owner.name == "ann"] == [10]
+            use_up(store, feed, ann)
+            filling.unlink()
+            append(store, feed, ann, b"x" * 20_000)
+            store.probe()
+            assert store.failure is None
+            assert (data / RESERVE).stat().st_size == 8 * 2**20 // 16
+
+
+def use_up(store: Store, feed: int, owner: int) -> None:
+    def append_many() -> None:
+        for _ in range(10_000):
+            append(store, feed, owner, b"x" * 20_000)
+
+    with pytest.raises(StorageError, match="full"):
+        append_many()
+
+
+def test_who_is_refused_for_want_of_room_knows_in_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after it, and is carried out, may depend on that."""
+    with Store.open(tmp_path, pace=0.0) as store:
+        feed, ann = make(store)
+        monkeypatch.setattr(store._writer._reserve, "is_whole", False)
+        monkeypatch.setattr(store._writer._reserve, "restore", lambda: False)
+        gate, order = threading.Event(), []
+
+        def refused(t: Transaction) -> None:
+            try:
+                t.put_owner("bob")
+            finally:
+                order.append("refused")
+
+        def freeing(t: Transaction) -> None:
+            t.move_cursor(ann, 1)
+            order.append("freed")
+
+        store.write(lambda t: gate.wait())
+        futures = [store.write(refused), store.write(freeing, frees=True)]
+        appending = store.write(lambda t: t.append(feed, 0.0, [b"1"], {}))
+        gate.set()
+        assert isinstance(futures[0].exception(), StorageError)
+        assert futures[1].exception() is None
+        assert isinstance(appending.exception(), StorageError)
+        assert order == ["refused", "freed"]
+        monkeypatch.undo()
+        assert append(store, feed, ann) == Appended(1, 1)
 
 
 def other(name: str) -> FeedSpec:

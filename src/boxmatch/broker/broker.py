@@ -120,6 +120,11 @@ class Broker:
         self.metrics.watch(self)
         self.ready = True
 
+    @property
+    def write_failure(self) -> str | None:
+        """Why nothing can be stored, while that is so."""
+        return self._store.failure
+
     async def stop(self) -> None:
         """Finish what was accepted, and close what is on disk."""
         self.ready = False

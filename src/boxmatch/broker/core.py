@@ -29,9 +29,11 @@ class Core:
     flow: Flow
     clock: Callable[[], float]
 
-    async def write(self, change: Callable[[Transaction], T]) -> T:
-        """Carry out a change of what is stored; returns when it is durable."""
-        return await asyncio.wrap_future(self.store.write(change))
+    async def write(self, change: Callable[[Transaction], T], *, frees: bool = False) -> T:
+        """Carry out a change of what is stored; returns when it is durable. One that `frees` room
+        is possible on a full disk too.
+        """
+        return await asyncio.wrap_future(self.store.write(change, frees=frees))
 
 
 class Turns:

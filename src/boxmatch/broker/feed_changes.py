@@ -74,5 +74,5 @@ class FeedChanges:
         """Forget a feed, its log and all subscriptions to it."""
         number = self._core.directory.feed(name).feed.number
         await self._core.flow.call(lambda: None)  # what is on its way is stored before
-        await self._core.write(lambda transaction: transaction.drop_feed(number))
+        await self._core.write(lambda transaction: transaction.drop_feed(number), frees=True)
         self._core.directory.drop_feed(name)

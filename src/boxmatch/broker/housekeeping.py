@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import structlog
 
@@ -15,9 +16,10 @@ from boxmatch.broker.owners import Owner
 from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import Transaction
 from boxmatch.engine.memory import release_free_memory
-from boxmatch.errors import BoxmatchError
+from boxmatch.errors import BoxmatchError, StorageError
 
 _CURSORS = 0.25
+_WRITING = 0.25
 _EXPIRY = 0.5
 _COUNTING = 2.0
 _TIDYING = 5.0
@@ -40,6 +42,7 @@ class Housekeeping:
             asyncio.create_task(self._repeat(seconds, duty))
             for seconds, duty in (
                 (_CURSORS, self.flush_cursors),
+                (_WRITING, self._try_to_write),
                 (_EXPIRY, state.expire),
                 (_COUNTING, self._count),
                 (_TIDYING, self._tidy),
@@ -82,10 +85,16 @@ class Housekeeping:
                 transaction.move_cursor(number, cursor)
 
         try:
-            await self._core.write(write)
+            await self._core.write(write, frees=True)
         except BaseException:  # at the end of the broker, that this was cancelled
             self._moved |= moved
             raise
+
+    async def _try_to_write(self) -> None:
+        """Notice that there is room again, also if nobody else writes."""
+        if self._core.store.failure is not None:
+            with suppress(StorageError):  # the store has said so already
+                await asyncio.to_thread(self._core.store.probe)
 
     async def _count(self) -> None:
         store = self._core.store

@@ -73,7 +73,9 @@ class Posting:
             known = self._core.directory.owner(owner)
             if owner not in self._webhooks or known is None:
                 raise BrokerError(f"owner {owner!r} has no webhook")
-            await self._core.write(lambda transaction: transaction.put_webhook(known.number, None))
+            await self._core.write(
+                lambda transaction: transaction.put_webhook(known.number, None), frees=True
+            )
             await self._sender.stop(owner)
             del self._webhooks[owner]
 
@@ -108,7 +110,7 @@ class Posting:
         if known is None or not known.number:
             return 0
         return await self._core.write(
-            lambda transaction: transaction.delete_dead_letters(known.number, numbers)
+            lambda transaction: transaction.delete_dead_letters(known.number, numbers), frees=True
         )
 
     async def close(self) -> None:

@@ -67,6 +67,7 @@ class StateOperations:
             feed,
             lambda: feed.retract(publication),
             lambda: lambda transaction: transaction.delete_member(feed.number, publication),
+            frees=True,
         )
 
     def publication(self, name: str, publication: str) -> Stored:
@@ -85,11 +86,14 @@ class StateOperations:
         operation: Callable[[], Told],
         prepare: Callable[[], Write],
         landed: Callable[[], object] = lambda: None,
+        *,
+        frees: bool = False,
     ) -> Receipt:
         """Carry out an operation; returns when it and what it tells are durable.
 
         `prepare` is called right after it, and says how to store what it changed; `landed` in the
         event loop once that is durable, in the order of the operations, if the feed is still there.
+        An operation that `frees` room is possible on a full disk too.
         """
         answer: Answer = asyncio.get_running_loop().create_future()
         at = self._core.clock()
@@ -102,9 +106,9 @@ class StateOperations:
                 except BoxmatchError as error:  # nothing has changed
                     self._core.flow.land(partial(settle, answer, error))
                     return
-                self._store(feed, at, told, prepare(), landed, answer)
+                self._store(feed, at, told, prepare(), landed, answer, frees)
             except Exception as error:  # something may have
-                self._store(feed, at, Told([], {}), partial(_fail, error), landed, answer)
+                self._store(feed, at, Told([], {}), partial(_fail, error), landed, answer, True)
 
         self._core.flow.call_soon(carry_out)
         return await asyncio.shield(answer)
@@ -126,7 +130,7 @@ class StateOperations:
                 if one.owner.subscriptions.get(one.id) is one:
                     del one.owner.subscriptions[one.id]
 
-        self._store(feed, at, expired.told, write, landed, None)
+        self._store(feed, at, expired.told, write, landed, None, True)
 
     def _store(
         self,
@@ -136,6 +140,7 @@ class StateOperations:
         write: Write,
         landed: Callable[[], object],
         answer: Answer | None,
+        frees: bool,
     ) -> None:
         """Have what the feed has done in memory on disk too, or undo it."""
         core, epoch = self._core, feed.epoch
@@ -160,7 +165,7 @@ class StateOperations:
                 core.flow.land(partial(self._finish, feed, at, told, result, landed, answer))
 
         try:
-            core.store.write(change, done)
+            core.store.write(change, done, frees=frees)
         except StorageError as error:  # it is closed
             core.flow.land(partial(settle, answer, error))
 

@@ -83,7 +83,7 @@ class Subscribing:
                 transaction.delete_subscription(known.owner.number, subscription)
 
             if isinstance(feed, EventFeed):
-                await self._core.write(forget)
+                await self._core.write(forget, frees=True)
                 await self._core.flow.call(lambda: feed.remove(known))
                 known.owner.subscriptions.pop(subscription, None)
             else:
@@ -92,6 +92,7 @@ class Subscribing:
                     lambda: feed.remove(known.owner, subscription),
                     lambda: forget,
                     lambda: known.owner.subscriptions.pop(subscription, None),
+                    frees=True,
                 )
 
     def _before(self, owner: str, subscription: str, wanted: Wanted) -> Subscription | None:

@@ -30,11 +30,15 @@ async def health(request: Request) -> Response:
 
 @router.get("/readyz", response_model=shapes.Health, responses=_UNWELL)
 async def readiness(request: Request) -> Response:
-    """Whether requests are served: not while the broker starts or stops."""
+    """Whether requests are served: not while the broker starts or stops, nor while nothing can be
+    stored. Reading goes on then.
+    """
     broker = context_of(request).broker
     _check_failure(broker)
     if not broker.ready:
         raise Problem(503, "not-ready", "the broker is starting or stopping")
+    if (reason := broker.write_failure) is not None:
+        raise Problem(503, "storage", f"nothing can be stored: {reason}")
     return answer({"status": "ready"})
 
 

@@ -24,7 +24,7 @@ from boxmatch.errors import StorageError
 Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
 """By owner: positions of events, ascending, and the ids of the subscriptions that matched."""
 
-_MOST_BYTES = 256 * 1024
+MOST_ROW_BYTES = 256 * 1024
 """Events of one call go into rows of about this size: who reads one of them reads its row."""
 PAGE = 4096
 """Bytes of the database that one change of a row takes in the log ahead, about."""
@@ -125,14 +125,14 @@ def batch_rows(
 
 
 def _cut(bodies: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Where to cut so that no piece is much larger than `_MOST_BYTES`."""
-    if sum(map(len, bodies)) <= _MOST_BYTES:
+    """Where to cut so that no piece is much larger than `MOST_ROW_BYTES`."""
+    if sum(map(len, bodies)) <= MOST_ROW_BYTES:
         if bodies:
             yield 0, len(bodies)
         return
     low = nbytes = 0
     for position, body in enumerate(bodies):
-        if nbytes + len(body) > _MOST_BYTES and position > low:
+        if nbytes + len(body) > MOST_ROW_BYTES and position > low:
             yield low, position
             low, nbytes = position, 0
         nbytes += len(body)

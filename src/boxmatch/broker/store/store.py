@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -16,7 +17,9 @@ from typing import Self, TypeVar
 from boxmatch.broker.messages import DeadLetter, FeedSpec, Note
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.copying import copy_database
+from boxmatch.broker.store.gathered import MOST_ROW_BYTES
 from boxmatch.broker.store.reader import MOST_BYTES, Reader
+from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.rows import (
     LoggedEvent,
     MemberRow,
@@ -51,14 +54,17 @@ class Store:
     def __init__(
         self, file: Path, lock: int, connection: sqlite3.Connection, sync: Sync, pace: float
     ) -> None:
+        reserve = Reserve(file.parent)
+        reserve.release()  # a full disk must not keep it from starting
         next_sequence = prepare(connection, file, sync)
+        reserve.restore()
         self.path = file.parent
         self._file = file
         self._lock = lock
         self._connection = connection
         self._reader = Reader(file)
         self._reader.feeds()  # what is damaged there should show now
-        self._writer = Writer(file, connection, next_sequence, pace)
+        self._writer = Writer(file, connection, reserve, next_sequence, pace)
         self._closing = threading.Event()
         self._closed = False
         self._checkpoints = threading.Thread(
@@ -131,13 +137,35 @@ class Store:
         self,
         change: Callable[[Transaction], T],
         done: Callable[[T | BaseException], None] | None = None,
+        *,
+        frees: bool = False,
     ) -> Future[T]:
         """Queue a change. It runs in the writer thread, in order; the future is resolved, and
         `done` called there, after the commit. If it raises, it has done nothing.
 
-        A future that is cancelled before its change begins keeps it from running.
+        A future that is cancelled before its change begins keeps it from running. If the disk is
+        full, only a change that `frees` room is carried out; it may then run more than once, and
+        all but the last time nothing of it is kept.
         """
-        return self._writer.write(change, done)
+        return self._writer.write(change, done, frees)
+
+    @property
+    def failure(self) -> str | None:
+        """Why something could not be written, until `probe` finds that it can be again."""
+        return self._writer.failure
+
+    def probe(self) -> None:
+        """After a failure, see whether one can write again: as much as a large row has, since on a
+        full disk there may be room for little things. Waits for the disk.
+        """
+
+        def done(result: object) -> None:
+            if not isinstance(result, BaseException):
+                self._writer.recovered()
+
+        if self.failure is not None:
+            self.write(partial(Transaction.put_ballast, nbytes=MOST_ROW_BYTES), done).result()
+            self.write(partial(Transaction.put_ballast, nbytes=None), frees=True).result()
 
     def feeds(self) -> list[tuple[int, FeedSpec]]:
         return self._reader.feeds()
@@ -218,7 +246,7 @@ class Store:
 
         What goes before its owner has acknowledged it is counted as dropped.
         """
-        return tidy(self._reader, self.write, now, retention)
+        return tidy(self._reader, partial(self.write, frees=True), now, retention)
 
     def _checkpoint(self) -> None:
         """Take the log ahead into the database while the writer thread goes on. What is left of it

@@ -27,6 +27,8 @@ class Transaction:
         self._earlier = Gathered()
         self._own = Gathered()
         self._savepoint = False
+        self.refuses = False
+        """Whether the change may not write, since the disk is full and it frees no room."""
         self.written = 0
         """About how many bytes came to the log ahead; the writer thread resets it."""
 
@@ -51,6 +53,21 @@ class Transaction:
         """SQLite ends a transaction by itself after some failures."""
         return self._connection.in_transaction
 
+    @property
+    def nbytes(self) -> int:
+        """Of the database, once the log ahead is taken up."""
+        return self._pages("page_count")
+
+    @property
+    def free_bytes(self) -> int:
+        """Of these, how many are free to be used again."""
+        return self._pages("freelist_count")
+
+    def _pages(self, counted: str) -> int:
+        [(pages,)] = self._connection.execute(f"PRAGMA {counted}")
+        [(size,)] = self._connection.execute("PRAGMA page_size")
+        return int(pages) * int(size)
+
     def begin_change(self) -> None:
         self._own = Gathered()
         self._change_mark = self._mark()
@@ -69,6 +86,7 @@ class Transaction:
 
     def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         """Run a statement. It sees all that was gathered, and is undone with its change."""
+        self._check_room()
         if not self._savepoint:
             self.written += self._earlier.flush(self._connection)
             self._connection.execute("SAVEPOINT change")
@@ -99,6 +117,7 @@ class Transaction:
         With a key that the feed has seen in the last day nothing is stored, and the numbers of
         then come back.
         """
+        self._check_room()
         self._check_feed(feed)
         at, rate = float(at) + 0.0, float(rate) + 0.0  # SQLite has no negative zero
         if key is not None and (known := self._repeated(feed, key, at)) is not None:
@@ -153,6 +172,7 @@ class Transaction:
 
     def move_cursor(self, owner: int, sequence: int) -> None:
         """Never backwards, never past the last number."""
+        self._check_room()
         self._check_owner(owner)
         self._own.move(int(owner), min(int(sequence), self.next_sequence - 1))
 
@@ -213,6 +233,12 @@ class Transaction:
         """To be called where batches go: the last one may be among them."""
         self.execute("UPDATE about SET value = ? WHERE name = 'next'", self.next_sequence)
 
+    def put_ballast(self, nbytes: int | None) -> None:
+        """So many bytes of no use, or none any more."""
+        self.execute("DELETE FROM about WHERE name = 'ballast'")
+        if nbytes is not None:
+            self.execute("INSERT INTO about VALUES ('ballast', zeroblob(?))", nbytes)
+
     # How it is done.
 
     def _insert(self, statement: str, *values: object) -> int:
@@ -220,6 +246,10 @@ class Transaction:
         if number is None:
             raise StorageError("a row came to be without a number")
         return number
+
+    def _check_room(self) -> None:
+        if self.refuses:
+            raise StorageError("the disk is full: until there is room, one can only delete")
 
     def _check_feed(self, number: int) -> None:
         if number not in self._feeds:
