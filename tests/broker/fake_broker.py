@@ -45,7 +45,7 @@ class FakeBroker:
             subscriptions=0, sessions=0, delivered=0,
         )  # fmt: skip
 
-    async def acknowledge(self, owner: str, sequence: int) -> int:
+    async def acknowledge(self, owner: str, sequence: int, *, wait: bool = True) -> int:
         self.acknowledged.append(sequence)
         self.known.cursor = max(self.known.cursor, sequence)
         return self.known.cursor

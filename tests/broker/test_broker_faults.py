@@ -242,6 +242,7 @@ def test_on_a_full_disk_one_can_delete_and_acknowledge(tight: RunningBroker) -> 
         use_up(http)
         assert http.delete("/owners/ann/subscriptions/near-ann").status_code == 204
         made(http.delete("/feeds/s/publications/here"))
+        made(http.post("/owners/bob/acknowledge", json={"sequence": 3}))
         # Not that there was room now: what is in reserve is not for this.
         use_up(http)
         check_refused(http.get("/readyz"))
@@ -249,6 +250,7 @@ def test_on_a_full_disk_one_can_delete_and_acknowledge(tight: RunningBroker) -> 
     tight.wait_ready = False  # it starts, but the disk is full
     tight.start()
     with httpx.Client(base_url=tight.url, timeout=30) as http:
+        assert made(http.get("/owners/bob"))["cursor"] == 3
         assert http.get("/owners/ann/subscriptions/near-ann").status_code == 404
         assert http.get("/feeds/s/publications/here").status_code == 404
         use_up(http)
@@ -277,6 +279,15 @@ def wait_ready(http: httpx.Client) -> None:
     while (answer := http.get("/readyz")).status_code != 200:
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.02)
+
+
+def test_an_acknowledgement_that_was_answered_survives(stopped: RunningBroker) -> None:
+    stopped.start()
+    answer = httpx.post(f"{stopped.url}/owners/ann/acknowledge", json={"sequence": 4})
+    stopped.kill()
+    assert made(answer) == {"cursor": 4}
+    with stopped, httpx.Client(base_url=stopped.url, timeout=30) as http:
+        assert made(http.get("/owners/ann"))["cursor"] == 4
 
 
 def check_refused(answer: httpx.Response) -> None:

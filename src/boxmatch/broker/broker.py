@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from boxmatch.broker.core import Core, hand_out, said_rightly
@@ -115,7 +116,9 @@ class Broker:
         self._looking = Looking(self._core)
         self._tracing = Tracing(self._core)
         self._housekeeping = Housekeeping(self._core, self._state, self.metrics.dropped)
-        self._posting = Posting(self._core, self.stream, self.acknowledge, self.metrics)
+        self._posting = Posting(
+            self._core, self.stream, partial(self.acknowledge, wait=False), self.metrics
+        )
         self.watching = Watching(self._core, self.metrics, self._posting)
         self.metrics.watch(self)
         self.ready = True
@@ -303,16 +306,25 @@ class Broker:
         except TimeoutError:
             return []
 
-    async def acknowledge(self, owner: str, sequence: int) -> int:
-        """All up to this number is done with. Returns the cursor, which never goes back."""
+    async def acknowledge(self, owner: str, sequence: int, *, wait: bool = True) -> int:
+        """All up to this number is done with. Returns the cursor, which never goes back.
+
+        It is then on disk; with `wait=False` it gets there soon, together with those of others.
+        """
         known = self._directory.owner(owner)
-        if known is None:
+        if known is None or not known.number:  # there is nothing to acknowledge
             return 0
-        reached = min(sequence, self.last_sequence)
+        reached = max(known.cursor, min(sequence, self.last_sequence))
+        if reached > known.stored and wait:
+            await self._core.write(
+                lambda transaction: transaction.move_cursor(known.number, reached), frees=True
+            )
+            known.stored = max(known.stored, reached)
         if reached > known.cursor:
             known.cursor = reached
-            self._housekeeping.moved(known)
-        return known.cursor
+            if not wait:
+                self._housekeeping.moved(known)
+        return reached
 
     def stream(self, owner: str, *, after: int | None = None) -> NoteStream:
         """The notes of an owner from the cursor, or another number, on; for use in `async with`."""

@@ -78,17 +78,19 @@ class Housekeeping:
         moved, self._moved = self._moved, set()
         if not moved:
             return
-        cursors = [(owner.number, owner.cursor) for owner in moved if owner.number]
+        cursors = [(owner, owner.cursor) for owner in moved if owner.cursor > owner.stored]
 
         def write(transaction: Transaction) -> None:
-            for number, cursor in cursors:
-                transaction.move_cursor(number, cursor)
+            for owner, cursor in cursors:
+                transaction.move_cursor(owner.number, cursor)
 
         try:
             await self._core.write(write, frees=True)
         except BaseException:  # at the end of the broker, that this was cancelled
             self._moved |= moved
             raise
+        for owner, cursor in cursors:
+            owner.stored = max(owner.stored, cursor)
 
     async def _try_to_write(self) -> None:
         """Notice that there is room again, also if nobody else writes."""

@@ -39,6 +39,8 @@ class Owner:
     name: str
     cursor: int = 0
     """All up to this sequence number is acknowledged."""
+    stored: int = 0
+    """The same on disk, which may lag behind."""
     last: int = 0
     """The newest sequence number of which there is, or was, a note for it."""
     dropped: int = 0

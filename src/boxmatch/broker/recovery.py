@@ -29,6 +29,7 @@ def recover_owners(store: Store) -> dict[int, Owner]:
             row.number,
             row.name,
             cursor=row.cursor,
+            stored=row.cursor,
             last=newest,
             dropped=row.dropped,
             dropped_through=row.dropped_through,

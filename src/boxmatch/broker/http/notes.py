@@ -76,7 +76,9 @@ def _some(notes: Sequence[Note]) -> list[bytes]:
     openapi_extra=takes(shapes.Acknowledgement),
 )
 async def acknowledge(owner: Name, request: Request, caller: AsOwner) -> Response:
-    """All notes up to a sequence number are dealt with. The cursor never goes back."""
+    """All notes up to a sequence number are dealt with. The cursor never goes back, and is on disk
+    when this is answered.
+    """
     asked = await read_model(request, shapes.Acknowledgement, caller.limits.body_bytes)
     return answer({"cursor": await caller.broker.acknowledge(owner, asked.sequence)})
 
@@ -109,7 +111,7 @@ async def stream_notes(
     says by that which notes it has.
     """
     if last_event_id is not None:
-        await caller.broker.acknowledge(owner, last_event_id)
+        await caller.broker.acknowledge(owner, last_event_id, wait=False)
         after = last_event_id
     return _EventStream(caller, owner, after)
 

@@ -180,7 +180,7 @@ class _NoteSocket:
         while sent and sent[0] <= sequence:
             sent.popleft()
         self._room.set()
-        await self._caller.broker.acknowledge(self._owner, sequence)
+        await self._caller.broker.acknowledge(self._owner, sequence, wait=False)
 
 
 def _frames(notes: list[Note]) -> list[bytes]:
