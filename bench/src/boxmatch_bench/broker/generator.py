@@ -1,0 +1,291 @@
+"""The process that makes the load: it loads subscriptions, publishes, and receives as everybody.
+
+Publishers and subscribers are in one process so that one clock says how long a note took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from boxmatch.broker.listening import raise_file_limit
+from boxmatch_bench.broker.publishing import Publishing
+from boxmatch_bench.broker.settings import FEED, Load, Options, Setting, owner_name
+from boxmatch_bench.broker.subscribers import Received, Subscriber
+from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
+
+_HOST: Final = "127.0.0.1"
+_AT_ONCE: Final = 50
+"""Sockets that are opened at a time."""
+_CHUNK: Final = 10_000
+_PATIENCE: Final = 10.0
+"""How long nothing may come before notes that are missing are given up."""
+_TELL: Final = 0.25
+_TELL_LOADED: Final = 50
+
+
+def main(
+    pipe: Connection,
+    port: int,
+    setting: Setting,
+    options: Options,
+    kind: type[Generator] | None = None,
+) -> None:
+    """Carry out commands that come through the pipe: (method, arguments), None at the end.
+
+    Answers are ("progress", done, of), ("result", value) or ("error", text). `kind` is the class
+    whose methods they are.
+    """
+    try:
+        import uvloop
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:  # there is none for Windows
+        factory = None
+    raise_file_limit(setting.subscribers + options.loaders + options.connections)
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_obey(pipe, (kind or Generator)(pipe, port, setting, options)))
+
+
+async def _obey(pipe: Connection, generator: Generator) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            command = await loop.run_in_executor(None, pipe.recv)
+        except EOFError:  # whoever started us has gone
+            return
+        if command is None:
+            await generator.close()
+            return
+        name, arguments = command
+        try:
+            pipe.send(("result", await getattr(generator, name)(*arguments)))
+        except Exception:
+            pipe.send(("error", traceback.format_exc()))
+
+
+class Generator:
+    """The load on one broker."""
+
+    def __init__(self, pipe: Connection, port: int, setting: Setting, options: Options) -> None:
+        self._pipe = pipe
+        self._port = port
+        self._setting = setting
+        self._options = options
+        self._received = Received()
+        self._subscribers: list[Subscriber] = []
+        self._connections: list[HttpConnection] = []
+        self._failure: Exception | None = None
+        self._fail: Callable[[Exception], None] = lambda _: None
+        self._requests: dict[int, list[bytes]] = {}
+        self._expected: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    async def load(self) -> float:
+        """Make the feed and all subscriptions, many at a time. Returns how long it took."""
+        workload = self._setting.workload
+        schema = dict.fromkeys(workload.names, "int")
+        connection = await self._connect()
+        body = orjson.dumps({"name": FEED, "schema": schema, "index": self._setting.index})
+        status, text = await connection.ask("POST", "/feeds", body)
+        if status != 201:
+            raise WireError(f"the feed was refused: {status} {text!r}")
+        connection.close()
+        requests = list(self._subscriptions())
+        began = perf_counter()
+        await _Loading(self, requests).run()
+        return perf_counter() - began
+
+    def _subscriptions(self) -> Iterator[bytes]:
+        """Requests, those of one subscriber far apart: it has to wait for the one before."""
+        workload, subscribers = self._setting.workload, self._setting.subscribers
+        wanted = [
+            {name: {"low": low, "high": high} for name, (low, high) in ranges.items()}
+            for ranges in workload.filters(0, workload.subscriptions)
+        ]
+        span = self._options.put * subscribers
+        for first in range(0, len(wanted), span):
+            for number in range(min(subscribers, len(wanted) - first)):
+                rows = range(first + number, min(first + span, len(wanted)), subscribers)
+                path = f"/owners/{owner_name(number)}/subscriptions"
+                if self._options.put == 1:
+                    body = orjson.dumps({"feed": FEED, "filter": wanted[rows[0]]})
+                    yield request_bytes("PUT", f"{path}/{rows[0]}", body)
+                else:
+                    filters = {str(row): wanted[row] for row in rows}
+                    body = orjson.dumps({"feed": FEED, "filters": filters})
+                    yield request_bytes("POST", path, body)
+
+    async def connect(self, expected: npt.NDArray[np.int64]) -> float:
+        """Open the sockets of all subscribers. `expected`: matches of each event of the pool."""
+        self._expected = expected
+        connection = await self._connect()
+        _, text = await connection.ask("GET", f"/feeds/{FEED}")
+        connection.close()
+        after = orjson.loads(text)["last_sequence"]
+        began = perf_counter()
+        for start in range(0, self._setting.subscribers, _AT_ONCE):
+            stop = min(start + _AT_ONCE, self._setting.subscribers)
+            opened = [self._subscriber(number, after) for number in range(start, stop)]
+            self._subscribers += opened
+            await asyncio.gather(*(self._open(one) for one in opened))
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.gather(*(one.ready for one in opened))
+            self.tell(stop, self._setting.subscribers)
+        return perf_counter() - began
+
+    def _subscriber(self, number: int, after: int) -> Subscriber:
+        every = self._options.acknowledge
+        return Subscriber(number, after, self._received, every, self._subscriber_lost)
+
+    async def _open(self, subscriber: Subscriber) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: subscriber.socket, _HOST, self._port)
+
+    def _subscriber_lost(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._fail(error)
+
+    async def publish(self, load: Load) -> dict[str, Any]:
+        """Publish for a while and wait for all notes. Returns what was sent and what came."""
+        requests = await self._prepared(load.batch)
+        connections = [await self._connect() for _ in range(load.connections)]
+        received = self._received
+        received.clear()
+        publishing = Publishing(requests, load, connections)
+        self._fail = publishing.fail
+        # What is made here is arrays: nothing for the collector to find, but it would look.
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        telling = asyncio.create_task(self._tell_time(load.seconds))
+        try:
+            if self._failure is not None:
+                raise self._failure
+            await publishing.run()
+            await self._wait_for_notes(self._total(load, len(publishing.first)))
+        finally:
+            gc.enable()
+            telling.cancel()
+            for connection in connections:
+                connection.close()
+        for subscriber in self._subscribers:
+            subscriber.acknowledge()
+        return {
+            "began": publishing.began,
+            "published": publishing.arrays(),
+            "received": received.arrays(),
+            "notes": received.notes,
+            "disordered": received.disordered,
+        }
+
+    async def _prepared(self, batch: int) -> list[bytes]:
+        """Requests with the pool's events; made before, not while times are taken."""
+        if batch not in self._requests:
+            self._requests.clear()  # they are large
+            workload, pool = self._setting.workload, self._options.pool
+            path = f"/feeds/{FEED}/events?wait=durable"
+            made: list[bytes] = []
+            step = batch * max(1, _CHUNK // batch)
+            for start in range(0, pool, step):
+                events = workload.event_dicts(start, min(start + step, pool))
+                for first in range(0, len(events), batch):
+                    body = orjson.dumps(
+                        events[first : first + batch] if batch > 1 else events[first]
+                    )
+                    made.append(request_bytes("POST", path, body))
+                await asyncio.sleep(0)  # the broker wants to know whether we are there
+            self._requests[batch] = made
+        return self._requests[batch]
+
+    def _total(self, load: Load, requests: int) -> int:
+        """How many matches so many requests have."""
+        by_request = self._expected.reshape(-1, load.batch).sum(axis=1)
+        rounds, rest = divmod(requests, len(by_request))
+        return int(rounds * by_request.sum() + by_request[:rest].sum())
+
+    async def _wait_for_notes(self, total: int) -> None:
+        """Wait for notes that are under way; what never comes is found by who compares."""
+        arrived, since = -1, perf_counter()
+        while len(self._received.time) < total:
+            if len(self._received.time) != arrived:
+                arrived, since = len(self._received.time), perf_counter()
+            elif perf_counter() - since > _PATIENCE:
+                return
+            if self._failure is not None:
+                raise self._failure
+            await asyncio.sleep(0.005)
+
+    async def _tell_time(self, seconds: float) -> None:
+        began = perf_counter()
+        while True:
+            await asyncio.sleep(_TELL)
+            self.tell(min(perf_counter() - began, seconds), seconds)
+
+    def tell(self, done: float, total: float) -> None:
+        self._pipe.send(("progress", done, total))
+
+    async def _connect(self) -> HttpConnection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(HttpConnection, _HOST, self._port)
+        return connection
+
+    async def connections(self, count: int) -> Sequence[HttpConnection]:
+        """New connections."""
+        return [await self._connect() for _ in range(count)]
+
+    @property
+    def loaders(self) -> int:
+        return self._options.loaders
+
+    async def close(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber.socket.close()
+        await asyncio.sleep(0.1)
+
+
+class _Loading:
+    """Requests, so many at a time."""
+
+    def __init__(self, generator: Generator, requests: Sequence[bytes]) -> None:
+        self._generator = generator
+        self._requests = iter(requests)
+        self._total = len(requests)
+        self._done = 0
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        connections = await self._generator.connections(min(self._generator.loaders, self._total))
+        for connection in connections:
+            connection.answered, connection.failed = self._answered, self._fail
+            connection.send(next(self._requests))
+        try:
+            await self._finished
+        finally:
+            for connection in connections:
+                connection.close()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._finished.done():
+            self._finished.set_exception(error)
+
+    def _answered(self, connection: HttpConnection, status: int, body: bytes) -> None:
+        if status != 200:
+            self._fail(WireError(f"a subscription was refused: {status} {body[:500]!r}"))
+            return
+        self._done += 1
+        if self._done % _TELL_LOADED == 0:
+            self._generator.tell(self._done, self._total)
+        request = next(self._requests, None)
+        if request is not None:
+            connection.send(request)
+        elif self._done == self._total:
+            self._finished.set_result(None)

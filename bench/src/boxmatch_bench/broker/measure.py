@@ -1,0 +1,177 @@
+"""How a broker is measured: load, connect, and the phases, each checked and each a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from boxmatch_bench.broker.comparing import Float64Array, Truth, compare, truth_of
+from boxmatch_bench.broker.processes import BenchFailedError, LoadGenerator, Server, usage
+from boxmatch_bench.broker.settings import Load, Options, Setting
+from boxmatch_bench.broker.watching import Watch, disk
+
+_LOADED: Final = "bench.json"
+"""In the broker's folder: which subscriptions it holds."""
+
+
+class Tell(Protocol):
+    """Is told what goes on, and how much of it is done."""
+
+    def __call__(self, name: str, done: float = 0.0, total: float | None = None) -> None: ...
+
+
+def _nobody(name: str, done: float = 0.0, total: float | None = None) -> None:
+    pass
+
+
+def measure(
+    setting: Setting, options: Options, folder: Path, tell: Tell = _nobody
+) -> Iterator[dict[str, Any]]:
+    """Run all phases on a broker in `folder`; a row for each as soon as it is done.
+
+    A folder that has the subscriptions from an earlier run is used as it is. Raises
+    `MismatchError` when something else was delivered than the engine says, and
+    `BenchFailedError` when nothing was.
+    """
+    data = folder / "data"
+    loaded = _is_loaded(setting, data)
+    tell("matching without a broker")
+    truth = truth_of(setting, options)
+    head = {
+        "bench": "broker",
+        "workload": type(setting.workload).__name__,
+        "parameters": {**asdict(setting.workload), "subscribers": setting.subscribers},
+        "seed": setting.workload.seed,
+        "options": asdict(options),
+        "matches_per_event": len(truth.subscription) / options.pool,
+        "disk": disk(folder),
+    }
+    tell("starting the broker")
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(data, options))
+        generator = stack.enter_context(LoadGenerator(server.port, setting, options))
+        bench = _Bench(setting, options, truth, server, generator, tell)
+        row = bench.load(loaded)
+        (data / _LOADED).write_text(_mark(setting))
+        yield head | row
+        for row in bench.phases():
+            yield head | row
+
+
+def _mark(setting: Setting) -> str:
+    return json.dumps([asdict(setting.workload), setting.subscribers])
+
+
+def _is_loaded(setting: Setting, data: Path) -> bool:
+    marker = data / _LOADED
+    if not marker.exists():
+        return False
+    if marker.read_text() != _mark(setting):
+        raise BenchFailedError(f"{data} holds other subscriptions, from another run")
+    return True
+
+
+class _Bench:
+    """A broker under load."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        options: Options,
+        truth: Truth,
+        server: Server,
+        generator: LoadGenerator,
+        tell: Tell,
+    ) -> None:
+        self._setting, self._options, self._truth = setting, options, truth
+        self._server, self._generator, self._tell = server, generator, tell
+
+    def load(self, loaded: bool) -> dict[str, Any]:
+        """Subscriptions into the broker unless they are there, and subscribers to it."""
+        before = usage(self._server.pid)
+        seconds = None if loaded else self._call("loading subscriptions", "load")
+        counts = np.diff(self._truth.start)
+        connected = self._call("connecting subscribers", "connect", counts)
+        after = usage(self._server.pid)
+        return {
+            "phase": "load",
+            "seconds": seconds,
+            "per_second": seconds and self._setting.workload.subscriptions / seconds,
+            "connect_seconds": connected,
+            "private_before": before and before.private,
+            "private_after": after and after.private,
+            "resident_after": after and after.resident,
+        }
+
+    def phases(self) -> Iterator[dict[str, Any]]:
+        options = self._options
+        batches = {"batch": options.batch, "connections": options.publishers}
+        if options.warmup_seconds:
+            self._run("warming up", Load(seconds=options.warmup_seconds, **batches))
+        if options.seconds:
+            load = Load(seconds=options.seconds, **batches)
+            yield self._run("throughput", load)
+        if options.latency_seconds:
+            load = Load(
+                seconds=options.latency_seconds,
+                batch=1,
+                connections=options.connections,
+                rate=options.rate,
+            )
+            yield self._run("latency", load)
+        if options.soak_seconds:
+            yield self._run(
+                "soak", Load(seconds=options.soak_seconds, rate=options.soak_rate, **batches)
+            )
+
+    def _run(self, phase: str, load: Load) -> dict[str, Any]:
+        watch = Watch(self._server, self._generator)
+        result = self._call(phase, "publish", load, meanwhile=watch.see)
+        began, published = result["began"], result["published"]
+        times = result["received"]["time"]
+        ended = max(published["answered"].max(), times.max() if len(times) else 0.0)
+        watched = watch.figures(began, ended)
+        self._tell(f"{phase}: comparing", 1.0, 1.0)
+        compared = compare(self._truth, load.batch, result)
+        answers = published["answered"] - published["due"]
+        return {
+            "phase": phase,
+            "load": asdict(load),
+            "events": compared.events,
+            "matches": compared.matches,
+            "notes": result["notes"],
+            "seconds": ended - began,
+            "events_per_second": compared.events / (ended - began),
+            "delivery_ms": _spread(compared.delays),
+            "answer_ms": _spread(answers),
+            "sent_late_ms": _spread(published["sent"] - published["due"]),
+            **watched,
+        }
+
+    def _call(self, name: str, command: str, *arguments: object, **more: Any) -> Any:
+        self._tell(name)
+        return self._generator.call(
+            command,
+            *arguments,
+            progress=lambda done, total: self._tell(name, done, total),
+            **more,
+        )
+
+
+def _spread(seconds: Float64Array) -> dict[str, float] | None:
+    if not len(seconds):
+        return None
+    p50, p90, p99, p999 = np.percentile(seconds, [50, 90, 99, 99.9]) * 1e3
+    return {
+        "p50": float(p50),
+        "p90": float(p90),
+        "p99": float(p99),
+        "p99.9": float(p999),
+        "max": float(np.max(seconds)) * 1e3,
+    }

@@ -1,0 +1,172 @@
+"""One index on the test bed: what exact matching carries, and what the adjuster makes of more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from boxmatch_bench.broker.comparing import Truth
+from boxmatch_bench.broker.processes import LoadGenerator, Server
+from boxmatch_bench.broker.settings import Options, Setting
+from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.pada.arrivals import moments, shape
+from boxmatch_bench.pada.counting import Counted, Deliveries, Float64Array, by_second, count
+from boxmatch_bench.pada.generator import BedGenerator
+from boxmatch_bench.pada.sampling import Cores, Sampling
+from boxmatch_bench.pada.sending import Schedule
+from boxmatch_bench.pada.settings import Adjustment, Bed
+
+Tell = Callable[[str], None]
+Figures = dict[str, Any]
+
+_WARM: Final = 2.0
+
+
+class OnBed:
+    """A broker whose feed has one index and all subscriptions, and its publishers."""
+
+    def __init__(self, bed: Bed, index: str, truth: Truth, folder: Path, tell: Tell) -> None:
+        self._bed, self._index, self.truth, self._folder = bed, index, truth, folder
+        self._tell = tell
+        self.capacity = 0.0
+        """Events a second that it matches exactly, and delivers."""
+
+    def __enter__(self) -> Self:
+        bed = self._bed
+        setting = Setting(workload=bed.workload, subscribers=bed.owners, index=self._index)
+        options = Options(pool=bed.pool, batch=bed.overload_batch)
+        with ExitStack() as stack:
+            self._tell("starting the broker")
+            self.server = stack.enter_context(Server(self._folder / "data", options))
+            load = LoadGenerator(self.server.port, setting, options, BedGenerator)
+            self._generator = stack.enter_context(load)
+            self._call("loading subscriptions", "load")
+            self._call("connecting", "connect", np.diff(self.truth.start))
+            self.capacity = self._capacity()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _capacity(self) -> float:
+        """Answers a second while publishers send again as soon as they are answered."""
+        bed = self._bed
+        connections = min(bed.capacity_connections, bed.connections)
+        rates = []
+        for seconds in (_WARM, bed.capacity_seconds):
+            # More than can be sent, all of it due at once.
+            schedule = Schedule(
+                moments=np.zeros(round(20_000 * seconds)), connections=connections, seconds=seconds
+            )
+            result = self._call("measuring what exact matching carries", "send", schedule)
+            compared(self.truth, result, 1)
+            answered = np.sort(result["published"]["answered"])
+            answered = answered[answered > 0] - result["began"]
+            inside = answered[(answered > seconds / 4) & (answered <= seconds)]
+            rates.append(len(inside) / (0.75 * seconds))
+        return rates[-1]
+
+    def measure(self, adjustment: Adjustment) -> Figures:
+        """The fluctuating arrivals, with this adjuster."""
+        bed = self._bed
+        rates = bed.load * self.capacity * shape(bed.seconds, bed.fluctuation, bed.workload.seed)
+        due = moments(rates, bed.workload.seed)
+        schedule = Schedule(moments=due, connections=bed.connections, seconds=10.0 * bed.seconds)
+        result, sampling = self.send(f"adjuster {adjustment.name}", schedule, adjustment)
+        counted, came = compared(self.truth, result, 1)
+        if result["published"]["refused"].any():
+            raise MismatchError("a broker that was not to be overloaded refused events")
+        order = np.argsort(result["published"]["first"])
+        of_note = due[order][counted.place]
+        delays = 1e3 * (came.time - result["began"] - of_note)
+        late = result["published"]["sent"] - result["published"]["due"]
+        return {
+            "capacity": self.capacity,
+            "load": bed.load,
+            "adaptive": adjustment.request,
+            "events": len(due),
+            "notes": len(delays),
+            "latency_ms": _spread(delays),
+            "sent_late_ms": _spread(1e3 * late),
+            **false_figures(counted),
+            "by_second": {
+                "arrivals": np.bincount(due.astype(np.int64), minlength=bed.seconds).tolist(),
+                "latency_ms": by_second(of_note, delays, bed.seconds),
+                "rate": by_second(due[order], counted.rate, bed.seconds),
+                "false": by_second(due[order], counted.false.astype(float), bed.seconds),
+                "true": by_second(due[order], counted.true.astype(float), bed.seconds),
+            },
+            **self.use(result, sampling),
+        }
+
+    def send(
+        self, name: str, schedule: Schedule, adjustment: Adjustment | None, every: float = 1.0
+    ) -> tuple[dict[str, Any], Sampling]:
+        """Publish with this adjuster, or with the one that the feed has."""
+        if adjustment is not None:
+            self._call(name, "adapt", adjustment.request)
+        sampling = Sampling(self.server, every)
+        sampling.see()
+        cores = Cores(self.server.pid, self._generator.pid)
+        result = self._call(name, "send", schedule, meanwhile=sampling.see)
+        result["cores"] = cores.used()
+        return result, sampling
+
+    def use(self, result: dict[str, Any], sampling: Sampling) -> Figures:
+        """What the machine was busy with."""
+        return {"cores": result["cores"], "samples": sampling.since(result["began"])}
+
+    def _call(self, name: str, command: str, *arguments: object, **more: Any) -> Any:
+        self._tell(name)
+        return self._generator.call(
+            command,
+            *arguments,
+            progress=lambda done, total: self._tell(f"{name}, {done:,.0f} of {total:,.0f}"),
+            **more,
+        )
+
+
+def compared(truth: Truth, result: dict[str, Any], batch: int) -> tuple[Counted, Deliveries]:
+    """Every delivery put to the exact matches of what was acknowledged."""
+    if result["disordered"]:
+        raise MismatchError(f"{result['disordered']:,} notes came out of order")
+    first = result["published"]["first"]
+    accepted = np.flatnonzero(first)
+    accepted = accepted[np.argsort(first[accepted])]
+    if (np.diff(first[accepted]) < batch).any():
+        raise MismatchError("two requests were given the same sequence numbers")
+    within = np.arange(batch)
+    event = (accepted[:, None] * batch + within).reshape(-1) % len(truth.value)
+    sequence = (first[accepted][:, None] + within).reshape(-1)
+    came = Deliveries(**result["received"])
+    return count(truth, event, sequence, came), came
+
+
+def false_figures(counted: Counted) -> Figures:
+    """False positives, counted and promised."""
+    inexact = counted.rate > 0
+    return {
+        "true": int(counted.true.sum()),
+        "false": int(counted.false.sum()),
+        "measured_rate": counted.measured,
+        "promised_rate": counted.promised,
+        "highest_rate": float(counted.rate.max(initial=0.0)),
+        "inexact_events": int(inexact.sum()),
+        "mean_rate": float(counted.rate.mean()) if len(counted.rate) else 0.0,
+    }
+
+
+def _spread(milliseconds: Float64Array) -> dict[str, float]:
+    p50, p99 = np.percentile(milliseconds, [50, 99])
+    return {
+        "mean": float(milliseconds.mean()),
+        "std": float(milliseconds.std()),
+        "p50": float(p50),
+        "p99": float(p99),
+        "max": float(milliseconds.max()),
+    }

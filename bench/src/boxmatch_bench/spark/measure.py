@@ -1,0 +1,72 @@
+"""One setting from beginning to end, each part in a process of its own, answers compared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.spark import engine, jobs
+from boxmatch_bench.spark.apart import apart
+from boxmatch_bench.spark.files import Digest, Files
+from boxmatch_bench.spark.settings import Options, Setting
+
+Stage = Callable[[str], None]
+
+STAGES: Final = 5
+"""How often `measure` reports a stage."""
+
+
+def measure(
+    setting: Setting, options: Options, scratch: Path, stage: Stage = lambda _: None
+) -> dict[str, Any]:
+    """Measure one setting, in a folder of its own below `scratch`, which is removed at the end.
+
+    Raises `MismatchError` when an answer is wrong, and leaves the folder for a look.
+    """
+    name = f"{setting.preset}-{setting.workload.subscriptions}-{setting.events}"
+    files = Files(scratch.resolve() / name)
+    shutil.rmtree(files.folder, ignore_errors=True)
+    files.folder.mkdir(parents=True)
+    stage("writing events, building the index, joining in SQL")
+    prepared, joined = apart(files.log, jobs.prepare, setting, options, files)
+    stage("matching on Spark")
+    spark = apart(files.log, jobs.match_on_spark, setting, options, files)
+    alone: dict[str, Any] = {}
+    for kind in get_args(engine.Kind):
+        stage(f"matching without Spark ({kind})")
+        alone[kind] = apart(files.log, engine.engine_alone, setting, options, files, kind)
+        _same(f"Spark differs from the engine alone ({kind})", spark, alone[kind])
+    stage("checking against scan")
+    checked = apart(files.log, engine.check, setting, options, files)
+    if joined is not None:
+        engine.check_join(setting, files, joined["events"], joined["subscriptions"])
+    shutil.rmtree(files.folder)
+    faster = min(alone, key=lambda kind: float(alone[kind]["seconds"]))
+    memory = spark.pop("memory")
+    return {
+        "bench": "spark",
+        "preset": setting.preset,
+        "workload": type(setting.workload).__name__,
+        "parameters": asdict(setting.workload),
+        "events": setting.events,
+        "options": {**asdict(options), "cores": options.cores},
+        "prepare": prepared,
+        "spark": spark,
+        "engine": {**alone, "faster": faster},
+        "overhead": spark["seconds"] / alone[faster]["seconds"],
+        "overhead_of_matching": spark["seconds"] / alone[faster]["match_seconds"],
+        "sql": joined,
+        "sql_slower": joined and joined["microseconds"] / spark["microseconds"],
+        "memory": memory,
+        "checked_events": checked,
+    }
+
+
+def _same(complaint: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    got, wanted = (Digest(one["pairs"], one["checksum"]) for one in (ours, theirs))
+    if got != wanted:
+        raise MismatchError(f"{complaint}: {got} for {wanted}")
