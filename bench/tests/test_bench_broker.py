@@ -138,9 +138,11 @@ def delivered(truth: Truth) -> dict[str, Any]:
             rows += [(start + place, match, value, time) for match in matches]
     order = np.random.default_rng(1).permutation(len(rows))
     columns = [np.array(column)[order] for column in zip(*rows, strict=True)]
+    received = dict(zip(("sequence", "subscription", "value", "time"), columns, strict=True))
+    received |= {"rate": np.zeros(len(rows)), "matches": np.ones(len(rows), np.int64)}
     return {
         "published": {"first": first, "due": 10.0 + np.arange(6)},
-        "received": dict(zip(("sequence", "subscription", "value", "time"), columns, strict=True)),
+        "received": received,
         "disordered": 0,
     }
 
@@ -156,9 +158,10 @@ def test_the_truth_is_what_scan_finds(truth: Truth) -> None:
 
 
 def test_what_is_right_is_found_right(truth: Truth) -> None:
-    compared = compare(truth, 5, delivered(truth))
-    assert compared.events == 30
-    assert compared.matches == len(compared.delays) > 0
+    compared = compare(truth, delivered(truth), 5)
+    assert len(compared.counted.true) == 30
+    assert compared.counted.true.sum() == len(compared.delays) > 0
+    assert not compared.counted.false.any()
     assert compared.delays == pytest.approx(0.5)
 
 
@@ -178,6 +181,10 @@ def test_what_is_wrong_is_found(truth: Truth) -> None:
     def stranger(result: dict[str, Any]) -> None:
         result["received"]["subscription"][0] = 49_999
 
+    def added(result: dict[str, Any]) -> None:
+        twice(result)
+        result["received"]["subscription"][-1] = 49_999
+
     def other_event(result: dict[str, Any]) -> None:
         result["received"]["value"][0] += 1
 
@@ -185,15 +192,16 @@ def test_what_is_wrong_is_found(truth: Truth) -> None:
         result["published"]["first"][0] = 2
 
     for change, message in (
-        (cut, "1 missing"),
-        (twice, "1 twice"),
-        (stranger, "1 too many"),
+        (cut, "1 are missing"),
+        (twice, "1 came twice"),
+        (stranger, "1 are missing"),
+        (added, "1 matches are false"),
         (other_event, "wrong events"),
         (overlapping, "same sequence numbers"),
         (lambda result: result.update(disordered=3), "out of order"),
     ):
         with pytest.raises(MismatchError, match=message):
-            compare(truth, 5, changed(change))
+            compare(truth, changed(change), 5)
 
 
 # What is spoken
@@ -269,7 +277,7 @@ def test_what_goes_wrong_in_the_generator_is_told() -> None:
         with pytest.raises(BenchFailedError, match="load: "):
             generator.call("load")
         with pytest.raises(BenchFailedError, match="publish: "):
-            generator.call("publish", Load(seconds=0.1, batch=5, connections=1))
+            generator.call("publish", Load(seconds=0.1, batch=5, connections=1).schedule())
 
 
 def test_an_interrupt_is_not_for_the_generator() -> None:

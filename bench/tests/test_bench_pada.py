@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 
 from boxmatch.broker.messages import Note
-from boxmatch_bench.broker.comparing import Truth
+from boxmatch_bench.broker.comparing import Deliveries, Truth, count
+from boxmatch_bench.broker.publishing import Publishing, Schedule
+from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection
 from boxmatch_bench.measure import MismatchError
-from boxmatch_bench.pada.arrivals import moments, shape
-from boxmatch_bench.pada.counting import Deliveries, by_second, count
-from boxmatch_bench.pada.listening import Heard, Listener
+from boxmatch_bench.pada.measure import by_second, moments, shape
 from boxmatch_bench.pada.overload import memory, recovery
 from boxmatch_bench.pada.rates import RATED, measure_rates
 from boxmatch_bench.pada.report import report
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD, RATES, tasks
-from boxmatch_bench.pada.sending import Schedule, Sending
 from boxmatch_bench.pada.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed
 from boxmatch_bench.pada.tables import tables, verdicts
 from command_line import Command
@@ -105,22 +104,22 @@ class TestCounting:
         assert by_second(due, values, 3) == [2.0, None, 6.0]
 
 
-class TestListening:
+class TestSubscribers:
     def test_reads_the_heads_of_notes_as_the_broker_writes_them(self) -> None:
-        async def main() -> Heard:
-            heard = Heard()
-            listener = Listener(0, 0, heard, 100, lambda error: None)
+        async def main() -> Received:
+            received = Received()
+            subscriber = Subscriber(0, 0, received, 100, lambda error: None)
             notes = [
                 Note(3, "bench", 1.5, ["7", "12"], b'{"a0":44,"a1":1}', rate=0.001),
                 Note(5, "bench", 1e9, ["8"], b'{"a0":45,"a1":1}'),
             ]
             body = b",".join(note.to_json() for note in notes)
-            listener._take(b'{"type":"notes","notes":[' + body + b"]}")
-            return heard
+            subscriber._take(b'{"type":"notes","notes":[' + body + b"]}")
+            return received
 
-        heard = asyncio.run(main())
-        arrays = heard.arrays()
-        assert (heard.notes, heard.matches, heard.disordered) == (2, 3, 0)
+        received = asyncio.run(main())
+        arrays = received.arrays()
+        assert (received.notes, received.matches, received.disordered) == (2, 3, 0)
         assert arrays["sequence"].tolist() == [3, 5]
         assert arrays["rate"].tolist() == [0.001, 0.0]
         assert arrays["value"].tolist() == [44, 45]
@@ -151,37 +150,37 @@ class Answering(HttpConnection):
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    monkeypatch.setattr("boxmatch_bench.pada.sending._AGAIN", 0.01)
+    monkeypatch.setattr("boxmatch_bench.broker.publishing._AGAIN", 0.01)
     monkeypatch.setattr(Answering, "sent", [])
     return [b"0", b"1", b"2"]
 
 
-class TestSending:
+class TestPublishing:
     def test_what_is_refused_is_sent_again(self, requests: list[bytes]) -> None:
-        async def main() -> Sending:
+        async def main() -> Publishing:
             schedule = Schedule(moments=np.array([0.0, 0.0, 0.02]), seconds=60.0)
-            sending = Sending(requests, schedule, Answering.connect)
-            await sending.run()
-            return sending
+            publishing = Publishing(requests, schedule, Answering.connect)
+            await publishing.run()
+            return publishing
 
-        sending = asyncio.run(main())
-        assert sending.accepted.all()
-        assert sending.first.tolist() == [1, 2, 3]
-        assert sending.refused.tolist() == [1, 1, 1]
-        assert (sending.arrays()["answered"] >= sending.arrays()["due"]).all()
+        publishing = asyncio.run(main())
+        assert all(publishing.first)
+        assert publishing.first.tolist() == [1, 2, 3]
+        assert publishing.refused.tolist() == [1, 1, 1]
+        assert (publishing.arrays()["answered"] >= publishing.arrays()["due"]).all()
 
     def test_until_time_is_up(self, requests: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("boxmatch_bench.pada.sending._AGAIN", 60.0)
+        monkeypatch.setattr("boxmatch_bench.broker.publishing._AGAIN", 60.0)
 
-        async def main() -> Sending:
+        async def main() -> Publishing:
             schedule = Schedule(moments=np.zeros(3), seconds=0.05, connections=2)
-            sending = Sending(requests, schedule, Answering.connect)
-            await sending.run()
-            return sending
+            publishing = Publishing(requests, schedule, Answering.connect)
+            await publishing.run()
+            return publishing
 
-        sending = asyncio.run(main())
-        assert not sending.accepted.any()
-        assert sending.refused.max() == 1
+        publishing = asyncio.run(main())
+        assert not any(publishing.first)
+        assert max(publishing.refused) == 1
 
 
 class TestOverload:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import orjson
 
 from boxmatch.broker.listening import raise_file_limit
-from boxmatch_bench.broker.publishing import Publishing
-from boxmatch_bench.broker.settings import FEED, Load, Options, Setting, owner_name
+from boxmatch_bench.broker.publishing import Publishing, Schedule
+from boxmatch_bench.broker.settings import FEED, Options, Setting, owner_name
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
 
@@ -27,23 +27,18 @@ _HOST: Final = "127.0.0.1"
 _AT_ONCE: Final = 50
 """Sockets that are opened at a time."""
 _CHUNK: Final = 10_000
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 15.0
 """How long nothing may come before notes that are missing are given up."""
+_QUIET: Final = 0.5
+"""Nothing false comes any more if nothing came for so long after the last true match."""
 _TELL: Final = 0.25
 _TELL_LOADED: Final = 50
 
 
-def main(
-    pipe: Connection,
-    port: int,
-    setting: Setting,
-    options: Options,
-    kind: type[Generator] | None = None,
-) -> None:
+def main(pipe: Connection, port: int, setting: Setting, options: Options) -> None:
     """Carry out commands that come through the pipe: (method, arguments), None at the end.
 
-    Answers are ("progress", done, of), ("result", value) or ("error", text). `kind` is the class
-    whose methods they are.
+    Answers are ("progress", done, of), ("result", value) or ("error", text).
     """
     try:
         import uvloop
@@ -53,7 +48,7 @@ def main(
         factory = None
     raise_file_limit(setting.subscribers + options.loaders + options.connections)
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_obey(pipe, (kind or Generator)(pipe, port, setting, options)))
+        runner.run(_obey(pipe, Generator(pipe, port, setting, options)))
 
 
 async def _obey(pipe: Connection, generator: Generator) -> None:
@@ -83,7 +78,6 @@ class Generator:
         self._options = options
         self._received = Received()
         self._subscribers: list[Subscriber] = []
-        self._connections: list[HttpConnection] = []
         self._failure: Exception | None = None
         self._fail: Callable[[Exception], None] = lambda _: None
         self._requests: dict[int, list[bytes]] = {}
@@ -134,17 +128,18 @@ class Generator:
         began = perf_counter()
         for start in range(0, self._setting.subscribers, _AT_ONCE):
             stop = min(start + _AT_ONCE, self._setting.subscribers)
-            opened = [self._subscriber(number, after) for number in range(start, stop)]
+            opened = [
+                Subscriber(
+                    number, after, self._received, self._options.acknowledge, self._subscriber_lost
+                )
+                for number in range(start, stop)
+            ]
             self._subscribers += opened
             await asyncio.gather(*(self._open(one) for one in opened))
             async with asyncio.timeout(_PATIENCE):
                 await asyncio.gather(*(one.ready for one in opened))
             self.tell(stop, self._setting.subscribers)
         return perf_counter() - began
-
-    def _subscriber(self, number: int, after: int) -> Subscriber:
-        every = self._options.acknowledge
-        return Subscriber(number, after, self._received, every, self._subscriber_lost)
 
     async def _open(self, subscriber: Subscriber) -> None:
         loop = asyncio.get_running_loop()
@@ -154,34 +149,44 @@ class Generator:
         self._failure = self._failure or error
         self._fail(error)
 
-    async def publish(self, load: Load) -> dict[str, Any]:
-        """Publish for a while and wait for all notes. Returns what was sent and what came."""
-        requests = await self._prepared(load.batch)
-        connections = [await self._connect() for _ in range(load.connections)]
+    async def adapt(self, wanted: dict[str, float] | None) -> None:
+        """Give the feed an adjuster with these parameters, or none."""
+        connection = await self._connect()
+        path = f"/feeds/{FEED}/adaptive"
+        body = b"" if wanted is None else orjson.dumps(wanted)
+        status, text = await connection.ask("DELETE" if wanted is None else "PUT", path, body)
+        connection.close()
+        if status != 200:
+            raise WireError(f"the adjuster was refused: {status} {text[:500]!r}")
+
+    async def publish(self, schedule: Schedule) -> dict[str, Any]:
+        """Publish as scheduled and wait for all notes. Returns what was sent and what came."""
+        requests = await self._prepared(schedule.batch)
         received = self._received
         received.clear()
-        publishing = Publishing(requests, load, connections)
+        publishing = Publishing(requests, schedule, self._connect)
         self._fail = publishing.fail
-        # What is made here is arrays: nothing for the collector to find, but it would look.
+        # What is made here is arrays and texts: nothing for the collector to find.
         gc.collect()
         gc.freeze()
         gc.disable()
-        telling = asyncio.create_task(self._tell_time(load.seconds))
+        telling = asyncio.create_task(self._tell_time(schedule.planned_seconds))
         try:
             if self._failure is not None:
                 raise self._failure
             await publishing.run()
-            await self._wait_for_notes(self._total(load, len(publishing.first)))
+            ended = perf_counter()
+            published = publishing.arrays()
+            await self._wait_for_matches(self._expected_of(published["first"], schedule.batch))
         finally:
             gc.enable()
             telling.cancel()
-            for connection in connections:
-                connection.close()
         for subscriber in self._subscribers:
             subscriber.acknowledge()
         return {
             "began": publishing.began,
-            "published": publishing.arrays(),
+            "ended": ended,
+            "published": published,
             "received": received.arrays(),
             "notes": received.notes,
             "disordered": received.disordered,
@@ -206,19 +211,19 @@ class Generator:
             self._requests[batch] = made
         return self._requests[batch]
 
-    def _total(self, load: Load, requests: int) -> int:
-        """How many matches so many requests have."""
-        by_request = self._expected.reshape(-1, load.batch).sum(axis=1)
-        rounds, rest = divmod(requests, len(by_request))
-        return int(rounds * by_request.sum() + by_request[:rest].sum())
+    def _expected_of(self, first: npt.NDArray[np.int64], batch: int) -> int:
+        """How many matches the requests have that were accepted."""
+        by_request = self._expected.reshape(-1, batch).sum(axis=1)
+        return int(by_request[first.nonzero()[0] % len(by_request)].sum())
 
-    async def _wait_for_notes(self, total: int) -> None:
-        """Wait for notes that are under way; what never comes is found by who compares."""
+    async def _wait_for_matches(self, total: int) -> None:
+        """Wait for notes under way; what never comes is found by who compares."""
         arrived, since = -1, perf_counter()
-        while len(self._received.time) < total:
-            if len(self._received.time) != arrived:
-                arrived, since = len(self._received.time), perf_counter()
-            elif perf_counter() - since > _PATIENCE:
+        while True:
+            matches = self._received.matches
+            if matches != arrived:
+                arrived, since = matches, perf_counter()
+            if perf_counter() - since > (_QUIET if matches >= total else _PATIENCE):
                 return
             if self._failure is not None:
                 raise self._failure

@@ -132,23 +132,24 @@ class _Bench:
 
     def _run(self, phase: str, load: Load) -> dict[str, Any]:
         watch = Watch(self._server, self._generator)
-        result = self._call(phase, "publish", load, meanwhile=watch.see)
+        result = self._call(phase, "publish", load.schedule(), meanwhile=watch.see)
         began, published = result["began"], result["published"]
         times = result["received"]["time"]
         ended = max(published["answered"].max(), times.max() if len(times) else 0.0)
         watched = watch.figures(began, ended)
         self._tell(f"{phase}: comparing", 1.0, 1.0)
-        compared = compare(self._truth, load.batch, result)
+        compared = compare(self._truth, result, load.batch)
+        events = len(compared.counted.true)
         answers = published["answered"] - published["due"]
         return {
             "phase": phase,
             "load": asdict(load),
-            "events": compared.events,
-            "matches": compared.matches,
+            "events": events,
+            "matches": int(compared.matches.sum()),
             "notes": result["notes"],
             "seconds": ended - began,
-            "events_per_second": compared.events / (ended - began),
-            "delivery_ms": _spread(compared.delays),
+            "events_per_second": events / (ended - began),
+            "delivery_ms": _spread(np.repeat(compared.delays, compared.matches)),
             "answer_ms": _spread(answers),
             "sent_late_ms": _spread(published["sent"] - published["due"]),
             **watched,

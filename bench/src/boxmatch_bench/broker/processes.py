@@ -140,17 +140,11 @@ class Server:
 class LoadGenerator:
     """The process that makes the load; see `boxmatch_bench.broker.generator`."""
 
-    def __init__(
-        self,
-        port: int,
-        setting: Setting,
-        options: Options,
-        kind: type[generator.Generator] = generator.Generator,
-    ) -> None:
+    def __init__(self, port: int, setting: Setting, options: Options) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(
-            target=generator.main, args=(other, port, setting, options, kind), daemon=True
+            target=generator.main, args=(other, port, setting, options), daemon=True
         )
         # Ctrl-C goes to every process of a terminal: this one is interrupted, and ends the other.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)

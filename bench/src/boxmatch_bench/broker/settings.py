@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, get_args
 
+import numpy as np
+
 from boxmatch.engine.database import Sync
 from boxmatch.workloads import RangeWorkload
+from boxmatch_bench.broker.publishing import Float64Array, Schedule
 
 FEED: Final = "bench"
 
@@ -84,6 +88,23 @@ class Load:
     rate: float | None = None
     """Events a second, sent when they are due whatever became of those before; None: each
     connection sends again when it is answered."""
+
+    def schedule(self) -> Schedule:
+        """The same, request by request. At a rate, what is late is still sent."""
+        moments: Float64Array | None = None
+        seconds = self.seconds
+        if self.rate is not None:
+            interval = self.batch / self.rate
+            moments = interval * np.arange(math.ceil(self.seconds / interval), dtype=np.float64)
+            moments, seconds = moments[moments < self.seconds], float("inf")
+        return Schedule(
+            moments=moments,
+            batch=self.batch,
+            connections=self.connections,
+            opened=self.connections,
+            seconds=seconds,
+            retry=False,
+        )
 
 
 def owner_name(number: int) -> str:

@@ -1,4 +1,9 @@
-"""One index on the test bed: what exact matching carries, and what the adjuster makes of more."""
+"""One index on the test bed: what exact matching carries, and what the adjuster makes of more.
+
+The paper scales the ticks of a morning, which we do not have, and gives only their average and how
+far they fluctuate. So the rates of arrivals are drawn: one for each second, related to the one
+before, then stretched so that the highest is as many times the lowest as in the paper.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +14,20 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from boxmatch_bench.broker.comparing import Truth
+from boxmatch_bench.broker.comparing import Counted, Float64Array, Truth, compare
 from boxmatch_bench.broker.processes import LoadGenerator, Server
+from boxmatch_bench.broker.publishing import Schedule
 from boxmatch_bench.broker.settings import Options, Setting
 from boxmatch_bench.measure import MismatchError
-from boxmatch_bench.pada.arrivals import moments, shape
-from boxmatch_bench.pada.counting import Counted, Deliveries, Float64Array, by_second, count
-from boxmatch_bench.pada.generator import BedGenerator
 from boxmatch_bench.pada.sampling import Cores, Sampling
-from boxmatch_bench.pada.sending import Schedule
 from boxmatch_bench.pada.settings import Adjustment, Bed
 
 Tell = Callable[[str], None]
 Figures = dict[str, Any]
 
 _WARM: Final = 2.0
+_MEMORY: Final = 0.5
+"""How much a second's rate has of the one before: the correlation of neighbours."""
 
 
 class OnBed:
@@ -42,7 +46,7 @@ class OnBed:
         with ExitStack() as stack:
             self._tell("starting the broker")
             self.server = stack.enter_context(Server(self._folder / "data", options))
-            load = LoadGenerator(self.server.port, setting, options, BedGenerator)
+            load = LoadGenerator(self.server.port, setting, options)
             self._generator = stack.enter_context(load)
             self._call("loading subscriptions", "load")
             self._call("connecting", "connect", np.diff(self.truth.start))
@@ -63,8 +67,8 @@ class OnBed:
             schedule = Schedule(
                 moments=np.zeros(round(20_000 * seconds)), connections=connections, seconds=seconds
             )
-            result = self._call("measuring what exact matching carries", "send", schedule)
-            compared(self.truth, result, 1)
+            result = self._call("measuring what exact matching carries", "publish", schedule)
+            compare(self.truth, result, 1)
             answered = np.sort(result["published"]["answered"])
             answered = answered[answered > 0] - result["began"]
             inside = answered[(answered > seconds / 4) & (answered <= seconds)]
@@ -78,12 +82,10 @@ class OnBed:
         due = moments(rates, bed.workload.seed)
         schedule = Schedule(moments=due, connections=bed.connections, seconds=10.0 * bed.seconds)
         result, sampling = self.send(f"adjuster {adjustment.name}", schedule, adjustment)
-        counted, came = compared(self.truth, result, 1)
+        counted, came_due, delays, _ = compare(self.truth, result, 1)
         if result["published"]["refused"].any():
             raise MismatchError("a broker that was not to be overloaded refused events")
-        order = np.argsort(result["published"]["first"])
-        of_note = due[order][counted.place]
-        delays = 1e3 * (came.time - result["began"] - of_note)
+        delays, came_due = 1e3 * delays, came_due - result["began"]
         late = result["published"]["sent"] - result["published"]["due"]
         return {
             "capacity": self.capacity,
@@ -96,10 +98,10 @@ class OnBed:
             **false_figures(counted),
             "by_second": {
                 "arrivals": np.bincount(due.astype(np.int64), minlength=bed.seconds).tolist(),
-                "latency_ms": by_second(of_note, delays, bed.seconds),
-                "rate": by_second(due[order], counted.rate, bed.seconds),
-                "false": by_second(due[order], counted.false.astype(float), bed.seconds),
-                "true": by_second(due[order], counted.true.astype(float), bed.seconds),
+                "latency_ms": by_second(came_due[counted.place], delays, bed.seconds),
+                "rate": by_second(came_due, counted.rate, bed.seconds),
+                "false": by_second(came_due, counted.false.astype(float), bed.seconds),
+                "true": by_second(came_due, counted.true.astype(float), bed.seconds),
             },
             **self.use(result, sampling),
         }
@@ -113,7 +115,7 @@ class OnBed:
         sampling = Sampling(self.server, every)
         sampling.see()
         cores = Cores(self.server.pid, self._generator.pid)
-        result = self._call(name, "send", schedule, meanwhile=sampling.see)
+        result = self._call(name, "publish", schedule, meanwhile=sampling.see)
         result["cores"] = cores.used()
         return result, sampling
 
@@ -129,22 +131,6 @@ class OnBed:
             progress=lambda done, total: self._tell(f"{name}, {done:,.0f} of {total:,.0f}"),
             **more,
         )
-
-
-def compared(truth: Truth, result: dict[str, Any], batch: int) -> tuple[Counted, Deliveries]:
-    """Every delivery put to the exact matches of what was acknowledged."""
-    if result["disordered"]:
-        raise MismatchError(f"{result['disordered']:,} notes came out of order")
-    first = result["published"]["first"]
-    accepted = np.flatnonzero(first)
-    accepted = accepted[np.argsort(first[accepted])]
-    if (np.diff(first[accepted]) < batch).any():
-        raise MismatchError("two requests were given the same sequence numbers")
-    within = np.arange(batch)
-    event = (accepted[:, None] * batch + within).reshape(-1) % len(truth.value)
-    sequence = (first[accepted][:, None] + within).reshape(-1)
-    came = Deliveries(**result["received"])
-    return count(truth, event, sequence, came), came
 
 
 def false_figures(counted: Counted) -> Figures:
@@ -170,3 +156,39 @@ def _spread(milliseconds: Float64Array) -> dict[str, float]:
         "p99": float(p99),
         "max": float(milliseconds.max()),
     }
+
+
+def by_second(
+    due: Float64Array, values: Float64Array, seconds: int, *, empty: float | None = None
+) -> list[float | None]:
+    """Means of values in each second that they were due in."""
+    second = np.minimum(due.astype(np.int64), seconds - 1)
+    counts = np.bincount(second, minlength=seconds)
+    sums = np.bincount(second, weights=values, minlength=seconds)
+    return [float(s / c) if c else empty for s, c in zip(sums, counts, strict=True)]
+
+
+def shape(seconds: int, fluctuation: float, seed: int) -> Float64Array:
+    """Rates second by second: one on average, the highest `fluctuation` times the lowest."""
+    if seconds < 1 or fluctuation < 1:
+        raise ValueError("there must be a second, and the highest rate is not below the lowest")
+    random = np.random.default_rng([seed, seconds])
+    drawn = random.normal(size=seconds)
+    for second in range(1, seconds):
+        fresh = (1 - _MEMORY**2) ** 0.5 * drawn[second]
+        drawn[second] = _MEMORY * drawn[second - 1] + fresh
+    height = drawn - drawn.min()
+    rates = 1 + (fluctuation - 1) * height / (height.max() or 1.0)
+    stretched: Float64Array = rates / rates.mean()
+    return stretched
+
+
+def moments(rates: Float64Array, seed: int) -> Float64Array:
+    """Seconds from the start at which events arrive, so many in each second, in order.
+
+    Within a second they are where chance puts them, as with independent publishers.
+    """
+    random = np.random.default_rng([seed, len(rates), 1])
+    counts = np.rint(rates).astype(np.int64)
+    parts = [second + np.sort(random.random(count)) for second, count in enumerate(counts)]
+    return np.concatenate(parts)

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from boxmatch_bench.broker.comparing import compare
+from boxmatch_bench.broker.publishing import Schedule
 from boxmatch_bench.broker.watching import slope
-from boxmatch_bench.pada.measure import Figures, OnBed, compared, false_figures
+from boxmatch_bench.pada.measure import Figures, OnBed, false_figures
 from boxmatch_bench.pada.sampling import Sampling
-from boxmatch_bench.pada.sending import Schedule
 from boxmatch_bench.pada.settings import Adjustment, Bed
 
 _EVERY: Final = 0.5
@@ -36,7 +37,7 @@ def overload(on: OnBed, bed: Bed, adjustment: Adjustment) -> Figures:
     )
     result, sampling = on.send("overload", schedule, adjustment, _EVERY)
     _wait_until_calm(sampling, bed.quiet_seconds)
-    counted, _ = compared(on.truth, result, batch)
+    counted = compare(on.truth, result, batch).counted
     afterwards = _afterwards(on)
     samples = sampling.since(result["began"])
     published = result["published"]
@@ -80,7 +81,7 @@ def _afterwards(on: OnBed) -> Figures:
         moments=np.arange(_AFTERWARDS) / 10, connections=4, seconds=10.0 + _AFTERWARDS
     )
     result, _ = on.send("afterwards", schedule, None)
-    counted, _ = compared(on.truth, result, 1)
+    counted = compare(on.truth, result, 1).counted
     return {"events": len(counted.rate), "exact": int((counted.rate == 0).sum())}
 
 
