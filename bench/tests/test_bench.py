@@ -11,14 +11,14 @@ from rich.console import Console
 
 from boxmatch import Matcher
 from boxmatch.workloads import EqualityWorkload, RangeWorkload, write_sample_events
-from boxmatch_bench import competitors, measure, provenance, report, start
+from boxmatch_bench import checking, competitors, measure, provenance, report, settings, timing
 from boxmatch_bench.cases import case_of
-from boxmatch_bench.settings import PRESETS, Reference, Setting, choose
+from boxmatch_bench.settings import PRESETS, MatcherSetting, Reference, choose_presets
 
 SMALL = RangeWorkload(subscriptions=400, predicates=3, event_size=15)
 SPARSE = replace(SMALL, attributes=50, event_size=45)  # too sparse for dense bulk loading
 EQUAL = EqualityWorkload(subscriptions=2_000, accounts=30)
-QUICK = measure.Options(
+QUICK = settings.MatcherOptions(
     index="scan", events=40, batch=15, single=10, repeats=1, competitor_seconds=0.01
 )
 
@@ -42,7 +42,7 @@ def test_presets_are_the_sweeps() -> None:
         subscriptions=1_000_000, attributes=20, predicates=10, event_size=20, width=0.3
     )
     assert default.reference == Reference("HEM, wide OR (C++)", 855)
-    assert len(choose(["all"], {})) == sum(sizes.values())
+    assert len(choose_presets(["all"], {})) == sum(sizes.values())
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_presets_expect_the_published_numbers_of_matches(preset: str, matches: l
 
 
 def test_changed_parameters_lose_the_reference() -> None:
-    (same,) = choose(["hem-default"], {"seed": 9})
+    (same,) = choose_presets(["hem-default"], {"seed": 9})
     assert same.reference is not None
     assert same.workload.seed == 9
-    (other,) = choose(["hem-default"], {"width": 0.2}, updates=5)
+    (other,) = choose_presets(["hem-default"], {"width": 0.2}, updates=5)
     assert other.reference is None
     assert other.updates == 5
 
@@ -72,9 +72,11 @@ def test_an_event_file_replaces_the_values(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     write_sample_events(path)
     sizes = {"attributes": 12, "event_size": 12, "predicates": 2, "subscriptions": 400}
-    (setting,) = choose(["hem-default"], {"event_file": path, **sizes}, updates=20)
+    (setting,) = choose_presets(["hem-default"], {"event_file": path, **sizes}, updates=20)
     assert setting.reference is None
-    result = measure.measure(setting, replace(QUICK, events=310))  # ten more than the file has
+    result = measure.measure_matcher(
+        setting, replace(QUICK, events=310)
+    )  # ten more than the file has
     assert json.loads(json.dumps(result))["parameters"]["event_file"] == str(path)
     assert result["batch"]["matches_per_event"] > 1
     (table, _) = report.tables([result])
@@ -107,8 +109,8 @@ def satisfied(filter_: dict[str, Any], event: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("index", ["scan", "tile"])
 def test_measures_everything(workload: Any, index: str) -> None:
     stages: list[str] = []
-    result = measure.measure(
-        Setting(preset="test", workload=workload, updates=100),
+    result = measure.measure_matcher(
+        MatcherSetting(preset="test", workload=workload, updates=100),
         replace(QUICK, index=index),
         stages.append,
     )
@@ -123,28 +125,31 @@ def test_measures_everything(workload: Any, index: str) -> None:
 
 
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = competitors.by_event
+    right = checking.by_event
 
     def wrong(*arguments: Any) -> Any:
         return [ids[1:] for ids in right(*arguments)]
 
     monkeypatch.setattr(measure, "by_event", wrong)
-    with pytest.raises(measure.MismatchError, match="missing"):
-        measure.measure(Setting(preset="test", workload=SMALL, updates=0), QUICK)
+    with pytest.raises(checking.MismatchError, match="missing"):
+        measure.measure_matcher(MatcherSetting(preset="test", workload=SMALL, updates=0), QUICK)
 
 
 def test_lost_updates_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Matcher, "unsubscribe", lambda self, subscription_id: None)
     everything = replace(SMALL, predicates=0)  # every subscription matches every event
-    with pytest.raises(measure.MismatchError, match="after updates"):
-        measure.measure(Setting(preset="test", workload=everything, updates=10), QUICK)
+    with pytest.raises(checking.MismatchError, match="after updates"):
+        measure.measure_matcher(
+            MatcherSetting(preset="test", workload=everything, updates=10), QUICK
+        )
 
 
 def test_lists_fewer_events_where_most_subscriptions_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_MATCH_ROWS", 1_000)
+    monkeypatch.setattr(measure, "_LISTED", 1_000)
     everything = replace(SMALL, predicates=0)
-    result = measure.measure(
-        Setting(preset="test", workload=everything, updates=0), replace(QUICK, competitors=())
+    result = measure.measure_matcher(
+        MatcherSetting(preset="test", workload=everything, updates=0),
+        replace(QUICK, competitors=()),
     )
     assert result["batch"]["matches_per_event"] == 400
     assert result["batch"]["match_events"] == 2
@@ -159,20 +164,18 @@ def test_large_workloads_are_not_for_dense_competitors() -> None:
 def test_timing_grows_the_sample_until_it_is_long_enough() -> None:
     asked: list[int] = []
 
-    def answer(start: int, stop: int) -> list[Any]:
-        asked.append(stop - start)
-        return []
-
-    microseconds, events = competitors.time_per_event(answer, 1_000, 10.0)
-    assert events == 1_000
-    assert microseconds > 0
+    timing_ = timing.best_time(asked.append, 1_000, 10.0)
+    assert timing_.events == 1_000
+    assert timing_.microseconds > 0
     assert asked[0] == 1
     assert asked == sorted(asked)
 
 
 def test_report_shows_what_varies(tmp_path: Path) -> None:
     results = [
-        measure.measure(Setting(preset="sweep", workload=replace(SMALL, width=w), updates=0), QUICK)
+        measure.measure_matcher(
+            MatcherSetting(preset="sweep", workload=replace(SMALL, width=w), updates=0), QUICK
+        )
         for w in (0.1, 0.2)
     ]
     results[1]["competitors"]["duckdb"] = {"skipped": "not installed"}
@@ -188,8 +191,10 @@ def test_report_shows_what_varies(tmp_path: Path) -> None:
 
 
 def test_report_shows_published_figures() -> None:
-    setting = Setting(preset="known", workload=SMALL, reference=Reference("them", 1e6), updates=0)
-    result = measure.measure(setting, QUICK)
+    setting = MatcherSetting(
+        preset="known", workload=SMALL, reference=Reference("them", 1e6), updates=0
+    )
+    result = measure.measure_matcher(setting, QUICK)
     table, _ = report.tables([result])
     cells = {str(column.header): list(column.cells) for column in table.columns}
     assert cells["best known\nµs/event"] == ["1,000,000\nthem"]
@@ -232,6 +237,6 @@ def test_commits_are_shown_short_with_their_plus(commit: str | None, shown: str)
 
 @pytest.mark.slow
 def test_a_new_process_starts_quickly() -> None:
-    warm = start.start_seconds()
+    warm = timing.start_seconds()
     assert warm["import_seconds"] < 0.3
     assert warm["first_match_seconds"] < 3.0

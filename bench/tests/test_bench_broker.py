@@ -17,11 +17,11 @@ from boxmatch.cli import app
 from boxmatch.engine.matcher import Matcher
 from boxmatch.workloads import RangeWorkload
 from boxmatch_bench.broker.comparing import Truth, compare, truth_of
-from boxmatch_bench.broker.processes import BenchFailedError, LoadGenerator
-from boxmatch_bench.broker.settings import Load, Options, Setting
+from boxmatch_bench.broker.processes import LoadGenerator
 from boxmatch_bench.broker.watching import disk, slope
 from boxmatch_bench.broker.wire import HttpConnection, TextSocket, WireError, request_bytes
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import FailedError, MismatchError
+from boxmatch_bench.settings import BrokerOptions, BrokerSetting, Load
 
 TINY = ["--subscriptions", "400", "--subscribers", "20", "--width", "0.3", "--pool", "300"]
 TINY += ["--batch", "10", "--seconds", "0.4", "--latency-seconds", "0.4", "--rate", "200"]
@@ -115,7 +115,7 @@ def test_options_that_make_no_sense_are_refused(wrong: list[str]) -> None:
 
 # What is compared
 
-SETTING = Setting(
+SETTING = BrokerSetting(
     workload=RangeWorkload(subscriptions=50, attributes=4, event_size=4, predicates=2),
     subscribers=5,
 )
@@ -123,7 +123,7 @@ SETTING = Setting(
 
 @pytest.fixture(scope="module")
 def truth() -> Truth:
-    return truth_of(SETTING, Options(pool=20, batch=5))
+    return truth_of(SETTING, BrokerOptions(pool=20, batch=5))
 
 
 def delivered(truth: Truth) -> dict[str, Any]:
@@ -272,17 +272,17 @@ def test_answers_are_read_however_they_are_cut() -> None:
 
 
 def test_what_goes_wrong_in_the_generator_is_told() -> None:
-    options = Options(pool=20, batch=5)
+    options = BrokerOptions(pool=20, batch=5)
     with LoadGenerator(1, SETTING, options) as generator:  # nobody listens on port 1
-        with pytest.raises(BenchFailedError, match="load: "):
+        with pytest.raises(FailedError, match="load: "):
             generator.call("load")
-        with pytest.raises(BenchFailedError, match="publish: "):
+        with pytest.raises(FailedError, match="publish: "):
             generator.call("publish", Load(seconds=0.1, batch=5, connections=1).schedule())
 
 
 def test_an_interrupt_is_not_for_the_generator() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with LoadGenerator(1, SETTING, Options(pool=20, batch=5)) as generator:
+    with LoadGenerator(1, SETTING, BrokerOptions(pool=20, batch=5)) as generator:
         assert signal.getsignal(signal.SIGINT) is before
         os.kill(generator.pid, signal.SIGINT)  # as it starts, and once it is there
         assert generator.call("connections", 0) == []

@@ -12,17 +12,17 @@ import pytest
 
 from boxmatch.broker.messages import Note
 from boxmatch_bench.broker.comparing import Deliveries, Truth, count
-from boxmatch_bench.broker.publishing import Publishing, Schedule
+from boxmatch_bench.broker.publishing import Publishing
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
 from boxmatch_bench.pada.measure import by_second, moments, shape
 from boxmatch_bench.pada.overload import memory, recovery
 from boxmatch_bench.pada.rates import RATED, measure_rates
 from boxmatch_bench.pada.report import report
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD, RATES, tasks
-from boxmatch_bench.pada.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed
 from boxmatch_bench.pada.tables import tables, verdicts
+from boxmatch_bench.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed, Schedule
 from command_line import Command
 
 

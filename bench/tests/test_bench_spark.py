@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from boxmatch.cli import app
 from boxmatch.errors import SparkError
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import FailedError, MismatchError
+from boxmatch_bench.settings import SWEEPS, SparkOptions, SparkSetting, choose_sweeps
 from boxmatch_bench.spark import engine, measure, memory
-from boxmatch_bench.spark.apart import PartFailedError, apart
+from boxmatch_bench.spark.apart import apart
 from boxmatch_bench.spark.estimate import Rates, Target, growth, needs
 from boxmatch_bench.spark.files import Digest, Files, pairs_of
-from boxmatch_bench.spark.settings import SWEEPS, Options, Setting, choose
 
 TINY = ["--subscriptions", "3000", "--events", "2000", "--repeats", "1", "--sql-sample", "4"]
 
@@ -138,16 +138,16 @@ def test_growth_is_fitted() -> None:
 
 
 def test_sweeps() -> None:
-    (default,) = choose([], None, None, 1)
+    (default,) = choose_sweeps([], None, None, 1)
     assert (default.preset, default.workload.subscriptions, default.events) == (
         "default", 10**6, 10**6,
     )  # fmt: skip
-    both = choose(["subscriptions", "events"], 5, 7, 3)
+    both = choose_sweeps(["subscriptions", "events"], 5, 7, 3)
     assert [s.workload.subscriptions for s in both] == [*SWEEPS["subscriptions"], 5, 5, 5, 5]
     assert [s.events for s in both] == [7, 7, 7, 7, 7, *SWEEPS["events"]]
     assert {s.workload.seed for s in both} == {3}
     with pytest.raises(ValueError, match="no sweep 'width'"):
-        choose(["width"], None, None, 1)
+        choose_sweeps(["width"], None, None, 1)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_sweeps() -> None:
 )
 def test_wrong_options(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Options(**wrong)
+        SparkOptions(**wrong)
 
 
 def test_cores_of_a_master() -> None:
-    assert Options(master="local[3]").cores == 3
-    assert Options(master="local-cluster[2,4,1024]").cores == 8
+    assert SparkOptions(master="local[3]").cores == 3
+    assert SparkOptions(master="local-cluster[2,4,1024]").cores == 8
 
 
 def _write(folder: Path, pairs: list[tuple[int, int]], name: str = "one") -> None:
@@ -192,13 +192,13 @@ def test_a_digest_knows_pairs_and_not_their_order(tmp_path: Path) -> None:
 
 
 def test_wrong_pairs_are_found(tmp_path: Path) -> None:
-    (setting,) = choose([], 30_000, 50, 1)
+    (setting,) = choose_sweeps([], 30_000, 50, 1)
     files = Files(tmp_path)
     found = engine._matcher(setting).match_batch(setting.workload.events(0, 50))
     pairs = list(zip(found.event.tolist(), np.asarray(found.subscription).tolist(), strict=True))
     assert len(pairs) > 1
     _write(files.pairs("spark"), pairs)
-    options = Options(check=50)
+    options = SparkOptions(check=50)
     assert engine.check(setting, options, files) == 50
     assert engine.check(setting, replace(options, check=0), files) == 0
     _write(files.pairs("spark"), [*pairs[1:], (49, 29_999)])
@@ -207,7 +207,7 @@ def test_wrong_pairs_are_found(tmp_path: Path) -> None:
 
 
 def test_a_join_that_differs_is_found(tmp_path: Path) -> None:
-    (setting,) = choose([], 10, 10, 1)
+    (setting,) = choose_sweeps([], 10, 10, 1)
     files = Files(tmp_path)
     _write(files.pairs("spark"), [(0, 3), (0, 7), (5, 1)])
     _write(files.pairs("sql"), [(0, 3)])
@@ -230,7 +230,7 @@ def test_functions_apart(tmp_path: Path) -> None:
     assert apart(log, os.getpid) != os.getpid()
     apart(log, print, "printed")
     assert log.read_text() == "printed\n"
-    with pytest.raises(PartFailedError, match="loads failed: JSONDecodeError"):
+    with pytest.raises(FailedError, match="loads failed: JSONDecodeError"):
         apart(log, json.loads, "nothing")
     with pytest.raises(SparkError, match="on purpose"):
         apart(log, _refuse)
@@ -255,9 +255,9 @@ def test_mapped_files_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_nothing_to_measure() -> None:
-    (setting,) = choose([], 1, 1, 1)
+    (setting,) = choose_sweeps([], 1, 1, 1)
     with pytest.raises(ValueError, match="at least one"):
-        Setting(preset="", workload=setting.workload, events=0)
+        SparkSetting(preset="", workload=setting.workload, events=0)
     for arguments in (["--estimate"], ["--sweep", "width"], ["--master", "yarn"]):
         assert CliRunner().invoke(app, ["bench", "spark", *arguments]).exit_code == 2
 

@@ -15,8 +15,9 @@ from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.indexes.tile.index import TileIndex
 from boxmatch.workloads import RangeWorkload, write_sample_events
-from boxmatch_bench.measure import MismatchError
-from boxmatch_bench.reproduce import measures, rein, runner, tables, updates
+from boxmatch_bench.checking import MismatchError, compare, split
+from boxmatch_bench.measure import measure_index
+from boxmatch_bench.reproduce import rein, runner, tables, updates
 from boxmatch_bench.reproduce.catalogue import PAPERS, choose
 from boxmatch_bench.reproduce.experiment import (
     FEWEST_SUBSCRIPTIONS,
@@ -38,10 +39,10 @@ from boxmatch_bench.reproduce.quantities import (
     TIME_PER_MATCH,
 )
 from boxmatch_bench.reproduce.results import Results
-from boxmatch_bench.reproduce.setting import Setting, answers_of_scan, compare, split
+from boxmatch_bench.reproduce.setting import Setting, answers_of_scan
 from boxmatch_bench.reproduce.skipping import skipped_by
 from boxmatch_bench.reproduce.subject import Subject
-from boxmatch_bench.reproduce.timing import Effort, best_time
+from boxmatch_bench.timing import Effort, best_time, by_matches
 
 SMALL = RangeWorkload(subscriptions=300, attributes=6, predicates=2, event_size=6, width=0.5)
 TILE = Series(label="tile", index="tile")
@@ -294,7 +295,7 @@ class TestWrongAnswers:
         everything = replace(SMALL, predicates=0)  # matches every event, so removals show
         series = Series(label="REIN", index="rein")
         with pytest.raises(MismatchError, match="after updates"):
-            measures.measure(series, Setting(everything, 20), frozenset({"updates"}), QUICK)
+            measure_index(series, Setting(everything, 20), frozenset({"updates"}), QUICK)
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, name: str, index: type) -> None:
@@ -330,7 +331,7 @@ class TestRefusals:
         pretend(monkeypatch, "rein", Cramped)
         setting = Setting(replace(SMALL, subscriptions=2_000), 20)
         series = Series(label="REIN", index="rein")
-        figures = measures.measure(series, setting, frozenset({"updates"}), QUICK)
+        figures = measure_index(series, setting, frozenset({"updates"}), QUICK)
         assert figures["updates_refused"] == "no room to grow"
         assert "insertion" not in figures
         assert figures["single"]["mean"] > 0
@@ -341,7 +342,7 @@ class TestRefusals:
         setting = Setting(SMALL, 20)
         wide = setting.boxes._replace(dimensions=2**19)
         setting.boxes = wide
-        found = measures.measure(NUMPY, setting, frozenset(), QUICK)
+        found = measure_index(NUMPY, setting, frozenset(), QUICK)
         assert "GB" in found["refused"]
 
 
@@ -351,7 +352,7 @@ class TestMeasures:
         workload = replace(SMALL, subscriptions=3_000)
         series = Series(label=index, index=index)
         extras: frozenset[Extra] = frozenset({"updates"})
-        figures = measures.measure(series, Setting(workload, 20), extras, QUICK)
+        figures = measure_index(series, Setting(workload, 20), extras, QUICK)
         for part in ("insertion", "deletion"):
             assert figures[part]["one"] > 0
             assert figures[part]["many"] > 0
@@ -373,7 +374,7 @@ class TestMeasures:
         monkeypatch.setattr(updates, "_took", took)
         setting = Setting(replace(SMALL, subscriptions=3_000), 20)
         series = Series(label="REIN", index="rein")
-        insertion = measures.measure(series, setting, frozenset({"updates"}), QUICK)["insertion"]
+        insertion = measure_index(series, setting, frozenset({"updates"}), QUICK)["insertion"]
         assert insertion["first"] == 5e6
         assert insertion["one"] == pytest.approx(100)
         assert insertion["ones"] > 3  # the first one did not use up the time of the others
@@ -384,7 +385,7 @@ class TestMeasures:
         avoided = []
         for groups in (2, 8):
             series = Series(label="HEM", index="hem", parameters={"groups": groups})
-            marks = measures.measure(series, setting, extras, QUICK)["marks"]
+            marks = measure_index(series, setting, extras, QUICK)["marks"]
             assert marks["per_event"] < marks["without"]
             avoided.append(marks["avoided"])
         assert avoided[0] < avoided[1] < 1
@@ -400,7 +401,7 @@ class TestMeasures:
 
     def test_times_by_matches(self) -> None:
         taken = np.array([1_000, 3_000, 5_000, 8_000])
-        profile = measures.by_matches(taken, np.array([0, 4, 4, 64]))
+        profile = by_matches(taken, np.array([0, 4, 4, 64]))
         assert profile == [
             {"matches": 0.0, "events": 1, "microseconds": 1.0},
             {"matches": 4.0, "events": 2, "microseconds": 4.0},
@@ -421,7 +422,7 @@ class TestMeasures:
             label=index, index=index, parameters={"rate": 0.1, "matchability": 0.5}, exact=False
         )
         series = by_argument if index == "tile" else by_rate
-        errors = measures.measure(series, setting, frozenset({"errors"}), QUICK)["errors"]
+        errors = measure_index(series, setting, frozenset({"errors"}), QUICK)["errors"]
         assert errors["rate"] == 0.1
         assert errors["events"] == 200
         assert 0 < errors["attributes"] < 30

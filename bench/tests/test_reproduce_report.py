@@ -25,7 +25,7 @@ from boxmatch_bench.reproduce.grid import (
     value,
 )
 from boxmatch_bench.reproduce.quantities import BATCH, IMPROVEMENT, MATCHES, SINGLE
-from boxmatch_bench.reproduce.timing import Effort
+from boxmatch_bench.timing import Effort
 from command_line import Command
 
 RUN = {"scale": 1.0, "seed": 1, "event_file": None, "commit": "abc"}

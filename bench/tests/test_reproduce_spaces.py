@@ -13,7 +13,7 @@ import pytest
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads import RangeWorkload, RegionWorkload
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
 from boxmatch_bench.reproduce import durable, operations, subject_spaces, tables
 from boxmatch_bench.reproduce.experiment import (
     FEWEST_SUBSCRIPTIONS,
@@ -28,7 +28,7 @@ from boxmatch_bench.reproduce.grid import Grid
 from boxmatch_bench.reproduce.methods import METHODS
 from boxmatch_bench.reproduce.plan import Options, plan
 from boxmatch_bench.reproduce.regions import Regions, Walk, check
-from boxmatch_bench.reproduce.timing import Effort
+from boxmatch_bench.timing import Effort
 from command_line import Command
 
 SMALL = RegionWorkload(

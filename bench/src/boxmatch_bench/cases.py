@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.workloads import EqualityWorkload, RangeWorkload
-from boxmatch_bench.settings import Workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from boxmatch.engine.matcher import Matcher
     from boxmatch.model.schema import Schema
 
+Workload = RangeWorkload | EqualityWorkload
 Int32Array = npt.NDArray[np.int32]
 Load = Callable[["Matcher"], object]
 

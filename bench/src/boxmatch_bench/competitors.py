@@ -7,18 +7,13 @@ lists of matching ids, as the matcher must.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch_bench.cases import Case, Columns
-
-if TYPE_CHECKING:
-    from boxmatch.engine.results import MatchResult
-
-Int64Array = npt.NDArray[np.int64]
+from boxmatch_bench.checking import Int64Array, by_event
 
 Answer = Callable[[int, int], list[Int64Array]]
 """Matching rows, ascending, for each of the events `start:stop`."""
@@ -43,14 +38,6 @@ def scan(case: Case, subscriptions: int, events: int) -> Answer:
         return by_event(matcher.match_batch(batch[start:stop], threads=1), stop - start)
 
     return answer
-
-
-def by_event(result: MatchResult, events: int) -> list[Int64Array]:
-    """Ascending ids of each event, from a result with integer ids."""
-    event, ids = np.asarray(result.event), np.asarray(result.subscription)
-    order = np.lexsort((ids, event))
-    ends = np.searchsorted(event[order], np.arange(1, events))
-    return np.split(ids[order].astype(np.int64), ends)
 
 
 def numpy_int64(case: Case, subscriptions: int, events: int) -> Answer:
@@ -112,22 +99,6 @@ def duckdb_join(case: Case, subscriptions: int, events: int) -> Answer:
         return np.split(found["id"][order], ends)
 
     return answer
-
-
-def time_per_event(answer: Answer, events: int, seconds: float) -> tuple[float, int]:
-    """Microseconds per event and on how many it was measured, in about `seconds`.
-
-    Starts with one event, because one may already take long, and grows the sample from there.
-    """
-    answer(0, 1)
-    sample = 1
-    while True:
-        began = perf_counter()
-        answer(0, sample)
-        took = perf_counter() - began
-        if sample == events or took >= seconds / 4:
-            return 1e6 * took / sample, sample
-        sample = min(events, max(sample + 1, int(sample * min(seconds / took, 16.0))))
 
 
 COMPETITORS: Final[Mapping[str, Callable[[Case, int, int], Answer]]] = {

@@ -1,71 +1,53 @@
-"""How a setting is measured: build, batches, single events, updates, memory, all checked."""
+"""How a matcher, and an index by itself, are measured: built, asked, updated, all checked."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from boxmatch.engine.matcher import Matcher
+from boxmatch.engine.memory import release_free_memory
+from boxmatch.errors import IndexTooLargeError
+from boxmatch.indexes.base import BoolArray
 from boxmatch_bench import competitors
 from boxmatch_bench.cases import Case, case_of
-from boxmatch_bench.competitors import Answer, Int64Array, by_event
+from boxmatch_bench.checking import Int64Array, MismatchError, by_event, compare, split
+from boxmatch_bench.competitors import Answer
 from boxmatch_bench.provenance import resident_bytes
-from boxmatch_bench.settings import Setting
-
-_MATCH_ROWS = 20_000_000  # most matches to list in one batch: memory, not time, is the limit
-_SINGLE_SECONDS = 5.0
-_UPDATES_PER_MATCH = 50
-
-
-class MismatchError(Exception):
-    """The index and the oracle disagree."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is the same for all settings of a run."""
-
-    index: str = "tile"
-    index_options: dict[str, Any] = field(default_factory=dict)
-    events: int = 2_000
-    batch: int = 2_000
-    single: int = 2_000
-    repeats: int = 5
-    threads: int = 1
-    check: int = 20
-    competitors: tuple[str, ...] = tuple(competitors.COMPETITORS)
-    competitor_seconds: float = 3.0
-
-    def __post_init__(self) -> None:
-        for name in ("events", "batch", "repeats", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("single", "check"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        for name in self.competitors:
-            if name not in competitors.COMPETITORS:
-                known = ", ".join(competitors.COMPETITORS)
-                raise ValueError(f"no competitor {name!r}; there are {known}")
-
+from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
+from boxmatch_bench.reproduce.setting import Setting
+from boxmatch_bench.reproduce.skipping import skipped_attributes, skipping_figures
+from boxmatch_bench.reproduce.subject import Subject
+from boxmatch_bench.reproduce.updates import engine_updates, native_updates
+from boxmatch_bench.settings import MatcherOptions, MatcherSetting
+from boxmatch_bench.timing import Effort, best_time, by_matches, spread, time_each
 
 Stage = Callable[[str], None]
+Figures = dict[str, Any]
+
+_LISTED = 20_000_000  # most matches to list in one call: memory, not time, is the limit
+_SINGLE_SECONDS = 5.0
+_UPDATES_PER_MATCH = 50
+_WARM_BOXES = 500
+_WARM_EVENTS = 300  # enough for every way that an index answers a batch
 
 STAGES = 6
 """How often `measure` reports a stage, apart from the competitors."""
 
 
-def measure(setting: Setting, options: Options, stage: Stage = lambda _: None) -> dict[str, Any]:
+def measure_matcher(
+    setting: MatcherSetting, options: MatcherOptions, stage: Stage = lambda _: None
+) -> Figures:
     """Measure one setting. Raises `MismatchError` when an answer is wrong."""
     case = case_of(setting.workload)
     subscriptions = setting.workload.subscriptions
     stage("compiling")
-    _compile(case, options)
+    _compile_matcher(case, options)
     stage("building")
     matcher, build, memory = _build(case, subscriptions, options)
     stage("batches")
@@ -76,9 +58,9 @@ def measure(setting: Setting, options: Options, stage: Stage = lambda _: None) -
     sample = min(options.check, options.events)
     oracle = competitors.scan(case, subscriptions, options.events)
     truth = oracle(0, sample) if sample else []
-    _compare(f"{options.index} differs from scan", _answers(matcher, case, sample), truth)
+    compare(f"{options.index} differs from scan", _answers(matcher, case, sample), truth)
     stage("updates")
-    updates = _updates(matcher, case, subscriptions, setting.updates, truth)
+    updates = _updates_matcher(matcher, case, subscriptions, setting.updates, truth)
     del matcher
     rivals = {}
     for name in options.competitors:
@@ -100,7 +82,7 @@ def measure(setting: Setting, options: Options, stage: Stage = lambda _: None) -
     }
 
 
-def _compile(case: Case, options: Options) -> None:
+def _compile_matcher(case: Case, options: MatcherOptions) -> None:
     """Run every path once on a small matcher, so that no figure contains compilation."""
     matcher = Matcher(case.schema, index=options.index, **options.index_options)
     matcher.warmup()
@@ -117,8 +99,8 @@ def _compile(case: Case, options: Options) -> None:
 
 
 def _build(
-    case: Case, subscriptions: int, options: Options
-) -> tuple[Matcher, dict[str, Any], dict[str, Any]]:
+    case: Case, subscriptions: int, options: MatcherOptions
+) -> tuple[Matcher, Figures, Figures]:
     gc.collect()
     before = resident_bytes()
     load = case.load(0, subscriptions)
@@ -140,7 +122,7 @@ def _build(
     return matcher, {"seconds": took, "per_second": subscriptions / took}, memory
 
 
-def _batches(matcher: Matcher, case: Case, options: Options) -> dict[str, Any]:
+def _batches(matcher: Matcher, case: Case, options: MatcherOptions) -> Figures:
     step, threads = options.batch, options.threads
     events = case.events(0, options.events)
     batches = [events[i : i + step] for i in range(0, options.events, step)]
@@ -149,7 +131,7 @@ def _batches(matcher: Matcher, case: Case, options: Options) -> dict[str, Any]:
         lambda: [matcher.count_batch(batch, threads=threads) for batch in batches], options.repeats
     )
     # A setting in which most subscriptions match would list billions of ids: list fewer events.
-    listed = max(1, int(np.searchsorted(np.cumsum(counts), _MATCH_ROWS)))
+    listed = max(1, int(np.searchsorted(np.cumsum(counts), _LISTED)))
     if listed < options.events:
         batches = [events[i : min(i + step, listed)] for i in range(0, listed, step)]
 
@@ -175,19 +157,10 @@ def _best(run: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def _single(matcher: Matcher, events: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def _single(matcher: Matcher, events: Sequence[dict[str, Any]]) -> Figures | None:
     if not events:
         return None
-    for event in events[:20]:
-        matcher.match(event)
-    taken = []
-    deadline = perf_counter() + _SINGLE_SECONDS
-    for event in events:
-        began = perf_counter_ns()
-        matcher.match(event)
-        taken.append(perf_counter_ns() - began)
-        if perf_counter() > deadline:
-            break
+    taken, _ = time_each(matcher.match, events, _SINGLE_SECONDS, warm=20)
     p50, p99 = np.percentile(taken, [50, 99]) / 1000
     return {
         "p50_microseconds": float(p50),
@@ -203,25 +176,13 @@ def _answers(matcher: Matcher, case: Case, events: int) -> list[Int64Array]:
     answers = by_event(matcher.match_batch(case.events(0, events)), events)
     for number, event in enumerate(case.event_dicts(0, events)):
         single = np.sort(np.array(matcher.match(event), np.int64))
-        _compare("match differs from match_batch", [single], [answers[number]])
+        compare("match differs from match_batch", [single], [answers[number]])
     return answers
 
 
-def _compare(complaint: str, got: list[Int64Array], wanted: list[Int64Array]) -> None:
-    for event, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):
-        if not np.array_equal(ours, theirs):
-            extra = np.setdiff1d(ours, theirs)
-            missing = np.setdiff1d(theirs, ours)
-            raise MismatchError(
-                f"{complaint} at event {event}: {len(extra)} ids too many "
-                f"(such as {extra[:3].tolist()}), {len(missing)} missing "
-                f"(such as {missing[:3].tolist()})"
-            )
-
-
-def _updates(
+def _updates_matcher(
     matcher: Matcher, case: Case, subscriptions: int, updates: int, truth: list[Int64Array]
-) -> dict[str, Any] | None:
+) -> Figures | None:
     """Add `updates` subscriptions one by one, then remove as many, half of them old ones.
 
     A match every few updates keeps the index honest about work that it puts off.
@@ -277,25 +238,168 @@ def _check_updates(
     wanted = [
         np.setdiff1d(np.concatenate(both), removed) for both in zip(truth, added, strict=True)
     ]
-    _compare("after updates, the index differs", _answers(matcher, case, len(truth)), wanted)
+    compare("after updates, the index differs", _answers(matcher, case, len(truth)), wanted)
 
 
 def _rival(
     name: str,
     case: Case,
     subscriptions: int,
-    options: Options,
+    options: MatcherOptions,
     oracle: Answer,
     truth: list[Int64Array],
-) -> dict[str, Any]:
+) -> Figures:
     try:
         prepare = competitors.COMPETITORS[name]
         answer = oracle if name == "scan" else prepare(case, subscriptions, options.events)
     except competitors.UnavailableError as reason:
         return {"skipped": str(reason)}
-    microseconds, events = competitors.time_per_event(
-        answer, options.events, options.competitor_seconds
-    )
+    timing = best_time(lambda n: answer(0, n), options.events, options.competitor_seconds)
     some = min(3, len(truth))
-    _compare(f"{name} differs from scan", answer(0, some) if some else [], truth[:some])
-    return {"microseconds": microseconds, "events": events}
+    compare(f"{name} differs from scan", answer(0, some) if some else [], truth[:some])
+    return {"microseconds": timing.microseconds, "events": timing.events}
+
+
+def measure_index(
+    series: Series,
+    setting: Setting,
+    extras: frozenset[Extra],
+    effort: Effort,
+    stage: Stage = lambda _: None,
+) -> Figures:
+    """All figures of one index at one setting. Raises `MismatchError` when an answer is wrong.
+
+    An index that refuses for memory gives the reason under `refused`.
+    """
+    skipped = skipped_attributes(series, setting)
+    try:
+        stage("compiling")
+        _compile_index(series, setting, skipped, extras)
+        stage("building")
+        subject = Subject(series, setting.boxes.dimensions, skipped)
+        began = perf_counter()
+        subject.build(setting.boxes)
+        figures: Figures = {"build_seconds": perf_counter() - began}
+    except IndexTooLargeError as reason:
+        return {"refused": str(reason)}
+    figures["parameters"] = dict(subject.index.chosen)
+    parts = subject.index.nbytes
+    figures["memory"] = {"parts": parts, "total": sum(parts.values())}
+    stage("checking")
+    figures["checked_events"] = check(subject, setting)
+    if series.index == NUMPY.index:
+        stage("event by event")
+        figures["single"] = single(subject, setting.points, effort.seconds / 8)[0]
+    else:
+        figures |= _searches(subject, setting, extras, effort, stage)
+        if not series.exact:
+            stage("false positives")
+            figures["errors"] = skipping_figures(subject, setting, count="errors" in extras)
+        if "marks" in extras and series.index == "hem":
+            stage("marking")
+            figures["marks"] = marks(subject, setting, effort.seconds / 4)
+        if "updates" in extras:
+            stage("updating")
+            figures |= _updates_index(subject, setting, effort)
+    del subject
+    gc.collect()
+    release_free_memory()
+    return figures
+
+
+def _searches(
+    subject: Subject, setting: Setting, extras: frozenset[Extra], effort: Effort, stage: Stage
+) -> Figures:
+    points = setting.points
+    stage("counting in batches")
+    counting = best_time(lambda n: subject.count(points[:n]), len(points), 0.2 * effort.seconds)
+    if subject.series.exact and (subject.series.index == "tile" or counting.events == len(points)):
+        setting.learn(subject.count(points))
+    per_event = float(setting.counts.mean())
+    stage("matching in batches")
+    most = max(1, min(len(points), int(_LISTED / max(per_event, 1.0))))
+    matching = best_time(lambda n: subject.match(points[:n]), most, 0.35 * effort.seconds)
+    stage("event by event")
+    one_by_one, taken, found = single(subject, points, 0.35 * effort.seconds)
+    figures: Figures = {
+        "batch": {
+            "match": matching.microseconds,
+            "match_events": matching.events,
+            "count": counting.microseconds,
+            "count_events": counting.events,
+        },
+        "single": one_by_one,
+        "matches": {"per_event": per_event, "events": len(points)},
+    }
+    if "profile" in extras:
+        figures["profile"] = by_matches(taken, found)
+    return figures
+
+
+def _compile_index(
+    series: Series, setting: Setting, skipped: BoolArray | None, extras: frozenset[Extra]
+) -> None:
+    """Run every path once on a few boxes, so that no figure contains compilation."""
+    few = setting.boxes.take(np.arange(min(_WARM_BOXES, setting.boxes.count)))
+    points = setting.points[:_WARM_EVENTS]
+    subject = Subject(series, few.dimensions, skipped)
+    subject.build(few)
+    if series.index == NUMPY.index:
+        return
+    subject.match(points)
+    subject.count(points)
+    subject.match_one(points[:1])
+    if "updates" in extras and subject.index.capabilities.updates:
+        added = subject.index.add(few.take(np.arange(min(2, few.count))))
+        subject.index.remove(added)
+
+
+def check(subject: Subject, setting: Setting) -> int:
+    """Compare whole answers with brute force; return on how many events."""
+    name, points = subject.series.label, setting.points[: len(setting.truth)]
+    found = subject.match(points)
+    answers = split(*found, subject.order)
+    compare(f"{name} differs from scan", answers, setting.truth, exact=subject.series.exact)
+    alone = [subject.match_one(points[i : i + 1]) for i in range(len(points))]
+    each = split(np.array([len(rows) for rows in alone]), np.concatenate(alone), subject.order)
+    compare(f"{name}: single events differ from a batch", each, answers)
+    if not np.array_equal(subject.count(points), found.counts):
+        raise MismatchError(f"{name}: count differs from match")
+    return len(points)
+
+
+def single(
+    subject: Subject, points: Int64Array, seconds: float
+) -> tuple[Figures, Int64Array, Int64Array]:
+    """Times of events matched one after the other: a summary, nanoseconds, matches."""
+    alone = [points[i : i + 1] for i in range(len(points))]
+    nanoseconds, found = time_each(subject.match_one, alone, seconds)
+    return {**spread(nanoseconds), "events": len(nanoseconds)}, nanoseconds, found
+
+
+def marks(subject: Subject, setting: Setting, seconds: float) -> Figures:
+    """How long HEM marks boxes one by one, how many, and how many there are without its cache."""
+    from boxmatch.indexes.hem import mark_only
+
+    points = setting.points
+    timing = best_time(lambda n: mark_only(subject.index, points[:n]), len(points), seconds)
+    # Of all events, as what they are compared with: a sample may be far from the mean.
+    per_event = mark_only(subject.index, points) / len(points)
+    return {
+        "time": timing.microseconds,
+        "events": timing.events,
+        "per_event": per_event,
+        "without": setting.unsatisfied,
+        "avoided": 1 - per_event / setting.unsatisfied if setting.unsatisfied else None,
+    }
+
+
+def _updates_index(subject: Subject, setting: Setting, effort: Effort) -> Figures:
+    try:
+        if subject.index.capabilities.updates:
+            updates = native_updates(subject, setting, effort.seconds / 4)
+        else:
+            updates = engine_updates(subject.series, setting, effort.seconds / 4)
+    except IndexTooLargeError as reason:  # room to grow may be too much where building was not
+        return {"updates_refused": str(reason)}
+    return updates._asdict()

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.engine.matcher import Matcher
-from boxmatch_bench.broker.settings import Options, Setting
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.settings import BrokerOptions, BrokerSetting
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ class Truth(NamedTuple):
         return counts, self.subscription[np.repeat(self.start[event], counts) + within]
 
 
-def truth_of(setting: Setting, options: Options) -> Truth:
+def truth_of(setting: BrokerSetting, options: BrokerOptions) -> Truth:
     """Match the pool with a matcher in this process."""
     workload = setting.workload
     matcher = Matcher(workload.schema)

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import orjson
 
 from boxmatch.broker.listening import raise_file_limit
-from boxmatch_bench.broker.publishing import Publishing, Schedule
-from boxmatch_bench.broker.settings import FEED, Options, Setting, owner_name
+from boxmatch_bench.broker.publishing import Publishing
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
+from boxmatch_bench.settings import FEED, BrokerOptions, BrokerSetting, Schedule, owner_name
 
 _HOST: Final = "127.0.0.1"
 _AT_ONCE: Final = 50
@@ -35,7 +35,7 @@ _TELL: Final = 0.25
 _TELL_LOADED: Final = 50
 
 
-def main(pipe: Connection, port: int, setting: Setting, options: Options) -> None:
+def main(pipe: Connection, port: int, setting: BrokerSetting, options: BrokerOptions) -> None:
     """Carry out commands that come through the pipe: (method, arguments), None at the end.
 
     Answers are ("progress", done, of), ("result", value) or ("error", text).
@@ -71,7 +71,9 @@ async def _obey(pipe: Connection, generator: Generator) -> None:
 class Generator:
     """The load on one broker."""
 
-    def __init__(self, pipe: Connection, port: int, setting: Setting, options: Options) -> None:
+    def __init__(
+        self, pipe: Connection, port: int, setting: BrokerSetting, options: BrokerOptions
+    ) -> None:
         self._pipe = pipe
         self._port = port
         self._setting = setting

@@ -12,9 +12,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from boxmatch_bench.broker.comparing import Float64Array, Truth, compare, truth_of
-from boxmatch_bench.broker.processes import BenchFailedError, LoadGenerator, Server, usage
-from boxmatch_bench.broker.settings import Load, Options, Setting
+from boxmatch_bench.broker.processes import LoadGenerator, Server, usage
 from boxmatch_bench.broker.watching import Watch, disk
+from boxmatch_bench.checking import FailedError
+from boxmatch_bench.settings import BrokerOptions, BrokerSetting, Load
 
 _LOADED: Final = "bench.json"
 """In the broker's folder: which subscriptions it holds."""
@@ -31,13 +32,13 @@ def _nobody(name: str, done: float = 0.0, total: float | None = None) -> None:
 
 
 def measure(
-    setting: Setting, options: Options, folder: Path, tell: Tell = _nobody
+    setting: BrokerSetting, options: BrokerOptions, folder: Path, tell: Tell = _nobody
 ) -> Iterator[dict[str, Any]]:
     """Run all phases on a broker in `folder`; a row for each as soon as it is done.
 
     A folder that has the subscriptions from an earlier run is used as it is. Raises
     `MismatchError` when something else was delivered than the engine says, and
-    `BenchFailedError` when nothing was.
+    `FailedError` when nothing was.
     """
     data = folder / "data"
     loaded = _is_loaded(setting, data)
@@ -64,16 +65,16 @@ def measure(
             yield head | row
 
 
-def _mark(setting: Setting) -> str:
+def _mark(setting: BrokerSetting) -> str:
     return json.dumps([asdict(setting.workload), setting.subscribers])
 
 
-def _is_loaded(setting: Setting, data: Path) -> bool:
+def _is_loaded(setting: BrokerSetting, data: Path) -> bool:
     marker = data / _LOADED
     if not marker.exists():
         return False
     if marker.read_text() != _mark(setting):
-        raise BenchFailedError(f"{data} holds other subscriptions, from another run")
+        raise FailedError(f"{data} holds other subscriptions, from another run")
     return True
 
 
@@ -82,8 +83,8 @@ class _Bench:
 
     def __init__(
         self,
-        setting: Setting,
-        options: Options,
+        setting: BrokerSetting,
+        options: BrokerOptions,
         truth: Truth,
         server: Server,
         generator: LoadGenerator,

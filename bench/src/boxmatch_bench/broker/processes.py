@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from boxmatch_bench.broker import generator
-from boxmatch_bench.broker.settings import Options, Setting
+from boxmatch_bench.checking import FailedError
+from boxmatch_bench.settings import BrokerOptions, BrokerSetting
 
 _START: Final = 120.0
 _STOP: Final = 60.0
@@ -27,10 +28,6 @@ _LABEL: Final = re.compile(r'stage="(\w+)"')
 
 Progress = Callable[[float, float], None]
 """Done, of how much."""
-
-
-class BenchFailedError(Exception):
-    """Server or load generator did not do what they should."""
 
 
 class Usage(NamedTuple):
@@ -69,7 +66,7 @@ def usage(process: int) -> Usage | None:
 class Server:
     """`boxmatch serve` on a folder, on any free port."""
 
-    def __init__(self, data: Path, options: Options) -> None:
+    def __init__(self, data: Path, options: BrokerOptions) -> None:
         self._data = data
         self._log = data.parent / f"{data.name}.log"
         address = data / "address.json"  # an old one, if the broker was killed
@@ -110,11 +107,11 @@ class Server:
         deadline = time.monotonic() + _START
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise BenchFailedError(f"the broker has ended:\n{self.log()}")
+                raise FailedError(f"the broker has ended:\n{self.log()}")
             if address.exists():
                 return int(json.loads(address.read_text())["port"])
             time.sleep(0.05)
-        raise BenchFailedError(f"the broker is not ready after {_START:.0f} s:\n{self.log()}")
+        raise FailedError(f"the broker is not ready after {_START:.0f} s:\n{self.log()}")
 
     def log(self) -> str:
         """The end of what it has written."""
@@ -140,7 +137,7 @@ class Server:
 class LoadGenerator:
     """The process that makes the load; see `boxmatch_bench.broker.generator`."""
 
-    def __init__(self, port: int, setting: Setting, options: Options) -> None:
+    def __init__(self, port: int, setting: BrokerSetting, options: BrokerOptions) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(
@@ -189,10 +186,10 @@ class LoadGenerator:
                 try:
                     answer = self._pipe.recv()
                 except (EOFError, ConnectionResetError):
-                    raise BenchFailedError("the load generator has ended") from None
+                    raise FailedError("the load generator has ended") from None
                 if answer[0] == "result":
                     return answer[1]
                 if answer[0] == "error":
-                    raise BenchFailedError(f"{command}: {answer[1]}")
+                    raise FailedError(f"{command}: {answer[1]}")
                 progress(answer[1], answer[2])
             meanwhile()

@@ -6,7 +6,6 @@ import asyncio
 import heapq
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -16,8 +15,7 @@ import numpy.typing as npt
 import orjson
 
 from boxmatch_bench.broker.wire import HttpConnection, WireError
-
-Float64Array = npt.NDArray[np.float64]
+from boxmatch_bench.settings import Schedule
 
 _NOTHING: Final = -1
 _TICK: Final = 0.001
@@ -29,29 +27,6 @@ _IDLE: Final = 2.0
 """Connections that were not used for so long are not used again: the broker may close them."""
 
 Connect = Callable[[], Awaitable[HttpConnection]]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Schedule:
-    """What is published: request by request, at so many seconds from the start."""
-
-    moments: Float64Array | None
-    """None: each connection sends again when it is answered."""
-    batch: int = 1
-    connections: int = 64
-    opened: int = 0
-    """Connections that are there before the clock runs; others are opened when they are needed."""
-    seconds: float
-    """After these no request is sent, be it late or refused before. Those under way are waited
-    for."""
-    retry: bool = True
-    """Whether requests that the broker has no room for are sent again; else they are failures."""
-
-    @property
-    def planned_seconds(self) -> float:
-        """How long it takes if nothing is late."""
-        last = self.moments[-1] if self.moments is not None and len(self.moments) else self.seconds
-        return min(self.seconds, float(last))
 
 
 class Publishing:

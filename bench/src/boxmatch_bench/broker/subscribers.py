@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from boxmatch_bench.broker.settings import owner_name
 from boxmatch_bench.broker.wire import TextSocket, WireError
+from boxmatch_bench.settings import owner_name
 
 _NOTE: Final = re.compile(
     rb'\{"sequence":(\d+),"feed":"[^"]*","at":[^,]*,"subscriptions":\[([^\]]*)\],'

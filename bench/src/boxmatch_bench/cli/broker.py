@@ -16,7 +16,7 @@ from boxmatch_bench.cli.json_lines import JsonLines, JsonPath
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from boxmatch_bench.broker.settings import Options, Setting
+    from boxmatch_bench.settings import BrokerOptions, BrokerSetting
 
 
 @examples(
@@ -75,7 +75,7 @@ def bench_broker(
     """
     try:
         from boxmatch.workloads import RangeWorkload
-        from boxmatch_bench.broker.settings import Options, Setting
+        from boxmatch_bench.settings import BrokerOptions, BrokerSetting
 
         workload = RangeWorkload(
             subscriptions=subscriptions,
@@ -85,8 +85,8 @@ def bench_broker(
             width=width,
             seed=seed,
         )
-        setting = Setting(workload=workload, subscribers=subscribers)
-        options = Options(
+        setting = BrokerSetting(workload=workload, subscribers=subscribers)
+        options = BrokerOptions(
             seconds=seconds,
             batch=batch,
             publishers=publishers,
@@ -112,7 +112,7 @@ def bench_broker(
 
 
 def _run(
-    console: Console, setting: Setting, options: Options, folder: Path, lines: JsonLines
+    console: Console, setting: BrokerSetting, options: BrokerOptions, folder: Path, lines: JsonLines
 ) -> None:
     from boxmatch_bench.broker.tables import tables
     from boxmatch_bench.provenance import provenance, shown_commit
@@ -134,8 +134,8 @@ def _run(
 
 
 def _measure(
-    setting: Setting,
-    options: Options,
+    setting: BrokerSetting,
+    options: BrokerOptions,
     folder: Path,
     lines: JsonLines,
     origin: dict[str, Any],
@@ -144,8 +144,7 @@ def _measure(
 
     with requires("broker", "a broker"):
         from boxmatch_bench.broker.measure import measure
-        from boxmatch_bench.broker.processes import BenchFailedError
-    from boxmatch_bench.measure import MismatchError
+    from boxmatch_bench.checking import FailedError, MismatchError
 
     rows: list[dict[str, Any]] = []
     columns = (BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -160,7 +159,7 @@ def _measure(
                 row |= origin
                 rows.append(row)
                 lines.add(row)
-        except (MismatchError, BenchFailedError) as error:
+        except (MismatchError, FailedError) as error:
             bar.stop()
             kind = "wrong answer" if isinstance(error, MismatchError) else "no answer"
             typer.echo(f"boxmatch: {kind}: {error}", err=True)

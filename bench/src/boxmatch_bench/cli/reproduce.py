@@ -172,7 +172,7 @@ def _showing() -> Iterator[_Bar]:
     """A progress bar; what goes wrong under it ends the program with a sentence."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from boxmatch_bench.measure import MismatchError
+    from boxmatch_bench.checking import MismatchError
 
     columns = (
         BarColumn(bar_width=24),

@@ -12,9 +12,9 @@ from boxmatch.extras import requires
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from boxmatch_bench.pada.settings import Bed
     from boxmatch_bench.reproduce.results import Results
     from boxmatch_bench.reproduce.runner import Watcher
+    from boxmatch_bench.settings import Bed
 
 NAMES = ("pada", "pada-rates", "pada-fluctuation", "pada-overload")
 """They are not among `all`: they load the whole machine for a quarter of an hour."""
@@ -29,7 +29,7 @@ _REPORT = "pada.html"
 
 def bed_of(scale: float, seed: int, load: float | None) -> Bed:
     """The test bed; `ValueError` if it makes no sense."""
-    from boxmatch_bench.pada.settings import Bed
+    from boxmatch_bench.settings import Bed
 
     return Bed().at(scale, seed, load)
 
@@ -39,12 +39,13 @@ def measure(
 ) -> dict[str, Any]:
     """Run what is named; what goes wrong ends the program with a sentence."""
     with requires("broker", "a broker"):
-        from boxmatch_bench.broker.processes import BenchFailedError
         from boxmatch_bench.pada import runner
+    from boxmatch_bench.checking import FailedError
+
     experiments = [one for name in names for one in runner.NAMES[name]]
     try:
         return runner.run(experiments, bed, scale, results, watcher)
-    except BenchFailedError as error:
+    except FailedError as error:
         typer.echo(f"boxmatch: no answer: {error}", err=True)
         raise typer.Exit(1) from None
 

@@ -16,8 +16,7 @@ from boxmatch_bench.cli.json_lines import JsonLines, JsonPath
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from boxmatch_bench.measure import Options
-    from boxmatch_bench.settings import Setting
+    from boxmatch_bench.settings import MatcherOptions, MatcherSetting
 
 
 @examples(
@@ -91,8 +90,7 @@ def bench(
     The workload is seeded. Answers for some events are compared with brute force, id by id;
     others (NumPy, DuckDB) are timed on the same data.
     """
-    from boxmatch_bench.measure import Options
-    from boxmatch_bench.settings import choose
+    from boxmatch_bench.settings import MatcherOptions, choose_presets
 
     workload = {
         "subscriptions": subscriptions,
@@ -110,8 +108,8 @@ def bench(
     }
     overrides = {name: value for name, value in workload.items() if value is not None}
     try:
-        settings = choose(presets or ["hem-default"], overrides, updates)
-        options = Options(
+        settings = choose_presets(presets or ["hem-default"], overrides, updates)
+        options = MatcherOptions(
             index=index,
             index_options=dict(map(_index_option, index_option or [])),
             events=event_count,
@@ -140,14 +138,18 @@ def _index_option(text: str) -> tuple[str, Any]:
 
 
 def _run(
-    settings: list[Setting], options: Options, json_path: Path | None, with_start: bool
+    settings: list[MatcherSetting],
+    options: MatcherOptions,
+    json_path: Path | None,
+    with_start: bool,
 ) -> None:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     from boxmatch_bench import report
-    from boxmatch_bench.measure import STAGES, MismatchError, measure
+    from boxmatch_bench.checking import MismatchError
+    from boxmatch_bench.measure import STAGES, measure_matcher
     from boxmatch_bench.provenance import provenance
-    from boxmatch_bench.start import start_seconds
+    from boxmatch_bench.timing import start_seconds
 
     lines = JsonLines(json_path)
     console = output()
@@ -168,7 +170,7 @@ def _run(
         started = {}
         for setting in settings:
             try:
-                result = measure(setting, options, stage)
+                result = measure_matcher(setting, options, stage)
             except MismatchError as error:
                 bar.stop()
                 typer.echo(f"boxmatch: wrong answer in {setting.preset}: {error}", err=True)

@@ -17,7 +17,7 @@ from boxmatch_bench.cli.json_lines import JsonLines, JsonPath
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from boxmatch_bench.spark.settings import Options, Setting
+    from boxmatch_bench.settings import SparkOptions, SparkSetting
 
 
 @examples(
@@ -79,15 +79,15 @@ def bench_spark(
     Compared with the engine alone and with a join in Spark SQL. Every answer is checked: Spark's
     pairs against the engine's by count and checksum, and some events against scan.
     """
-    from boxmatch_bench.spark.settings import Options, choose
+    from boxmatch_bench.settings import SparkOptions, choose_sweeps
 
     console = output()
     if estimate:
         _estimate(console, json_path)
         return
     try:
-        settings = choose(sweep or [], subscriptions, events, seed)
-        options = Options(
+        settings = choose_sweeps(sweep or [], subscriptions, events, seed)
+        options = SparkOptions(
             master=master,
             driver_memory=driver_memory,
             plan=plan,  # type: ignore[arg-type]  # checked there
@@ -112,8 +112,8 @@ def bench_spark(
 
 def _run(
     console: Console,
-    settings: list[Setting],
-    options: Options,
+    settings: list[SparkSetting],
+    options: SparkOptions,
     scratch: Path,
     lines: JsonLines,
 ) -> None:
@@ -136,16 +136,15 @@ def _run(
 
 
 def _measure(
-    settings: list[Setting],
-    options: Options,
+    settings: list[SparkSetting],
+    options: SparkOptions,
     scratch: Path,
     lines: JsonLines,
     origin: dict[str, Any],
 ) -> list[dict[str, Any]]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from boxmatch_bench.measure import MismatchError
-    from boxmatch_bench.spark.apart import PartFailedError
+    from boxmatch_bench.checking import FailedError, MismatchError
     from boxmatch_bench.spark.measure import STAGES, measure
 
     results: list[dict[str, Any]] = []
@@ -168,7 +167,7 @@ def _measure(
             label = f"{setting.workload.subscriptions:,} × {setting.events:,}"
             try:
                 result = measure(setting, options, scratch, stage)
-            except (MismatchError, PartFailedError) as error:
+            except (MismatchError, FailedError) as error:
                 bar.stop()
                 kind = "wrong answer" if isinstance(error, MismatchError) else "no answer"
                 typer.echo(f"boxmatch: {kind} in {label}: {error}", err=True)

@@ -16,11 +16,9 @@ import numpy as np
 
 from boxmatch_bench.broker.comparing import Counted, Float64Array, Truth, compare
 from boxmatch_bench.broker.processes import LoadGenerator, Server
-from boxmatch_bench.broker.publishing import Schedule
-from boxmatch_bench.broker.settings import Options, Setting
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
 from boxmatch_bench.pada.sampling import Cores, Sampling
-from boxmatch_bench.pada.settings import Adjustment, Bed
+from boxmatch_bench.settings import Adjustment, Bed, BrokerOptions, BrokerSetting, Schedule
 
 Tell = Callable[[str], None]
 Figures = dict[str, Any]
@@ -41,8 +39,8 @@ class OnBed:
 
     def __enter__(self) -> Self:
         bed = self._bed
-        setting = Setting(workload=bed.workload, subscribers=bed.owners, index=self._index)
-        options = Options(pool=bed.pool, batch=bed.overload_batch)
+        setting = BrokerSetting(workload=bed.workload, subscribers=bed.owners, index=self._index)
+        options = BrokerOptions(pool=bed.pool, batch=bed.overload_batch)
         with ExitStack() as stack:
             self._tell("starting the broker")
             self.server = stack.enter_context(Server(self._folder / "data", options))

@@ -12,11 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch_bench.broker.comparing import compare
-from boxmatch_bench.broker.publishing import Schedule
 from boxmatch_bench.broker.watching import slope
 from boxmatch_bench.pada.measure import Figures, OnBed, false_figures
 from boxmatch_bench.pada.sampling import Sampling
-from boxmatch_bench.pada.settings import Adjustment, Bed
+from boxmatch_bench.settings import Adjustment, Bed, Schedule
 
 _EVERY: Final = 0.5
 _IN_FLIGHT: Final = 12_000

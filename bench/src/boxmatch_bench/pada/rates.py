@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch.engine.matcher import Matcher
-from boxmatch_bench.measure import MismatchError
-from boxmatch_bench.pada.settings import Bed
+from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.settings import Bed
 
 RATED: Final = ("rein", "hem", "tile")
 _RATES: Final = (0.0, 0.0001, 0.001, 0.01, 0.05)

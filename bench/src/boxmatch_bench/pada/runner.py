@@ -11,12 +11,14 @@ from time import perf_counter
 from typing import Any, Final
 
 from boxmatch_bench.broker.comparing import Truth, truth_of
-from boxmatch_bench.broker.settings import Options, Setting
 from boxmatch_bench.broker.watching import disk
 from boxmatch_bench.pada.measure import Figures, OnBed
 from boxmatch_bench.pada.overload import overload
 from boxmatch_bench.pada.rates import RATED, measure_rates
-from boxmatch_bench.pada.settings import (
+from boxmatch_bench.provenance import provenance
+from boxmatch_bench.reproduce.results import Results
+from boxmatch_bench.reproduce.runner import Watcher
+from boxmatch_bench.settings import (
     ADJUSTMENTS,
     INDEXES,
     MORE,
@@ -24,10 +26,9 @@ from boxmatch_bench.pada.settings import (
     OVERLOADED,
     Adjustment,
     Bed,
+    BrokerOptions,
+    BrokerSetting,
 )
-from boxmatch_bench.provenance import provenance
-from boxmatch_bench.reproduce.results import Results
-from boxmatch_bench.reproduce.runner import Watcher
 
 FLUCTUATION: Final = "pada-fluctuation"
 OVERLOAD: Final = "pada-overload"
@@ -83,7 +84,7 @@ def run(
 ) -> dict[str, Any]:
     """Measure what `results` does not have yet; return what the rows have in common.
 
-    Raises `MismatchError` when a match was not delivered, and `BenchFailedError` when nothing is.
+    Raises `MismatchError` when a match was not delivered, and `FailedError` when nothing is.
     """
     origin = provenance()
     shared = {
@@ -121,8 +122,8 @@ def run(
 
 
 def _truth(bed: Bed) -> Truth:
-    setting = Setting(workload=bed.workload, subscribers=bed.owners)
-    return truth_of(setting, Options(pool=bed.pool, batch=bed.overload_batch))
+    setting = BrokerSetting(workload=bed.workload, subscribers=bed.owners)
+    return truth_of(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
 
 
 def _by_index(missing: list[Task]) -> Iterator[tuple[str, list[Task]]]:

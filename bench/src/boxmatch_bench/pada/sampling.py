@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from boxmatch_bench.broker.processes import Server, usage
-from boxmatch_bench.broker.settings import FEED
+from boxmatch_bench.settings import FEED
 
 _EVERY: Final = 1.0
 _LINE: Final = re.compile(r"^boxmatch_(\w+?)(?:_total)?(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)

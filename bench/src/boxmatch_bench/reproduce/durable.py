@@ -19,11 +19,11 @@ import numpy.typing as npt
 from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import Series
-from boxmatch_bench.reproduce.measures import Figures, Stage
 from boxmatch_bench.reproduce.regions import Regions, Step, Walk, check
-from boxmatch_bench.reproduce.timing import Effort, spread
+from boxmatch_bench.timing import Effort, spread
 
 _CHECKED = 10  # updates of each thread
 _PAGE = 4096

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from boxmatch.workloads import RegionWorkload
-from boxmatch_bench.reproduce import durable, measures, operations
+from boxmatch_bench.measure import Figures, Stage, measure_index
+from boxmatch_bench.reproduce import durable, operations
 from boxmatch_bench.reproduce.experiment import EventWorkload, Extra, Method, Series, Workload
-from boxmatch_bench.reproduce.measures import Figures, Stage
 from boxmatch_bench.reproduce.regions import Regions
 from boxmatch_bench.reproduce.setting import Setting
-from boxmatch_bench.reproduce.timing import Effort
+from boxmatch_bench.timing import Effort
 
 Measure = Callable[[Series, frozenset[Extra], Effort, Stage], Figures]
 """All figures of one series; raises `MismatchError` when an answer is wrong."""
@@ -29,7 +29,7 @@ def _matching(workload: Workload, events: int, _: Path) -> Iterator[Measure]:
     setting = Setting(workload, events)
 
     def measure(series: Series, extras: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
-        return measures.measure(series, setting, extras, effort, stage)
+        return measure_index(series, setting, extras, effort, stage)
 
     yield measure
 

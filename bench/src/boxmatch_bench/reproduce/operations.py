@@ -16,11 +16,11 @@ from boxmatch.engine.memory import release_free_memory
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads.regions import UpdateKind
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
-from boxmatch_bench.reproduce.measures import Figures, Stage, by_matches
 from boxmatch_bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication
-from boxmatch_bench.reproduce.timing import Effort, spread
+from boxmatch_bench.timing import Effort, by_matches, spread
 
 Int64Array = npt.NDArray[np.int64]
 Operation = Callable[[Step], Notifications]

@@ -9,13 +9,13 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from boxmatch.engine.memory import release_free_memory
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
 from boxmatch_bench.provenance import provenance
 from boxmatch_bench.reproduce.experiment import Experiment
 from boxmatch_bench.reproduce.methods import METHODS, Measure
 from boxmatch_bench.reproduce.plan import Group, Options, Task, plan
 from boxmatch_bench.reproduce.results import Results
-from boxmatch_bench.reproduce.timing import Effort
+from boxmatch_bench.timing import Effort
 
 
 class Watcher(Protocol):

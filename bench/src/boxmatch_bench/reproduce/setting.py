@@ -7,16 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from boxmatch.adaptive.matchability import measure_matchability
 from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.boxes import Boxes
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import Int64Array, MismatchError, split
 from boxmatch_bench.reproduce.experiment import EventWorkload, Workload
-
-Int64Array = npt.NDArray[np.int64]
 
 ARRIVALS = 6_000
 """Subscriptions that come after the others, for measuring updates."""
@@ -95,26 +92,3 @@ def answers_of_scan(boxes: Boxes, points: Int64Array) -> list[Int64Array]:
     scan.build(boxes)
     counts, positions = scan.match(points)
     return split(counts, positions)
-
-
-def split(
-    counts: Int64Array, positions: npt.NDArray[np.integer], order: Int64Array | None = None
-) -> list[Int64Array]:
-    """Ascending rows event by event, from positions in an index that stores them in `order`."""
-    rows = positions.astype(np.int64) if order is None else order[positions]
-    return [np.sort(part) for part in np.split(rows, np.cumsum(counts)[:-1])]
-
-
-def compare(
-    complaint: str, got: list[Int64Array], wanted: list[Int64Array], *, exact: bool = True
-) -> None:
-    """Raise `MismatchError` if answers differ; unless `exact`, more than wanted is allowed."""
-    for event, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):
-        twice = len(ours) - len(np.unique(ours))
-        extra, missing = np.setdiff1d(ours, theirs), np.setdiff1d(theirs, ours)
-        if twice or len(missing) or (exact and len(extra)):
-            raise MismatchError(
-                f"{complaint} at event {event}: {len(extra)} boxes too many "
-                f"(such as {extra[:3].tolist()}), {len(missing)} missing "
-                f"(such as {missing[:3].tolist()}), {twice} more than once"
-            )

@@ -14,7 +14,7 @@ from boxmatch.workloads import RangeWorkload
 from boxmatch_bench.reproduce.experiment import Series
 from boxmatch_bench.reproduce.setting import Setting
 from boxmatch_bench.reproduce.subject import Subject
-from boxmatch_bench.reproduce.timing import best_time
+from boxmatch_bench.timing import best_time
 
 _TRIALS: Final = (
     # Share of the boxes, attributes, predicates, buckets: each makes another step weigh.

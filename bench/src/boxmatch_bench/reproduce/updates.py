@@ -7,15 +7,12 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from boxmatch.engine.matcher import Matcher
-from boxmatch_bench.competitors import by_event
+from boxmatch_bench.checking import Int64Array, by_event, compare, split
 from boxmatch_bench.reproduce.experiment import Series
-from boxmatch_bench.reproduce.setting import ARRIVALS, Setting, answers_of_scan, compare, split
+from boxmatch_bench.reproduce.setting import ARRIVALS, Setting, answers_of_scan
 from boxmatch_bench.reproduce.subject import Subject
-
-Int64Array = npt.NDArray[np.int64]
 
 TOGETHER = 1_000
 """Subscriptions in one call, where many are added or removed together."""

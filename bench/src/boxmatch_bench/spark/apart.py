@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from boxmatch.errors import BoxmatchError
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import FailedError, MismatchError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _LINES = 20
-
-
-class PartFailedError(Exception):
-    """A part of the benchmark that failed, with the end of what it printed."""
 
 
 def apart(log: Path, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -37,7 +33,7 @@ def apart(log: Path, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
             first = str(error).strip().partition("\n")[0]
             printed = log.read_text(errors="replace").splitlines()[-_LINES:]
             message = f"{function.__name__} failed: {type(error).__name__}: {first}"
-            raise PartFailedError("\n".join([message, *printed])) from error
+            raise FailedError("\n".join([message, *printed])) from error
 
 
 def _print_to(log: str) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 from boxmatch.engine.matcher import Matcher
 from boxmatch.spark import read_version
 from boxmatch.spark.shards import open_shards
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.settings import SparkOptions, SparkSetting
 from boxmatch_bench.spark.files import Digest, Files, pairs_of, record_batches
-from boxmatch_bench.spark.settings import Options, Setting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,9 @@ _Found = Iterator[tuple[Any, Any]]
 _Find = Callable[["pa.RecordBatch"], _Found]
 
 
-def engine_alone(setting: Setting, options: Options, files: Files, kind: Kind) -> dict[str, Any]:
+def engine_alone(
+    setting: SparkSetting, options: SparkOptions, files: Files, kind: Kind
+) -> dict[str, Any]:
     """Read events, match them with as many threads as Spark has cores, write the pairs."""
     began = perf_counter()
     threads = options.cores
@@ -60,7 +62,7 @@ def _in_shards(files: Files, threads: int) -> _Find:
     return find
 
 
-def _in_one(setting: Setting, threads: int) -> _Find:
+def _in_one(setting: SparkSetting, threads: int) -> _Find:
     matcher = _matcher(setting)
     matcher.compact()
 
@@ -73,14 +75,14 @@ def _in_one(setting: Setting, threads: int) -> _Find:
     return find
 
 
-def _matcher(setting: Setting, index: str = "tile") -> Matcher:
+def _matcher(setting: SparkSetting, index: str = "tile") -> Matcher:
     workload = setting.workload
     matcher = Matcher(workload.schema, index=index)
     matcher.subscribe_compressed(np.arange(workload.subscriptions), workload.boxes())
     return matcher
 
 
-def _run(find: _Find, options: Options, files: Files, kind: Kind) -> dict[str, float]:
+def _run(find: _Find, options: SparkOptions, files: Files, kind: Kind) -> dict[str, float]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -111,7 +113,7 @@ def _run(find: _Find, options: Options, files: Files, kind: Kind) -> dict[str, f
     return {"seconds": perf_counter() - began, **spent}
 
 
-def check(setting: Setting, options: Options, files: Files) -> int:
+def check(setting: SparkSetting, options: SparkOptions, files: Files) -> int:
     """Compare some of Spark's events with `scan`, id by id; returns how many they were."""
     if not options.check:
         return 0
@@ -128,7 +130,7 @@ def check(setting: Setting, options: Options, files: Files) -> int:
     return count
 
 
-def check_join(setting: Setting, files: Files, events: int, subscriptions: int) -> None:
+def check_join(setting: SparkSetting, files: Files, events: int, subscriptions: int) -> None:
     """Compare the join in SQL with what `match` found for the same events and subscriptions."""
     sample = np.arange(events)
     every = setting.workload.subscriptions

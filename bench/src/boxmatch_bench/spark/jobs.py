@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.spark import build_index, local_session, match
 from boxmatch.spark.workloads import events, subscriptions
+from boxmatch_bench.settings import SparkOptions, SparkSetting
 from boxmatch_bench.spark.files import Digest, Files, size_of
 from boxmatch_bench.spark.memory import watched
-from boxmatch_bench.spark.settings import Options, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ _SLICE = 500  # the first, cold job takes every 500th event
 
 
 @contextmanager
-def _session(options: Options) -> Iterator[SparkSession]:
+def _session(options: SparkOptions) -> Iterator[SparkSession]:
     conf = {"spark.driver.memory": options.driver_memory}
     session = local_session(options.master, name="boxmatch bench", conf=conf)
     try:
@@ -33,7 +33,7 @@ def _session(options: Options) -> Iterator[SparkSession]:
 
 
 def prepare(
-    setting: Setting, options: Options, files: Files
+    setting: SparkSetting, options: SparkOptions, files: Files
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Write events, subscriptions and an index of these; then join in SQL, if that is wanted.
 
@@ -47,7 +47,7 @@ def prepare(
 
 
 def _prepared(
-    spark: SparkSession, setting: Setting, options: Options, files: Files
+    spark: SparkSession, setting: SparkSetting, options: SparkOptions, files: Files
 ) -> dict[str, Any]:
     workload = setting.workload
     events(spark, workload, 1).count()  # starts workers
@@ -75,7 +75,7 @@ def _prepared(
     }
 
 
-def match_on_spark(setting: Setting, options: Options, files: Files) -> dict[str, Any]:
+def match_on_spark(setting: SparkSetting, options: SparkOptions, files: Files) -> dict[str, Any]:
     """Read events, match them, write the pairs; first cold and small, then watched, then timed."""
     out = files.pairs("spark")
 
@@ -110,7 +110,7 @@ def match_on_spark(setting: Setting, options: Options, files: Files) -> dict[str
 
 
 def _joined(
-    spark: SparkSession, setting: Setting, options: Options, files: Files
+    spark: SparkSession, setting: SparkSetting, options: SparkOptions, files: Files
 ) -> dict[str, Any]:
     """The range join as one writes it, of some events with the subscriptions in Spark's memory.
 
@@ -144,7 +144,7 @@ def _joined(
 
 
 def _join(
-    spark: SparkSession, setting: Setting, files: Files, standing: DataFrame, count: int
+    spark: SparkSession, setting: SparkSetting, files: Files, standing: DataFrame, count: int
 ) -> DataFrame:
     from pyspark.sql.functions import expr
 

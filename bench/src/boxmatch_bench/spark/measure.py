@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from boxmatch_bench.measure import MismatchError
+from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.settings import SparkOptions, SparkSetting
 from boxmatch_bench.spark import engine, jobs
 from boxmatch_bench.spark.apart import apart
 from boxmatch_bench.spark.files import Digest, Files
-from boxmatch_bench.spark.settings import Options, Setting
 
 Stage = Callable[[str], None]
 
@@ -21,7 +21,7 @@ STAGES: Final = 5
 
 
 def measure(
-    setting: Setting, options: Options, scratch: Path, stage: Stage = lambda _: None
+    setting: SparkSetting, options: SparkOptions, scratch: Path, stage: Stage = lambda _: None
 ) -> dict[str, Any]:
     """Measure one setting, in a folder of its own below `scratch`, which is removed at the end.
 
