@@ -11,7 +11,7 @@ from rich.console import Console
 
 from boxmatch import Matcher
 from boxmatch.workloads import EqualityWorkload, RangeWorkload, write_sample_events
-from boxmatch_bench import checking, competitors, measure, provenance, report, settings, timing
+from boxmatch_bench import checking, competitors, measure, provenance, settings, tables, timing
 from boxmatch_bench.cases import case_of
 from boxmatch_bench.settings import PRESETS, MatcherSetting, Reference, choose_presets
 
@@ -79,7 +79,7 @@ def test_an_event_file_replaces_the_values(tmp_path: Path) -> None:
     )  # ten more than the file has
     assert json.loads(json.dumps(result))["parameters"]["event_file"] == str(path)
     assert result["batch"]["matches_per_event"] > 1
-    (table, _) = report.tables([result])
+    (table, _) = tables.preset_tables([result])
     assert str(table.title).endswith(f"w = 0.3, events = {path})")
 
 
@@ -180,8 +180,8 @@ def test_report_shows_what_varies(tmp_path: Path) -> None:
     ]
     results[1]["competitors"]["duckdb"] = {"skipped": "not installed"}
     console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
-    for table in report.tables(results):
-        console.print(table)
+    for table in tables.preset_tables(results):
+        console.print(tables.console_table(table))
     console.file.close()
     text = (tmp_path / "out").read_text()
     assert "sweep (subscriptions = 400, d = 20, k = 3, event size = 15, values = uniform)" in text
@@ -195,28 +195,28 @@ def test_report_shows_published_figures() -> None:
         preset="known", workload=SMALL, reference=Reference("them", 1e6), updates=0
     )
     result = measure.measure_matcher(setting, QUICK)
-    table, _ = report.tables([result])
-    cells = {str(column.header): list(column.cells) for column in table.columns}
+    table, _ = tables.preset_tables([result])
+    cells = dict(zip(table.columns, map(list, zip(*table.rows, strict=True)), strict=True))
     assert cells["best known\nµs/event"] == ["1,000,000\nthem"]
-    times = report.number(1e6 / result["batch"]["count_microseconds"])
+    times = tables.number(1e6 / result["batch"]["count_microseconds"])
     assert cells["count\nfaster"] == [f"{times}×"]
 
 
 @pytest.mark.parametrize(("grown", "shown"), [(None, 70), (0, 70), (-5, 70), (90, 90)])
 def test_memory_is_never_less_than_the_matcher_holds(grown: int | None, shown: int) -> None:
     memory = {"resident": grown, "parts": {"total": 70}}
-    assert report.memory_bytes({"memory": memory}) == shown
+    assert tables.memory_bytes({"memory": memory}) == shown
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (0.0, "0.00"), (0.00456, "0.0046"), (0.123, "0.12"), (5.678, "5.68"), (56.78, "56.8"),
+        (0.0, "0"), (0.00456, "0.00456"), (0.123, "0.123"), (5.678, "5.68"), (56.78, "56.8"),
         (5678.9, "5,679"),
     ],
 )  # fmt: skip
 def test_numbers_have_three_digits(value: float, shown: str) -> None:
-    assert report.number(value) == shown
+    assert tables.number(value) == shown
 
 
 def test_provenance_names_the_machine() -> None:

@@ -264,11 +264,11 @@ def test_nothing_to_measure() -> None:
 
 @pytest.mark.slow
 def test_tables_of_a_row_without_join_and_memory(run: tuple[str, dict[str, Any], Path]) -> None:
-    from boxmatch_bench.spark.tables import tables
+    from boxmatch_bench.tables import console_table, spark_tables
 
     row = {**run[1], "sql": None, "sql_slower": None, "memory": None}
     console = Console(width=200, record=True, quiet=True)
-    shown = list(tables([row]))
+    shown = spark_tables([row])
     assert len(shown) == 2
     for table in shown:
-        console.print(table)
+        console.print(console_table(table))

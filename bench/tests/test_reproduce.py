@@ -38,10 +38,10 @@ from boxmatch_bench.reproduce.quantities import (
     SINGLE,
     TIME_PER_MATCH,
 )
-from boxmatch_bench.reproduce.results import Results
 from boxmatch_bench.reproduce.setting import Setting, answers_of_scan
 from boxmatch_bench.reproduce.skipping import skipped_by
 from boxmatch_bench.reproduce.subject import Subject
+from boxmatch_bench.results import Results
 from boxmatch_bench.timing import Effort, best_time, by_matches
 
 SMALL = RangeWorkload(subscriptions=300, attributes=6, predicates=2, event_size=6, width=0.5)

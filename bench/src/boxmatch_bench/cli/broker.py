@@ -114,15 +114,15 @@ def bench_broker(
 def _run(
     console: Console, setting: BrokerSetting, options: BrokerOptions, folder: Path, lines: JsonLines
 ) -> None:
-    from boxmatch_bench.broker.tables import tables
     from boxmatch_bench.provenance import provenance, shown_commit
+    from boxmatch_bench.tables import broker_tables, console_table
 
     origin = provenance()
     rows = _measure(setting, options, folder, lines, origin)
     if lines.printed:
         return
-    for table in tables(rows):
-        console.print(table)
+    for table in broker_tables(rows):
+        console.print(console_table(table))
     machine, disk = origin["machine"], rows[0]["disk"]
     console.print(
         f"[dim]{rows[0]['matches_per_event']:.2f} matches an event; sync {options.sync} on "

@@ -40,7 +40,7 @@ class JsonLines:
             print_json(row)
             sys.stdout.flush()
         elif self._path is not None:
-            from boxmatch_bench.report import append_json
+            from boxmatch_bench.results import append_json
 
             append_json(self._path, row)
 

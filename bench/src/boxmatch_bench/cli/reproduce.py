@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from boxmatch_bench.reproduce.experiment import Experiment
-    from boxmatch_bench.reproduce.results import Results
+    from boxmatch_bench.results import Results
 
 _RESULTS = "results.jsonl"
 _REPORT = "report.html"
@@ -84,8 +84,8 @@ def reproduce(
     from boxmatch_bench.reproduce.catalogue import PAPERS, choose
     from boxmatch_bench.reproduce.html import require_plotting
     from boxmatch_bench.reproduce.plan import Options
-    from boxmatch_bench.reproduce.results import Results
     from boxmatch_bench.reproduce.runner import run
+    from boxmatch_bench.results import Results
 
     if not names:
         raise typer.BadParameter(f"name a paper ({', '.join(PAPERS)}), pada or all")
@@ -201,7 +201,8 @@ def _write(
     from boxmatch_bench.reproduce.findings import spaces_aims, tile_not_fastest
     from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
     from boxmatch_bench.reproduce.html import report
-    from boxmatch_bench.reproduce.tables import console_table, tables
+    from boxmatch_bench.reproduce.tables import tables
+    from boxmatch_bench.tables import console_table
 
     rows = results.of_run(run)
     grids = [Grid(e, [r for r in rows if r["experiment"] == e.name]) for e in experiments]

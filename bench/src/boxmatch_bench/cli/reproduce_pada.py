@@ -12,8 +12,8 @@ from boxmatch.extras import requires
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from boxmatch_bench.reproduce.results import Results
     from boxmatch_bench.reproduce.runner import Watcher
+    from boxmatch_bench.results import Results
     from boxmatch_bench.settings import Bed
 
 NAMES = ("pada", "pada-rates", "pada-fluctuation", "pada-overload")
@@ -55,7 +55,7 @@ def write(console: Console, bed: Bed, results: Results, run: dict[str, Any], fol
     from boxmatch_bench.pada.report import report
     from boxmatch_bench.pada.runner import EXPERIMENTS
     from boxmatch_bench.pada.tables import tables, verdicts
-    from boxmatch_bench.reproduce.tables import console_table
+    from boxmatch_bench.tables import console_table
 
     rows = [
         row

@@ -145,10 +145,10 @@ def _run(
 ) -> None:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    from boxmatch_bench import report
     from boxmatch_bench.checking import MismatchError
     from boxmatch_bench.measure import STAGES, measure_matcher
     from boxmatch_bench.provenance import provenance
+    from boxmatch_bench.tables import console_table, preset_tables
     from boxmatch_bench.timing import start_seconds
 
     lines = JsonLines(json_path)
@@ -186,8 +186,8 @@ def _run(
             lines.add({"preset": "start", **started, **origin})
     if lines.printed:
         return
-    for table in report.tables(results):
-        console.print(table)
+    for table in preset_tables(results):
+        console.print(console_table(table))
     _footer(console, results, origin, started)
 
 

@@ -118,14 +118,14 @@ def _run(
     lines: JsonLines,
 ) -> None:
     from boxmatch_bench.provenance import provenance, shown_commit
-    from boxmatch_bench.spark.tables import tables
+    from boxmatch_bench.tables import console_table, spark_tables
 
     origin = provenance()
     results = _measure(settings, options, scratch, lines, origin)
     if lines.printed:
         return
-    for table in tables(results):
-        console.print(table)
+    for table in spark_tables(results):
+        console.print(console_table(table))
     machine = origin["machine"]
     console.print(
         f"[dim]{options.master}, {results[0]['options']['plan']} plan, best of {options.repeats}; "
@@ -180,6 +180,7 @@ def _measure(
 
 def _estimate(console: Console, json_path: Path | None) -> None:
     from boxmatch_bench.spark.estimate import estimate_tables
+    from boxmatch_bench.tables import console_table
 
     if json_path is None or not json_path.exists():
         raise typer.BadParameter("--estimate needs --json with the lines of an earlier run")
@@ -192,4 +193,4 @@ def _estimate(console: Console, json_path: Path | None) -> None:
     if not rows:
         raise typer.BadParameter(f"{json_path} has no lines of boxmatch bench spark")
     for table in estimate_tables(rows):
-        console.print(table)
+        console.print(console_table(table))

@@ -9,8 +9,8 @@ from typing import Any, Final
 from boxmatch.pages import Charts, bullets, facts, page, table
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD
 from boxmatch_bench.pada.tables import of_experiment, tables, verdicts
-from boxmatch_bench.reproduce.grid import Row
 from boxmatch_bench.settings import ADJUSTMENTS, INDEXES
+from boxmatch_bench.tables import Row
 
 Record = dict[str, Any]
 Specification = dict[str, Any]

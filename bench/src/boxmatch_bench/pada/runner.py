@@ -16,8 +16,8 @@ from boxmatch_bench.pada.measure import Figures, OnBed
 from boxmatch_bench.pada.overload import overload
 from boxmatch_bench.pada.rates import RATED, measure_rates
 from boxmatch_bench.provenance import provenance
-from boxmatch_bench.reproduce.results import Results
 from boxmatch_bench.reproduce.runner import Watcher
+from boxmatch_bench.results import Results
 from boxmatch_bench.settings import (
     ADJUSTMENTS,
     INDEXES,

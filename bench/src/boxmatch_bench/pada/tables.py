@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD, RATES
-from boxmatch_bench.reproduce.grid import Row
-from boxmatch_bench.reproduce.tables import Table, number
 from boxmatch_bench.settings import ADJUSTMENTS, INDEXES, OFF
+from boxmatch_bench.tables import Row, Table, number
 
 PAPER_MEAN: Final = {"off": 57.11, "on": 27.32}
 PAPER_DEVIATION: Final = {"off": 33.19, "on": 20.07}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from boxmatch.workloads import RangeWorkload
 from boxmatch_bench.reproduce import cpp, subject_spaces
 from boxmatch_bench.reproduce.experiment import NUMPY
-from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid, Row
+from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
 from boxmatch_bench.reproduce.quantities import (
     ADDING,
     BATCH,
@@ -20,7 +20,8 @@ from boxmatch_bench.reproduce.quantities import (
     Quantity,
 )
 from boxmatch_bench.reproduce.series import TILE
-from boxmatch_bench.reproduce.tables import Table, number, shown_x
+from boxmatch_bench.reproduce.tables import shown_x
+from boxmatch_bench.tables import Row, Table, number, optional
 
 RIVALRY = (BATCH, COUNT, SINGLE)
 """How indexes are compared: listing and counting in batches, and event by event."""
@@ -92,9 +93,9 @@ def hem_default(grids: Iterable[Grid]) -> tuple[Table, list[str]] | None:
         rows.append(
             (
                 series.label,
-                *_numbers(figures),
-                *_numbers(shares),
-                *_numbers([theirs, None if theirs is None else theirs / cpp.NUMPY]),
+                *map(optional, figures),
+                *map(optional, shares),
+                *map(optional, [theirs, None if theirs is None else theirs / cpp.NUMPY]),
             )
         )
     columns = (
@@ -201,7 +202,3 @@ def left_out(rows: Sequence[Row]) -> list[str]:
         if reason
     }
     return sorted(reasons)
-
-
-def _numbers(values: Iterable[float | None]) -> list[str]:
-    return ["" if value is None else number(value) for value in values]

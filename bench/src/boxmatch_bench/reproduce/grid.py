@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
-from typing import Any
 
 from boxmatch_bench.reproduce.experiment import Experiment, X
 from boxmatch_bench.reproduce.quantities import Quantity
+from boxmatch_bench.tables import Row
 
-Row = Mapping[str, Any]
 Figure = Callable[["Grid"], float | None]
 
 

@@ -14,7 +14,7 @@ from boxmatch_bench.provenance import provenance
 from boxmatch_bench.reproduce.experiment import Experiment
 from boxmatch_bench.reproduce.methods import METHODS, Measure
 from boxmatch_bench.reproduce.plan import Group, Options, Task, plan
-from boxmatch_bench.reproduce.results import Results
+from boxmatch_bench.results import Results
 from boxmatch_bench.timing import Effort
 
 

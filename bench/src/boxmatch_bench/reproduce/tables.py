@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import log2
-from typing import TYPE_CHECKING
 
-from boxmatch_bench.report import table_of
 from boxmatch_bench.reproduce.experiment import Published, X
-from boxmatch_bench.reproduce.grid import Grid, Row
+from boxmatch_bench.reproduce.grid import Grid
 from boxmatch_bench.reproduce.quantities import Quantity
-
-if TYPE_CHECKING:
-    import rich.table
+from boxmatch_bench.tables import Row, Table, number
 
 REFUSED = "not enough memory"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Texts in rows; the first `labels` columns say what a row is, the others are figures."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    labels: int = 1
 
 
 def tables(grid: Grid) -> list[Table]:
@@ -182,21 +167,3 @@ def place_of(grid: Grid, x: X) -> X:
         return x
     rows: Iterable[int] = (r["workload"]["subscriptions"] for r in grid.rows if r["x"] == x)
     return next(iter(rows), x)
-
-
-def number(value: float) -> str:
-    """Three significant digits, with separators for thousands; large ones in full."""
-    size = abs(value)
-    if size >= 100 or value == 0:
-        return f"{value:,.0f}"
-    if size >= 0.001:
-        return f"{value:.3g}" if size < 1 else f"{value:.{2 if size < 10 else 1}f}"
-    return f"{value:.2g}"
-
-
-def console_table(table: Table) -> rich.table.Table:
-    """The table for the console."""
-    made = table_of(table.title, *table.columns, labels=table.labels)
-    for row in table.rows:
-        made.add_row(*row)
-    return made

@@ -7,16 +7,13 @@ says the formulas in words.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from rich.table import Table
 
-from boxmatch_bench.report import number, table_of
-
-Result = Mapping[str, Any]
+from boxmatch_bench.tables import Row, Table, number
 
 _PAIR_BYTES: Final = 16
 """Two ids of eight bytes, before compression."""
@@ -61,7 +58,7 @@ class Rates:
         return self.event_microseconds - self.row_microseconds
 
     @classmethod
-    def of(cls, row: Result) -> Rates:
+    def of(cls, row: Row) -> Rates:
         count, events, cores = (
             row["parameters"]["subscriptions"],
             row["events"],
@@ -101,7 +98,7 @@ class Need:
     """Bytes a second."""
 
 
-def growth(rows: Sequence[Result]) -> float | None:
+def growth(rows: Sequence[Row]) -> float | None:
     """The exponent g if the time to match goes as subscriptions ** g, by least squares.
 
     None if there are fewer than two numbers of subscriptions. Settings with another number of
@@ -115,7 +112,7 @@ def growth(rows: Sequence[Result]) -> float | None:
     return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
 
 
-def _largest(rows: Sequence[Result]) -> Result:
+def _largest(rows: Sequence[Row]) -> Row:
     return max(rows, key=lambda row: (row["parameters"]["subscriptions"], row["events"]))
 
 
@@ -149,7 +146,7 @@ def needs(rates: Rates, exponent: float | None, target: Target) -> tuple[Need, N
     return need("replicated", 1), need("sharded", max(2, math.ceil(index / room)))
 
 
-def estimate_tables(rows: Sequence[Result], target: Target | None = None) -> Iterator[Table]:
+def estimate_tables(rows: Sequence[Row], target: Target | None = None) -> Iterator[Table]:
     """What the row with most subscriptions says, and what follows from it."""
     target = target or Target()
     rates = Rates.of(_largest(rows))
@@ -159,8 +156,7 @@ def estimate_tables(rows: Sequence[Result], target: Target | None = None) -> Ite
 
 
 def _measured(rates: Rates, exponent: float | None) -> Table:
-    table = _table(f"Measured at {rates.subscriptions:,} subscriptions", "")
-    for name, value in (
+    rows = (
         ("core time of an event, µs", number(rates.event_microseconds)),
         ("of that not matching, µs", number(rates.row_microseconds)),
         ("core time to index a subscription, µs", number(rates.build_microseconds)),
@@ -171,22 +167,20 @@ def _measured(rates: Rates, exponent: float | None) -> Table:
             "matching goes as subscriptions to the power of",
             "?" if exponent is None else f"{exponent:.2f}",
         ),
-    ):
-        table.add_row(name, value)
-    return table
+    )
+    return Table(f"Measured at {rates.subscriptions:,} subscriptions", ("", ""), rows)
 
 
 def _needed(rates: Rates, exponent: float | None, target: Target) -> Table:
     both = needs(rates, exponent, target)
-    table = _table(
+    title = (
         f"{target.subscriptions:,} subscriptions, {target.events_per_second:,} events a second "
         f"(machines of {target.machine_cores} cores and {target.machine_bytes / 1e9:,.0f} GB, "
-        f"cores {target.busy:.0%} busy)",
-        *(need.plan for need in both),
+        f"cores {target.busy:.0%} busy)"
     )
     pairs = target.events_per_second * target.subscriptions * rates.match_share
     build = target.subscriptions * rates.build_microseconds / 1e6 / 3600
-    for name, cells in (
+    rows = (
         ("shards", [f"{need.shards:,}" for need in both]),
         ("cores, if cost grows as subscriptions do", [number(need.cores) for need in both]),
         (
@@ -211,10 +205,6 @@ def _needed(rates: Rates, exponent: float | None, target: Target) -> Table:
             "the index to all machines, TB",
             [number(n.memory * n.machines / 1e12) for n in both],
         ),
-    ):
-        table.add_row(name, *cells)
-    return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    return table_of(title, "", *columns, labels=1)
+    )
+    columns = ("", *(need.plan for need in both))
+    return Table(title, columns, tuple((name, *cells) for name, cells in rows))

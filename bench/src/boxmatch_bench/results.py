@@ -7,11 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from boxmatch_bench.report import append_json
-from boxmatch_bench.reproduce.grid import Row
+from boxmatch_bench.tables import Row
 
 _IDENTITY = ("experiment", "x", "series", "asked", "workload", "scale", "seed", "commit")
 """What a row must have in common with what is wanted to take its place."""
+
+
+def append_json(path: Path, row: Row) -> None:
+    """Add one result as one line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 def identity(row: Mapping[str, Any]) -> str:
