@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boxmatch.workloads import write_sample_events
-from boxmatch_bench.cli.json_lines import JsonLines, with_json_path
+from boxmatch_bench.cli.rows import JsonLines, with_json_path
 from command_line import Command
 
 

@@ -19,9 +19,8 @@ from boxmatch_bench.checking import MismatchError
 from boxmatch_bench.pada.measure import by_second, moments, shape
 from boxmatch_bench.pada.overload import memory, recovery
 from boxmatch_bench.pada.rates import RATED, measure_rates
-from boxmatch_bench.pada.report import report
+from boxmatch_bench.pada.report import report, tables, verdicts
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD, RATES, tasks
-from boxmatch_bench.pada.tables import tables, verdicts
 from boxmatch_bench.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed, Schedule
 from command_line import Command
 

@@ -20,9 +20,9 @@ from boxmatch.errors import SparkError
 from boxmatch_bench.checking import FailedError, MismatchError
 from boxmatch_bench.settings import SWEEPS, SparkOptions, SparkSetting, choose_sweeps
 from boxmatch_bench.spark import engine, measure, memory
-from boxmatch_bench.spark.apart import apart
 from boxmatch_bench.spark.estimate import Rates, Target, growth, needs
 from boxmatch_bench.spark.files import Digest, Files, pairs_of
+from boxmatch_bench.spark.measure import apart
 
 TINY = ["--subscriptions", "3000", "--events", "2000", "--repeats", "1", "--sql-sample", "4"]
 

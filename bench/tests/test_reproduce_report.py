@@ -366,7 +366,7 @@ class TestCommand:
         monkeypatch.setattr(TileIndex, "count", lambda self, *a, **k: right(self, *a, **k) + 1)
         done = command("reproduce", "rein-buckets", "--scale", "0.001", "--out", str(tmp_path))
         assert done.code == 1
-        assert "wrong answer in rein-buckets at 50: tile: count differs from match" in done.err
+        assert "wrong answer: rein-buckets at 50: tile: count differs from match" in done.err
 
     def test_help_shows_both_commands(self, command: Command) -> None:
         done = command("--help")

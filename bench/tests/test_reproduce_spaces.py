@@ -25,9 +25,9 @@ from boxmatch_bench.reproduce.experiment import (
 )
 from boxmatch_bench.reproduce.findings import spaces_aims
 from boxmatch_bench.reproduce.grid import Grid
-from boxmatch_bench.reproduce.methods import METHODS
 from boxmatch_bench.reproduce.plan import Options, plan
 from boxmatch_bench.reproduce.regions import Regions, Walk, check
+from boxmatch_bench.reproduce.runner import METHODS
 from boxmatch_bench.timing import Effort
 from command_line import Command
 
@@ -83,7 +83,7 @@ class TestCommand:
         monkeypatch.setattr(Spaces, "update_publication", forgetful(Spaces.update_publication))
         done = command("subject-spaces-matches")
         assert done.code == 1
-        assert "wrong answer in subject-spaces-matches at 100000: 100,000 pub" in done.err
+        assert "wrong answer: subject-spaces-matches at 100000: 100,000 pub" in done.err
         assert not (tmp_path / "results.jsonl").exists()
 
 

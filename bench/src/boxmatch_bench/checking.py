@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +21,15 @@ class MismatchError(Exception):
 
 class FailedError(Exception):
     """A part of a benchmark did not do what it should, so that there are no figures."""
+
+
+@contextmanager
+def within(label: str) -> Iterator[None]:
+    """Says where an answer was wrong, or there was none."""
+    try:
+        yield
+    except (MismatchError, FailedError) as error:
+        raise type(error)(f"{label}: {error}") from None
 
 
 def by_event(result: MatchResult, events: int) -> list[Int64Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +32,7 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def shown_commit(origin: dict[str, Any]) -> str:
+def shown_commit(origin: Mapping[str, Any]) -> str:
     """The commit of a `provenance` for people: its beginning, and the `+` if it has one."""
     commit: str = origin["commit"] or "unknown"
     return commit[:12] + "+" * commit.endswith("+")

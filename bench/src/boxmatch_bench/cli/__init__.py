@@ -8,8 +8,8 @@ import typer
 
 from boxmatch.cli.help import Command, Group
 from boxmatch_bench.cli.broker import bench_broker
-from boxmatch_bench.cli.json_lines import with_json_path
 from boxmatch_bench.cli.reproduce import reproduce
+from boxmatch_bench.cli.rows import with_json_path
 from boxmatch_bench.cli.run import bench
 from boxmatch_bench.cli.spark import bench_spark
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,11 +11,16 @@ import typer
 from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import output, progress
 from boxmatch.extras import requires
-from boxmatch_bench.cli.json_lines import JsonLines, JsonPath
+from boxmatch_bench.cli.rows import (
+    JsonLines,
+    JsonPath,
+    collect,
+    folder_or_temporary,
+    show,
+    show_origin,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from boxmatch_bench.settings import BrokerOptions, BrokerSetting
 
 
@@ -101,52 +106,39 @@ def bench_broker(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    console = output()
+    with requires("broker", "a broker"):
+        import boxmatch_bench.broker.measure  # noqa: F401 - before a folder is made
     lines = JsonLines(json_path)
-    if scratch is not None:
-        scratch.mkdir(parents=True, exist_ok=True)
-        _run(console, setting, options, scratch, lines)
-        return
-    with tempfile.TemporaryDirectory(prefix="boxmatch-bench-") as folder:
-        _run(console, setting, options, Path(folder), lines)
+    with folder_or_temporary(scratch) as folder:
+        _run(setting, options, folder, lines)
 
 
-def _run(
-    console: Console, setting: BrokerSetting, options: BrokerOptions, folder: Path, lines: JsonLines
-) -> None:
-    from boxmatch_bench.provenance import provenance, shown_commit
-    from boxmatch_bench.tables import broker_tables, console_table
+def _run(setting: BrokerSetting, options: BrokerOptions, folder: Path, lines: JsonLines) -> None:
+    from boxmatch_bench.provenance import provenance
+    from boxmatch_bench.tables import broker_tables
 
     origin = provenance()
-    rows = _measure(setting, options, folder, lines, origin)
+    rows = collect(_measure(setting, options, folder), lines, origin)
     if lines.printed:
         return
-    for table in broker_tables(rows):
-        console.print(console_table(table))
-    machine, disk = origin["machine"], rows[0]["disk"]
-    console.print(
-        f"[dim]{rows[0]['matches_per_event']:.2f} matches an event; sync {options.sync} on "
+    console = output()
+    show(console, broker_tables(rows))
+    disk = rows[0]["disk"]
+    text = (
+        f"{rows[0]['matches_per_event']:.2f} matches an event; sync {options.sync} on "
         f"{disk['filesystem'] or 'an unknown file system'}, where one fsync takes "
-        f"{disk['fsync_ms']:.2f} ms; server, load generator and this on the same machine: "
-        f"{machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
-        f"commit {shown_commit(origin)}[/dim]"
+        f"{disk['fsync_ms']:.2f} ms; server, load generator and this on the same machine"
     )
+    show_origin(console, text, origin)
 
 
 def _measure(
-    setting: BrokerSetting,
-    options: BrokerOptions,
-    folder: Path,
-    lines: JsonLines,
-    origin: dict[str, Any],
-) -> list[dict[str, Any]]:
+    setting: BrokerSetting, options: BrokerOptions, folder: Path
+) -> Iterator[dict[str, Any]]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    with requires("broker", "a broker"):
-        from boxmatch_bench.broker.measure import measure
-    from boxmatch_bench.checking import FailedError, MismatchError
+    from boxmatch_bench.broker.measure import measure
 
-    rows: list[dict[str, Any]] = []
     columns = (BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
     with progress(*columns) as bar:
         task = bar.add_task("", total=None)
@@ -154,14 +146,4 @@ def _measure(
         def tell(name: str, done: float = 0.0, total: float | None = None) -> None:
             bar.update(task, description=name, completed=done, total=total)
 
-        try:
-            for row in measure(setting, options, folder, tell):
-                row |= origin
-                rows.append(row)
-                lines.add(row)
-        except (MismatchError, FailedError) as error:
-            bar.stop()
-            kind = "wrong answer" if isinstance(error, MismatchError) else "no answer"
-            typer.echo(f"boxmatch: {kind}: {error}", err=True)
-            raise typer.Exit(1) from None
-    return rows
+        yield from measure(setting, options, folder, tell)

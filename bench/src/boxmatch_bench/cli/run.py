@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from boxmatch.cli.completion import fitting
 from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import output, progress
-from boxmatch_bench.cli.completion import index_names, preset_names
-from boxmatch_bench.cli.json_lines import JsonLines, JsonPath
+from boxmatch_bench.cli.rows import JsonLines, JsonPath, collect, show, show_origin
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from boxmatch_bench.settings import MatcherOptions, MatcherSetting
+
+
+def preset_names(incomplete: str) -> list[str]:
+    """Presets of `boxmatch bench`."""
+    from boxmatch_bench.settings import PRESETS
+
+    return fitting([*PRESETS, "all"], incomplete)
+
+
+def index_names(incomplete: str) -> list[str]:
+    """Indexes by name."""
+    from boxmatch.indexes.registry import index_names
+
+    return fitting(list(index_names()), incomplete)
 
 
 @examples(
@@ -138,76 +151,63 @@ def _index_option(text: str) -> tuple[str, Any]:
 
 
 def _run(
-    settings: list[MatcherSetting],
-    options: MatcherOptions,
-    json_path: Path | None,
-    with_start: bool,
+    settings: list[MatcherSetting], options: MatcherOptions, json_path: Path | None, start: bool
 ) -> None:
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-
-    from boxmatch_bench.checking import MismatchError
-    from boxmatch_bench.measure import STAGES, measure_matcher
     from boxmatch_bench.provenance import provenance
-    from boxmatch_bench.tables import console_table, preset_tables
-    from boxmatch_bench.timing import start_seconds
+    from boxmatch_bench.tables import preset_tables
 
     lines = JsonLines(json_path)
-    console = output()
     origin = provenance()
-    results: list[dict[str, Any]] = []
-    per_setting = STAGES + len(options.competitors)
+    rows = collect(_measure(settings, options, start), lines, origin)
+    if lines.printed:
+        return
+    console = output()
+    results = rows[: len(settings)]
+    show(console, preset_tables(results))
+    for row in rows[len(settings) :]:
+        for kind in ("warm", "cold"):
+            console.print(
+                f"A new process, {kind}: imports in {row[kind]['import_seconds']:.2f} s, "
+                f"first match {row[kind]['first_match_seconds']:.2f} s later."
+            )
+    index = " ".join(
+        [options.index, *(f"{name}={one}" for name, one in options.index_options.items())]
+    )
+    text = (
+        f"index {index}, {options.threads} thread(s), batches of {options.batch:,}, "
+        f"{results[0]['checked_events']} events of each setting checked against scan"
+    )
+    show_origin(console, text, origin)
+
+
+def _measure(
+    settings: list[MatcherSetting], options: MatcherOptions, start: bool
+) -> Iterator[dict[str, Any]]:
+    """A row for each setting, and with `start` one of new processes."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    from boxmatch_bench.checking import within
+    from boxmatch_bench.measure import STAGES, measure_matcher
+    from boxmatch_bench.timing import start_seconds
+
+    stages = STAGES + len(options.competitors)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with progress(*columns) as bar:
-        task = bar.add_task("", total=per_setting * len(settings) + 2 * with_start)
+        task = bar.add_task("", total=stages * len(settings) + 2 * start)
         done = 0
 
         def stage(name: str) -> None:
             nonlocal done
-            label = settings[len(results)].preset if len(results) < len(settings) else "start"
             bar.update(task, description=f"{label}: {name}", completed=done)
             done += 1
 
-        started = {}
         for setting in settings:
-            try:
-                result = measure_matcher(setting, options, stage)
-            except MismatchError as error:
-                bar.stop()
-                typer.echo(f"boxmatch: wrong answer in {setting.preset}: {error}", err=True)
-                raise typer.Exit(1) from None
-            result |= origin
-            results.append(result)
-            lines.add(result)
-        if with_start:
+            label = setting.preset
+            with within(label):
+                yield measure_matcher(setting, options, stage)
+        if start:
+            label = "start"
             stage("warm process")
-            started["warm"] = start_seconds()
+            warm = start_seconds()
             stage("cold process")
-            started["cold"] = start_seconds(cold=True)
-            lines.add({"preset": "start", **started, **origin})
-    if lines.printed:
-        return
-    for table in preset_tables(results):
-        console.print(console_table(table))
-    _footer(console, results, origin, started)
-
-
-def _footer(
-    console: Console, results: list[dict[str, Any]], origin: dict[str, Any], started: dict[str, Any]
-) -> None:
-    from boxmatch_bench.provenance import shown_commit
-
-    for kind, figures in started.items():
-        console.print(
-            f"A new process, {kind}: imports in {figures['import_seconds']:.2f} s, "
-            f"first match {figures['first_match_seconds']:.2f} s later."
-        )
-    machine, options = origin["machine"], results[0]["options"]
-    index = " ".join(
-        [options["index"], *(f"{name}={one}" for name, one in options["index_options"].items())]
-    )
-    console.print(
-        f"[dim]index {index}, {options['threads']} thread(s), batches of "
-        f"{options['batch']:,}, {results[0]['checked_events']} events of each setting checked "
-        f"against scan; {machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
-        f"commit {shown_commit(origin)}[/dim]"
-    )
+            yield {"preset": label, "warm": warm, "cold": start_seconds(cold=True)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +12,16 @@ import typer
 from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import output, progress
 from boxmatch.extras import requires
-from boxmatch_bench.cli.json_lines import JsonLines, JsonPath
+from boxmatch_bench.cli.rows import (
+    JsonLines,
+    JsonPath,
+    collect,
+    folder_or_temporary,
+    show,
+    show_origin,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from boxmatch_bench.settings import SparkOptions, SparkSetting
 
 
@@ -81,9 +86,8 @@ def bench_spark(
     """
     from boxmatch_bench.settings import SparkOptions, choose_sweeps
 
-    console = output()
     if estimate:
-        _estimate(console, json_path)
+        _estimate(json_path)
         return
     try:
         settings = choose_sweeps(sweep or [], subscriptions, events, seed)
@@ -103,51 +107,38 @@ def bench_spark(
     with requires("spark", "matching on Spark"):
         import pyspark  # noqa: F401 - to see now, and not after a minute, whether it is there
     lines = JsonLines(json_path)
-    if scratch is not None:
-        _run(console, settings, options, scratch, lines)
-        return
-    with tempfile.TemporaryDirectory(prefix="boxmatch-bench-") as folder:
-        _run(console, settings, options, Path(folder), lines)
+    with folder_or_temporary(scratch) as folder:
+        _run(settings, options, folder, lines)
 
 
 def _run(
-    console: Console,
-    settings: list[SparkSetting],
-    options: SparkOptions,
-    scratch: Path,
-    lines: JsonLines,
+    settings: list[SparkSetting], options: SparkOptions, scratch: Path, lines: JsonLines
 ) -> None:
-    from boxmatch_bench.provenance import provenance, shown_commit
-    from boxmatch_bench.tables import console_table, spark_tables
+    from boxmatch_bench.provenance import provenance
+    from boxmatch_bench.tables import spark_tables
 
     origin = provenance()
-    results = _measure(settings, options, scratch, lines, origin)
+    results = collect(_measure(settings, options, scratch), lines, origin)
     if lines.printed:
         return
-    for table in spark_tables(results):
-        console.print(console_table(table))
-    machine = origin["machine"]
-    console.print(
-        f"[dim]{options.master}, {results[0]['options']['plan']} plan, best of {options.repeats}; "
+    console = output()
+    show(console, spark_tables(results))
+    text = (
+        f"{options.master}, {results[0]['options']['plan']} plan, best of {options.repeats}; "
         f"pairs equal those of the engine alone, and {results[0]['checked_events']} events of each "
-        f"setting those of scan; {machine['cpu']}, {machine['cores']} cores, "
-        f"Python {origin['python']}, commit {shown_commit(origin)}[/dim]"
+        "setting those of scan"
     )
+    show_origin(console, text, origin)
 
 
 def _measure(
-    settings: list[SparkSetting],
-    options: SparkOptions,
-    scratch: Path,
-    lines: JsonLines,
-    origin: dict[str, Any],
-) -> list[dict[str, Any]]:
+    settings: list[SparkSetting], options: SparkOptions, scratch: Path
+) -> Iterator[dict[str, Any]]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from boxmatch_bench.checking import FailedError, MismatchError
+    from boxmatch_bench.checking import within
     from boxmatch_bench.spark.measure import STAGES, measure
 
-    results: list[dict[str, Any]] = []
     columns = (
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
@@ -165,22 +156,12 @@ def _measure(
 
         for setting in settings:
             label = f"{setting.workload.subscriptions:,} × {setting.events:,}"
-            try:
-                result = measure(setting, options, scratch, stage)
-            except (MismatchError, FailedError) as error:
-                bar.stop()
-                kind = "wrong answer" if isinstance(error, MismatchError) else "no answer"
-                typer.echo(f"boxmatch: {kind} in {label}: {error}", err=True)
-                raise typer.Exit(1) from None
-            result |= origin
-            results.append(result)
-            lines.add(result)
-    return results
+            with within(label):
+                yield measure(setting, options, scratch, stage)
 
 
-def _estimate(console: Console, json_path: Path | None) -> None:
+def _estimate(json_path: Path | None) -> None:
     from boxmatch_bench.spark.estimate import estimate_tables
-    from boxmatch_bench.tables import console_table
 
     if json_path is None or not json_path.exists():
         raise typer.BadParameter("--estimate needs --json with the lines of an earlier run")
@@ -192,5 +173,4 @@ def _estimate(console: Console, json_path: Path | None) -> None:
     rows = [row for row in rows if isinstance(row, dict) and row.get("bench") == "spark"]
     if not rows:
         raise typer.BadParameter(f"{json_path} has no lines of boxmatch bench spark")
-    for table in estimate_tables(rows):
-        console.print(console_table(table))
+    show(output(), estimate_tables(rows))

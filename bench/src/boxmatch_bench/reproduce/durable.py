@@ -19,7 +19,7 @@ import numpy.typing as npt
 from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
-from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.checking import within
 from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import Series
 from boxmatch_bench.reproduce.regions import Regions, Step, Walk, check
@@ -62,12 +62,10 @@ class Disk:
                 for first in range(threads)
             ]
             done = [part.result() for part in parts]
-        try:
+        with within(series.label):
             for part in done:
                 for step, told in part.kept:
                     check(step, told, self._regions.columns)
-        except MismatchError as error:
-            raise MismatchError(f"{series.label}: {error}") from None
         nanoseconds = np.concatenate([part.nanoseconds for part in done])
         seconds = max(part.ended for part in done) - min(part.began for part in done)
         return {

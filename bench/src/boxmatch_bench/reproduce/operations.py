@@ -16,7 +16,7 @@ from boxmatch.engine.memory import release_free_memory
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads.regions import UpdateKind
-from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.checking import within
 from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch_bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication
@@ -88,7 +88,7 @@ def measure(
 
     Raises `MismatchError` when somebody is told something else than brute force says.
     """
-    try:
+    with within(series.label):
         if series.index == NUMPY.index:
             return _measure(_InNumPy(regions.columns), regions, most, extras, effort, stage)
         stage("compiling")
@@ -99,8 +99,6 @@ def measure(
         subject = _InSpaces(regions)
         figures: Figures = {"load_seconds": perf_counter() - began}
         figures |= _measure(subject, regions, most, extras, effort, stage)
-    except MismatchError as error:
-        raise MismatchError(f"{series.label}: {error}") from None
     del subject
     gc.collect()
     release_free_memory()

@@ -3,19 +3,83 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from boxmatch.engine.memory import release_free_memory
-from boxmatch_bench.checking import MismatchError
+from boxmatch.workloads import RegionWorkload
+from boxmatch_bench.checking import within
+from boxmatch_bench.measure import Figures, Stage, measure_index
 from boxmatch_bench.provenance import provenance
-from boxmatch_bench.reproduce.experiment import Experiment
-from boxmatch_bench.reproduce.methods import METHODS, Measure
+from boxmatch_bench.reproduce import durable, operations
+from boxmatch_bench.reproduce.experiment import (
+    EventWorkload,
+    Experiment,
+    Extra,
+    Method,
+    Series,
+    Workload,
+)
 from boxmatch_bench.reproduce.plan import Group, Options, Task, plan
+from boxmatch_bench.reproduce.regions import Regions
+from boxmatch_bench.reproduce.setting import Setting
 from boxmatch_bench.results import Results
 from boxmatch_bench.timing import Effort
+
+Measure = Callable[[Series, frozenset[Extra], Effort, Stage], Figures]
+"""All figures of one series; raises `MismatchError` when an answer is wrong."""
+
+SetUp = Callable[[Workload, int, Path], AbstractContextManager[Measure]]
+"""Makes a workload real, for so many events or operations, with a folder for what goes to disk."""
+
+
+@contextmanager
+def _matching(workload: Workload, events: int, _: Path) -> Iterator[Measure]:
+    if not isinstance(workload, EventWorkload):
+        raise TypeError(f"{type(workload).__name__} has no events")
+    setting = Setting(workload, events)
+
+    def measure(series: Series, extras: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
+        return measure_index(series, setting, extras, effort, stage)
+
+    yield measure
+
+
+@contextmanager
+def _operations(workload: Workload, most: int, _: Path) -> Iterator[Measure]:
+    regions = _regions(workload)
+
+    def measure(series: Series, extras: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
+        return operations.measure(series, regions, most, extras, effort, stage)
+
+    yield measure
+
+
+@contextmanager
+def _durable(workload: Workload, moving: int, folder: Path) -> Iterator[Measure]:
+    with durable.Disk(_regions(workload), moving, folder) as disk:
+
+        def measure(series: Series, _: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
+            return disk.measure(series, effort, stage)
+
+        yield measure
+
+
+def _regions(workload: Workload) -> Regions:
+    if not isinstance(workload, RegionWorkload):
+        raise TypeError(f"{type(workload).__name__} has no publications")
+    return Regions(workload)
+
+
+METHODS: Final[Mapping[Method, SetUp]] = {
+    "matching": _matching,
+    "operations": _operations,
+    "durable": _durable,
+}
 
 
 class Watcher(Protocol):
@@ -83,15 +147,13 @@ def _measure(
     place = task.places[0]
     label = f"{place.experiment.name} at {place.point.x}: {place.series.label}"
     began = perf_counter()
-    try:
+    with within(f"{place.experiment.name} at {place.point.x}"):
         figures = measure(
             task.series,
             task.extras,
             effort,
             lambda stage: watcher.doing(f"{label}, {stage}"),
         )
-    except MismatchError as error:
-        raise MismatchError(f"{place.experiment.name} at {place.point.x}: {error}") from None
     figures["took_seconds"] = perf_counter() - began
     for place in task.places:
         results.add({**place.heading(options, origin["commit"]), **figures, **origin})

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import shutil
+import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, ParamSpec, TypeVar, get_args
 
-from boxmatch_bench.checking import MismatchError
+from boxmatch.errors import BoxmatchError
+from boxmatch_bench.checking import FailedError, MismatchError
 from boxmatch_bench.settings import SparkOptions, SparkSetting
 from boxmatch_bench.spark import engine, jobs
-from boxmatch_bench.spark.apart import apart
 from boxmatch_bench.spark.files import Digest, Files
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Stage = Callable[[str], None]
+_LINES: Final = 20
 
 STAGES: Final = 5
 """How often `measure` reports a stage."""
@@ -70,3 +78,28 @@ def _same(complaint: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     got, wanted = (Digest(one["pairs"], one["checksum"]) for one in (ours, theirs))
     if got != wanted:
         raise MismatchError(f"{complaint}: {got} for {wanted}")
+
+
+def apart(log: Path, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of a function that ran in a new process; what it printed is added to `log`."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        1, mp_context=context, initializer=_print_to, initargs=(str(log),)
+    ) as pool:
+        try:
+            return pool.submit(function, *args, **kwargs).result()
+        except (MismatchError, BoxmatchError):
+            raise
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            printed = log.read_text(errors="replace").splitlines()[-_LINES:]
+            message = f"{function.__name__} failed: {type(error).__name__}: {first}"
+            raise FailedError("\n".join([message, *printed])) from error
+
+
+def _print_to(log: str) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(file, stream.fileno())
+    os.close(file)
