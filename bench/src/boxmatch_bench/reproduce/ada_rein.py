@@ -57,7 +57,7 @@ def _table_ii() -> Iterable[Published]:
     )
     for rate, row in _TABLE_II.items():
         for quantity, value in zip(columns, row, strict=True):
-            yield Published(quantity=quantity, series="Ada-REIN", x=_percent(rate), value=value)
+            yield Published(quantity, "Ada-REIN", _percent(rate), value)
 
 
 def _percent(rate: float) -> str:
@@ -121,10 +121,7 @@ def _points(workloads: dict[float, RangeWorkload]) -> tuple[Point, ...]:
 
 
 def _improvements(percent: dict[float, float]) -> tuple[Published, ...]:
-    return tuple(
-        Published(quantity=IMPROVEMENT, series="Ada-REIN", x=x, value=value)
-        for x, value in percent.items()
-    )
+    return tuple(Published(IMPROVEMENT, "Ada-REIN", x, value) for x, value in percent.items())
 
 
 _SUBSCRIPTIONS: Final = Experiment(

@@ -72,4 +72,4 @@ def published(rows: Figures, only: str | None = None) -> Iterable[Published]:
     for x, figures in rows.items():
         for (series, source), value in zip(COLUMNS, figures, strict=True):
             if only in (None, series):
-                yield Published(quantity=SINGLE, series=series, x=x, value=value, source=source)
+                yield Published(SINGLE, series, x, value, source)

@@ -86,7 +86,7 @@ class Axis:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Series:
     """An index with its parameters, under the name that the paper gives it.
 
@@ -107,7 +107,7 @@ class Series:
         return replace(workload, **self.changes)  # type: ignore[type-var]  # a dataclass
 
 
-NUMPY = Series(label="NumPy", index="numpy")
+NUMPY = Series("NumPy", "numpy")
 """Brute force in NumPy, the yardstick: measured once in every setting."""
 
 
@@ -130,7 +130,7 @@ class Point:
         return replace(series, parameters={**parameters, "rate": self.rate})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Published:
     """A figure that somebody published, in the unit of our quantity."""
 
@@ -141,7 +141,7 @@ class Published:
     source: str = "paper"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Claim:
     """A statement, the number in it if it has one, and how that number comes out of our rows."""
 

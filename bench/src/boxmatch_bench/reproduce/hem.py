@@ -64,11 +64,11 @@ def _reductions(where: str, **percent: float) -> tuple[Claim, ...]:
     labels = {"rein": "REIN", "tama": "TAMA", "ada_rein": "Ada-REIN", "opindex": "OpIndex"}
     return tuple(
         Claim(
-            text=f"HEM's matching time is so much below that of {labels[name]}, on average",
-            where=where,
-            published=published,
-            unit="%",
-            measured=reduction(SINGLE, "HEM", labels[name]),
+            f"HEM's matching time is so much below that of {labels[name]}, on average",
+            where,
+            published,
+            "%",
+            reduction(SINGLE, "HEM", labels[name]),
         )
         for name, published in percent.items()
     )
@@ -96,41 +96,32 @@ _MARKING: Final = Experiment(
     points=_BY_GROUPS,
     extras=frozenset({"marks"}),
     published=(
-        Published(quantity=MARKING, series="HEM", x=16, value=0.60),
-        Published(quantity=MARKING, series="HEM", x=32, value=0.31),
-        Published(quantity=AVOIDED, series="HEM", x=32, value=95.4),
-        *(
-            Published(
-                quantity=AVOIDED,
-                series="HEM",
-                x=g,
-                value=100 * (1 - 1 / max(g, 2)),
-                source="Theorem 1",
-            )
-            for g in _GROUPS
-        ),
+        Published(MARKING, "HEM", 16, 0.60),
+        Published(MARKING, "HEM", 32, 0.31),
+        Published(AVOIDED, "HEM", 32, 95.4),
+        *(Published(AVOIDED, "HEM", g, 100 * (1 - 1 / max(g, 2)), "Theorem 1") for g in _GROUPS),
     ),
     claims=(
         Claim(
-            text="Marking time falls by so much from g = 16 to g = 32",
-            where="6.2",
-            published=100 * (1 - 0.31 / 0.60),
-            unit="%",
-            measured=lambda grid: _marking_saved(grid, 16, 32),
+            "Marking time falls by so much from g = 16 to g = 32",
+            "6.2",
+            100 * (1 - 0.31 / 0.60),
+            "%",
+            lambda grid: _marking_saved(grid, 16, 32),
         ),
         Claim(
-            text="Marking takes so much of the matching time at g = 1",
-            where="6.2",
-            published=93.7,
-            unit="%",
-            measured=lambda grid: _marking_share(grid, 1),
+            "Marking takes so much of the matching time at g = 1",
+            "6.2",
+            93.7,
+            "%",
+            lambda grid: _marking_share(grid, 1),
         ),
         Claim(
-            text="Marking takes so much of the matching time at g = 512",
-            where="6.2",
-            published=2.5,
-            unit="%",
-            measured=lambda grid: _marking_share(grid, 512),
+            "Marking takes so much of the matching time at g = 512",
+            "6.2",
+            2.5,
+            "%",
+            lambda grid: _marking_share(grid, 512),
         ),
     ),
     found="Marking time halves with every doubling of g from g = 2 on: 6.79 ms without groups, "
@@ -151,18 +142,18 @@ _TRADE_OFF: Final = Experiment(
     published=tuple(cpp.published({32: cpp.DEFAULT}, only="HEM")),
     claims=(
         Claim(
-            text="With 32 groups matching takes so much less than without",
-            where="6.2",
-            published=89.7,
-            unit="%",
-            measured=reduction(SINGLE, "HEM", "REIN", at=32),
+            "With 32 groups matching takes so much less than without",
+            "6.2",
+            89.7,
+            "%",
+            reduction(SINGLE, "HEM", "REIN", at=32),
         ),
         Claim(
-            text="With 32 groups HEM takes so many times the memory",
-            where="6.2",
-            published=2,
-            unit="×",
-            measured=ratio(MEMORY, "HEM", "REIN", at=32),
+            "With 32 groups HEM takes so many times the memory",
+            "6.2",
+            2,
+            "×",
+            ratio(MEMORY, "HEM", "REIN", at=32),
         ),
     ),
     found="Without groups matching takes 7.56 ms and 152 MB; with 32 groups 89.7 % less time and "
@@ -263,10 +254,10 @@ _ALPHA: Final = Experiment(
         for alpha in (0, 1, 2, 3, 5)
     ),
     published=(
-        Published(quantity=SKIPPED_ATTRIBUTES, series="Ada-REIN", x=1, value=1),
-        Published(quantity=SKIPPED_ATTRIBUTES, series="Ada-REIN", x=5, value=40),
-        Published(quantity=SKIPPED_PREDICATES, series="Ada-REIN", x=1, value=26_000),
-        Published(quantity=SKIPPED_PREDICATES, series="Ada-REIN", x=5, value=5_000_000),
+        Published(SKIPPED_ATTRIBUTES, "Ada-REIN", 1, 1),
+        Published(SKIPPED_ATTRIBUTES, "Ada-REIN", 5, 40),
+        Published(SKIPPED_PREDICATES, "Ada-REIN", 1, 26_000),
+        Published(SKIPPED_PREDICATES, "Ada-REIN", 5, 5_000_000),
     ),
     found="HEM and TAMA hardly feel a skewed choice of attributes, the other three do. Ada-REIN "
     "skips 1 attribute and about 26,000 predicates at α = 1, 40 and about 5,000,000 at α = 5.",
@@ -290,11 +281,11 @@ _INSERTION: Final = Experiment(
     points=_BY_SIZE,
     claims=(
         Claim(
-            text="HEM takes so much longer to insert than REIN, on average",
-            where="6.4",
-            published=42.6,
-            unit="%",
-            measured=increase(INSERTION, "HEM", "REIN"),
+            "HEM takes so much longer to insert than REIN, on average",
+            "6.4",
+            42.6,
+            "%",
+            increase(INSERTION, "HEM", "REIN"),
         ),
     ),
     found="HEM takes 42.6 % longer than REIN, for the bits that it sets; TAMA takes the longest.",
@@ -311,18 +302,18 @@ _MEMORY: Final = Experiment(
     points=_BY_NUMBER,
     claims=(
         Claim(
-            text="HEM takes so many times the memory of REIN",
-            where="6.4",
-            published=2,
-            unit="×",
-            measured=ratio(MEMORY, "HEM", "REIN"),
+            "HEM takes so many times the memory of REIN",
+            "6.4",
+            2,
+            "×",
+            ratio(MEMORY, "HEM", "REIN"),
         ),
         Claim(
-            text="HEM takes so much of the memory of TAMA",
-            where="6.4",
-            published=64.3,
-            unit="%",
-            measured=lambda grid: _percent(ratio(MEMORY, "HEM", "TAMA")(grid)),
+            "HEM takes so much of the memory of TAMA",
+            "6.4",
+            64.3,
+            "%",
+            lambda grid: _percent(ratio(MEMORY, "HEM", "TAMA")(grid)),
         ),
     ),
     found="HEM takes about twice the memory of REIN and 64.3 % of that of TAMA.",

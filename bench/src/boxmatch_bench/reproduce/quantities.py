@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Quantity:
     """A number in a row, found by its path and shown in its unit.
 
@@ -55,45 +55,20 @@ class Quantity:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-SINGLE: Final = Quantity(
-    label="Matching time, event by event",
-    unit="ms",
-    path=("single", "mean"),
-    factor=1e-3,
-    log=True,
-)
-BATCH: Final = Quantity(
-    label="Matching time, in batches",
-    unit="ms",
-    path=("batch", "match"),
-    factor=1e-3,
-    log=True,
-)
-COUNT: Final = Quantity(
-    label="Counting time, in batches",
-    unit="ms",
-    path=("batch", "count"),
-    factor=1e-3,
-    log=True,
-)
+SINGLE: Final = Quantity("Matching time, event by event", "ms", ("single", "mean"), 1e-3, log=True)
+BATCH: Final = Quantity("Matching time, in batches", "ms", ("batch", "match"), 1e-3, log=True)
+COUNT: Final = Quantity("Counting time, in batches", "ms", ("batch", "count"), 1e-3, log=True)
 SLOWEST: Final = replace(SINGLE, label="Maximum", path=("single", "max"))
 FASTEST: Final = replace(SINGLE, label="Minimum", path=("single", "min"))
 DEVIATION: Final = replace(SINGLE, label="Standard deviation", path=("single", "std"))
-MATCHES: Final = Quantity(
-    label="Matches", unit="per event", path=("matches", "per_event"), shared=True
-)
+MATCHES: Final = Quantity("Matches", "per event", ("matches", "per_event"), shared=True)
 MATCHES_OF_400: Final = replace(
     MATCHES, label="Matched subscriptions", unit="of 400 events", factor=400
 )
-BUILD: Final = Quantity(
-    label="Time to build from all subscriptions", unit="s", path=("build_seconds",), log=True
-)
-MEMORY: Final = Quantity(label="Memory", unit="MB", path=("memory", "total"), factor=1e-6, log=True)
+BUILD: Final = Quantity("Time to build from all subscriptions", "s", ("build_seconds",), log=True)
+MEMORY: Final = Quantity("Memory", "MB", ("memory", "total"), 1e-6, log=True)
 INSERTION: Final = Quantity(
-    label="Insertion time, 1,000 at a time",
-    unit="µs per subscription",
-    path=("insertion", "many"),
-    log=True,
+    "Insertion time, 1,000 at a time", "µs per subscription", ("insertion", "many"), log=True
 )
 INSERTION_ONE: Final = replace(
     INSERTION, label="Insertion time, one at a time", path=("insertion", "one")
@@ -106,47 +81,32 @@ FIRST_INSERTION: Final = replace(
     factor=1e-3,
 )
 DELETION: Final = Quantity(
-    label="Deletion time, 1,000 at a time",
-    unit="µs per subscription",
-    path=("deletion", "many"),
-    log=True,
+    "Deletion time, 1,000 at a time", "µs per subscription", ("deletion", "many"), log=True
 )
 DELETION_ONE: Final = replace(
     DELETION, label="Deletion time, one at a time", path=("deletion", "one")
 )
-MARKING: Final = Quantity(
-    label="Marking time", unit="ms", path=("marks", "time"), factor=1e-3, log=True
-)
-MARKS: Final = Quantity(
-    label="Boxes marked one by one", unit="per event", path=("marks", "per_event"), log=True
-)
+MARKING: Final = Quantity("Marking time", "ms", ("marks", "time"), 1e-3, log=True)
+MARKS: Final = Quantity("Boxes marked one by one", "per event", ("marks", "per_event"), log=True)
 EXPECTED_RATE: Final = Quantity(
-    label="F1, tolerated rate of false positives", unit="%", path=("errors", "rate"), factor=100
+    "F1, tolerated rate of false positives", "%", ("errors", "rate"), 100
 )
-MEASURED_RATE: Final = Quantity(
-    label="F2, measured rate", unit="%", path=("errors", "measured"), factor=100
-)
-SKIPPED_PREDICATES: Final = Quantity(
-    label="Y, predicates skipped", unit="", path=("errors", "predicates")
-)
-SKIPPED_ATTRIBUTES: Final = Quantity(
-    label="X, attributes skipped", unit="", path=("errors", "attributes")
-)
+MEASURED_RATE: Final = Quantity("F2, measured rate", "%", ("errors", "measured"), 100)
+SKIPPED_PREDICATES: Final = Quantity("Y, predicates skipped", "", ("errors", "predicates"))
+SKIPPED_ATTRIBUTES: Final = Quantity("X, attributes skipped", "", ("errors", "attributes"))
 EXPECTED_IMPROVEMENT: Final = Quantity(
-    label="R1, expected improvement", unit="%", path=("errors", "improvement"), factor=100
+    "R1, expected improvement", "%", ("errors", "improvement"), 100
 )
 IMPROVEMENT: Final = replace(
     SINGLE, label="R2, measured improvement", unit="%", log=False, saved_against="REIN"
 )
 TIME_BY_MATCHES: Final = Quantity(
-    label="Matching time", unit="ms", path=("profile",), factor=1e-3, log=True, curve="event"
+    "Matching time", "ms", ("profile",), 1e-3, log=True, curve="event"
 )
 TIME_PER_MATCH: Final = Quantity(
-    label="Running time per match", unit="µs", path=("profile",), log=True, curve="match"
+    "Running time per match", "µs", ("profile",), log=True, curve="match"
 )
-ADDING: Final = Quantity(
-    label="Time to add a publication", unit="ms", path=("adding", "mean"), factor=1e-3, log=True
-)
+ADDING: Final = Quantity("Time to add a publication", "ms", ("adding", "mean"), 1e-3, log=True)
 RANDOM_UPDATE: Final = replace(ADDING, label="Time of a random update", path=("random", "mean"))
 INCREMENTAL_UPDATE: Final = replace(
     ADDING, label="Time of an incremental update", path=("incremental", "mean")
@@ -155,34 +115,20 @@ RANDOM_TOGETHER: Final = replace(
     ADDING, label="The same, 100 of them in one operation", path=("random_together", "mean")
 )
 INCREMENTAL_TOGETHER: Final = replace(RANDOM_TOGETHER, path=("incremental_together", "mean"))
-TOLD_BY_ADDING: Final = Quantity(
-    label="Notifications", unit="per operation", path=("adding", "notifications")
-)
+TOLD_BY_ADDING: Final = Quantity("Notifications", "per operation", ("adding", "notifications"))
 TOLD_BY_RANDOM: Final = replace(TOLD_BY_ADDING, path=("random", "notifications"))
 TOLD_BY_INCREMENTAL: Final = replace(TOLD_BY_ADDING, path=("incremental", "notifications"))
 UPDATE_BY_MATCHES: Final = replace(TIME_BY_MATCHES, label="Time of an update")
-FIXED_TIME: Final = Quantity(
-    label="Time of an update that changes no match", unit="µs", path=("line", "fixed")
-)
-TIME_OF_EACH: Final = Quantity(
-    label="Time added by each match that changes", unit="ns", path=("line", "each")
-)
-CORRELATION: Final = Quantity(
-    label="Correlation of time and matches", unit="", path=("line", "correlation")
-)
-UPDATES_PER_SECOND: Final = Quantity(
-    label="Updates", unit="per second", path=("durable", "per_second")
-)
-WAITED: Final = Quantity(
-    label="Wait of a caller", unit="ms", path=("durable", "mean"), factor=1e-3, log=True
-)
-TRANSITIONS: Final = Quantity(
-    label="Transitions", unit="per update", path=("durable", "notifications")
-)
+FIXED_TIME: Final = Quantity("Time of an update that changes no match", "µs", ("line", "fixed"))
+TIME_OF_EACH: Final = Quantity("Time added by each match that changes", "ns", ("line", "each"))
+CORRELATION: Final = Quantity("Correlation of time and matches", "", ("line", "correlation"))
+UPDATES_PER_SECOND: Final = Quantity("Updates", "per second", ("durable", "per_second"))
+WAITED: Final = Quantity("Wait of a caller", "ms", ("durable", "mean"), 1e-3, log=True)
+TRANSITIONS: Final = Quantity("Transitions", "per update", ("durable", "notifications"))
 DISK_SYNCS: Final = Quantity(
-    label="Syncs of the disk, one after the other",
-    unit="per second",
-    path=("disk", "syncs_per_second"),
+    "Syncs of the disk, one after the other",
+    "per second",
+    ("disk", "syncs_per_second"),
     shared=True,
 )
-AVOIDED: Final = Quantity(label="Marks avoided", unit="%", path=("marks", "avoided"), factor=100)
+AVOIDED: Final = Quantity("Marks avoided", "%", ("marks", "avoided"), 100)

@@ -48,11 +48,11 @@ _TIMES: Final = (SINGLE, BATCH)
 def _times_faster(quantity: Quantity, at: float, where: str, *times: float) -> Iterable[Claim]:
     for rival, published in zip((SIENA, TAMA, HTREE), times, strict=True):
         yield Claim(
-            text=f"REIN is so many times faster than {rival.label}",
-            where=where,
-            published=published,
-            unit="×",
-            measured=ratio(quantity, rival.label, "REIN", at=at),
+            f"REIN is so many times faster than {rival.label}",
+            where,
+            published,
+            "×",
+            ratio(quantity, rival.label, "REIN", at=at),
         )
 
 
@@ -66,14 +66,12 @@ def _table_iii() -> Iterable[Published]:
     )
     for series, *seconds in rows:
         for quantity, second in zip((SLOWEST, FASTEST, DEVIATION), seconds, strict=True):
-            yield Published(
-                quantity=quantity, series=series.label, x=2_000_000, value=1000 * second
-            )
+            yield Published(quantity, series.label, 2_000_000, 1000 * second)
 
 
 def _matched(counts: dict[float, int]) -> Iterable[Published]:
     for x, count in counts.items():
-        yield Published(quantity=MATCHES_OF_400, series="tile", x=x, value=count)
+        yield Published(MATCHES_OF_400, "tile", x, count)
 
 
 _SUBSCRIPTIONS: Final = Experiment(
@@ -182,7 +180,7 @@ _DISTRIBUTIONS: Final = Experiment(
     ),
     events=_EVENTS,
     published=tuple(
-        Published(quantity=SINGLE, series="REIN", x=f"{name}, {n:,}", value=1000 * seconds)
+        Published(SINGLE, "REIN", f"{name}, {n:,}", 1000 * seconds)
         for name, row in _TABLE_V.items()
         for n, seconds in zip(_TABLE_V_SIZES, row, strict=True)
     ),
@@ -241,19 +239,19 @@ _INSERTION: Final = Experiment(
     extras=frozenset({"updates"}),
     claims=(
         Claim(
-            text="REIN takes so much longer than SIENA",
-            where="V-C, at 2,000,000",
-            published=4,
-            unit="%",
-            measured=increase(INSERTION, "REIN", "SIENA", at=2_000_000),
+            "REIN takes so much longer than SIENA",
+            "V-C, at 2,000,000",
+            4,
+            "%",
+            increase(INSERTION, "REIN", "SIENA", at=2_000_000),
         ),
         *(
             Claim(
-                text=f"{series.label} takes so many times as long as SIENA",
-                where="V-C, at 2,000,000",
-                published=published,
-                unit="×",
-                measured=ratio(INSERTION, series.label, "SIENA", at=2_000_000),
+                f"{series.label} takes so many times as long as SIENA",
+                "V-C, at 2,000,000",
+                published,
+                "×",
+                ratio(INSERTION, series.label, "SIENA", at=2_000_000),
             )
             for series, published in ((TAMA, 18), (HTREE, 8))
         ),
@@ -298,7 +296,7 @@ def _table_vii() -> Iterable[Published]:
             _REIN.label: 8 * buckets + 16 * k * n,
         }
         for series, size in formulas.items():
-            yield Published(quantity=MEMORY, series=series, x=point.x, value=size / 1e6)
+            yield Published(MEMORY, series, point.x, size / 1e6)
 
 
 _MEMORY: Final = Experiment(

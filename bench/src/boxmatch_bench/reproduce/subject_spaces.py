@@ -45,9 +45,7 @@ _NOTES: Final = (
 def stored(publications: int) -> Series:
     """Spaces with so many publications."""
     return Series(
-        label=f"{publications:,} publications",
-        index="spaces",
-        changes={"publications": publications},
+        f"{publications:,} publications", "spaces", changes={"publications": publications}
     )
 
 
@@ -89,17 +87,17 @@ INSERTION: Final = Experiment(
     points=_numbers(_INSERTED),
     extras=frozenset({"adding"}),
     published=(
-        Published(quantity=ADDING, series=LARGEST.label, x=10, value=172),
-        Published(quantity=ADDING, series=LARGEST.label, x=MOST, value=776),
+        Published(ADDING, LARGEST.label, 10, 172),
+        Published(ADDING, LARGEST.label, MOST, 776),
     ),
     claims=(
         Claim(
-            text="With 100,000 publications, adding one takes so many times as long among 100,000 "
+            "With 100,000 publications, adding one takes so many times as long among 100,000 "
             "subscriptions as among 10",
-            where="7.1.1",
-            published=4.5,
-            unit="×",
-            measured=change(ADDING, LARGEST.label, 10, MOST),
+            "7.1.1",
+            4.5,
+            "×",
+            change(ADDING, LARGEST.label, 10, MOST),
         ),
     ),
     found="Time grows far less than the number of subscriptions; on the curve of 100,000 "
@@ -132,19 +130,19 @@ INCREMENTAL: Final = Experiment(
     extras=frozenset({"moves"}),
     claims=(
         Claim(
-            text="A random update takes so many times as long as an incremental one, with 100,000 "
+            "A random update takes so many times as long as an incremental one, with 100,000 "
             "publications and subscriptions",
-            where="7.1.2, “much less time”",
-            published=None,
-            unit="×",
-            measured=cheaper(MOST),
+            "7.1.2, “much less time”",
+            None,
+            "×",
+            cheaper(MOST),
         ),
         Claim(
-            text="The same where 100 updates are one operation",
-            where="not in the paper",
-            published=None,
-            unit="×",
-            measured=cheaper(MOST, together=True),
+            "The same where 100 updates are one operation",
+            "not in the paper",
+            None,
+            "×",
+            cheaper(MOST, together=True),
         ),
     ),
     found="It takes much less time to update values incrementally than randomly.",
@@ -178,7 +176,7 @@ DURABLE: Final = Experiment(
     y=(UPDATES_PER_SECOND, WAITED),
     tabled=(TRANSITIONS, DISK_SYNCS),
     series=tuple(
-        Series(label=label, index="spaces", parameters={"sync": sync})
+        Series(label, "spaces", parameters={"sync": sync})
         for label, sync in (("full", "full"), ("normal", "normal"), ("in memory", None))
     ),
     points=tuple(
