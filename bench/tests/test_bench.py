@@ -11,8 +11,8 @@ from rich.console import Console
 
 from boxmatch import Matcher
 from boxmatch.workloads import EqualityWorkload, RangeWorkload, write_sample_events
-from boxmatch_bench import checking, competitors, measure, provenance, settings, tables, timing
-from boxmatch_bench.cases import case_of
+from boxmatch_bench import answers, competitors, measure, provenance, settings, tables, timing
+from boxmatch_bench.cases import make_case
 from boxmatch_bench.settings import PRESETS, MatcherSetting, Reference, choose_presets
 
 SMALL = RangeWorkload(subscriptions=400, predicates=3, event_size=15)
@@ -86,7 +86,7 @@ def test_an_event_file_replaces_the_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workload", [SMALL, SPARSE, EQUAL], ids=["ranges", "sparse", "equality"])
 @pytest.mark.parametrize("name", competitors.COMPETITORS)
 def test_competitors_agree_with_the_filters(name: str, workload: Any) -> None:
-    case = case_of(workload)
+    case = make_case(workload)
     answers = competitors.COMPETITORS[name](case, workload.subscriptions, 12)(0, 12)
     filters = case.filters(0, workload.subscriptions)
     for event, answer in zip(case.event_dicts(0, 12), answers, strict=True):
@@ -125,20 +125,20 @@ def test_measures_everything(workload: Any, index: str) -> None:
 
 
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = checking.by_event
+    right = answers.by_event
 
     def wrong(*arguments: Any) -> Any:
         return [ids[1:] for ids in right(*arguments)]
 
     monkeypatch.setattr(measure, "by_event", wrong)
-    with pytest.raises(checking.MismatchError, match="missing"):
+    with pytest.raises(answers.MismatchError, match="missing"):
         measure.measure_matcher(MatcherSetting(preset="test", workload=SMALL, updates=0), QUICK)
 
 
 def test_lost_updates_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Matcher, "unsubscribe", lambda self, subscription_id: None)
     everything = replace(SMALL, predicates=0)  # every subscription matches every event
-    with pytest.raises(checking.MismatchError, match="after updates"):
+    with pytest.raises(answers.MismatchError, match="after updates"):
         measure.measure_matcher(
             MatcherSetting(preset="test", workload=everything, updates=10), QUICK
         )
@@ -156,7 +156,7 @@ def test_lists_fewer_events_where_most_subscriptions_match(monkeypatch: pytest.M
 
 
 def test_large_workloads_are_not_for_dense_competitors() -> None:
-    case = case_of(replace(SMALL, attributes=900, subscriptions=1_000_000))
+    case = make_case(replace(SMALL, attributes=900, subscriptions=1_000_000))
     with pytest.raises(competitors.UnavailableError, match="GB"):
         competitors.numpy_int32(case, 1_000_000, 1)
 

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from boxmatch.cli import app
 from boxmatch.engine.matcher import Matcher
 from boxmatch.workloads import RangeWorkload
-from boxmatch_bench.broker.comparing import Truth, compare, truth_of
+from boxmatch_bench.answers import FailedError, MismatchError
+from boxmatch_bench.broker.deliveries import Truth, compare, find_truth
 from boxmatch_bench.broker.processes import LoadGenerator
-from boxmatch_bench.broker.watching import disk, slope
+from boxmatch_bench.broker.watch import disk, slope
 from boxmatch_bench.broker.wire import HttpConnection, TextSocket, WireError, request_bytes
-from boxmatch_bench.checking import FailedError, MismatchError
 from boxmatch_bench.settings import BrokerOptions, BrokerSetting, Load
 
 TINY = ["--subscriptions", "400", "--subscribers", "20", "--width", "0.3", "--pool", "300"]
@@ -123,7 +123,7 @@ SETTING = BrokerSetting(
 
 @pytest.fixture(scope="module")
 def truth() -> Truth:
-    return truth_of(SETTING, BrokerOptions(pool=20, batch=5))
+    return find_truth(SETTING, BrokerOptions(pool=20, batch=5))
 
 
 def delivered(truth: Truth) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from boxmatch.broker.messages import Note
-from boxmatch_bench.broker.comparing import Deliveries, Truth, count
-from boxmatch_bench.broker.publishing import Publishing
+from boxmatch_bench.answers import MismatchError
+from boxmatch_bench.broker.deliveries import Deliveries, Truth, count
+from boxmatch_bench.broker.publisher import Publisher
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection
-from boxmatch_bench.checking import MismatchError
 from boxmatch_bench.pada.measure import by_second, moments, shape
 from boxmatch_bench.pada.overload import memory, recovery
 from boxmatch_bench.pada.rates import RATED, measure_rates
@@ -149,16 +149,16 @@ class Answering(HttpConnection):
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    monkeypatch.setattr("boxmatch_bench.broker.publishing._AGAIN", 0.01)
+    monkeypatch.setattr("boxmatch_bench.broker.publisher._AGAIN", 0.01)
     monkeypatch.setattr(Answering, "sent", [])
     return [b"0", b"1", b"2"]
 
 
-class TestPublishing:
+class TestPublisher:
     def test_what_is_refused_is_sent_again(self, requests: list[bytes]) -> None:
-        async def main() -> Publishing:
+        async def main() -> Publisher:
             schedule = Schedule(moments=np.array([0.0, 0.0, 0.02]), seconds=60.0)
-            publishing = Publishing(requests, schedule, Answering.connect)
+            publishing = Publisher(requests, schedule, Answering.connect)
             await publishing.run()
             return publishing
 
@@ -169,11 +169,11 @@ class TestPublishing:
         assert (publishing.arrays()["answered"] >= publishing.arrays()["due"]).all()
 
     def test_until_time_is_up(self, requests: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("boxmatch_bench.broker.publishing._AGAIN", 60.0)
+        monkeypatch.setattr("boxmatch_bench.broker.publisher._AGAIN", 60.0)
 
-        async def main() -> Publishing:
+        async def main() -> Publisher:
             schedule = Schedule(moments=np.zeros(3), seconds=0.05, connections=2)
-            publishing = Publishing(requests, schedule, Answering.connect)
+            publishing = Publisher(requests, schedule, Answering.connect)
             await publishing.run()
             return publishing
 

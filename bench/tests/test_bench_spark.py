@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from boxmatch.cli import app
 from boxmatch.errors import SparkError
-from boxmatch_bench.checking import FailedError, MismatchError
+from boxmatch_bench.answers import FailedError, MismatchError
 from boxmatch_bench.settings import SWEEPS, SparkOptions, SparkSetting, choose_sweeps
 from boxmatch_bench.spark import engine, measure, memory
 from boxmatch_bench.spark.estimate import Rates, Target, growth, needs
 from boxmatch_bench.spark.files import Digest, Files, pairs_of
-from boxmatch_bench.spark.measure import apart
+from boxmatch_bench.spark.measure import run_apart
 
 TINY = ["--subscriptions", "3000", "--events", "2000", "--repeats", "1", "--sql-sample", "4"]
 
@@ -227,13 +227,13 @@ def test_a_checksum_that_differs_is_an_error() -> None:
 
 def test_functions_apart(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    assert apart(log, os.getpid) != os.getpid()
-    apart(log, print, "printed")
+    assert run_apart(log, os.getpid) != os.getpid()
+    run_apart(log, print, "printed")
     assert log.read_text() == "printed\n"
     with pytest.raises(FailedError, match="loads failed: JSONDecodeError"):
-        apart(log, json.loads, "nothing")
+        run_apart(log, json.loads, "nothing")
     with pytest.raises(SparkError, match="on purpose"):
-        apart(log, _refuse)
+        run_apart(log, _refuse)
 
 
 def _refuse() -> None:

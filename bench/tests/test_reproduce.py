@@ -15,7 +15,7 @@ from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.indexes.tile.index import TileIndex
 from boxmatch.workloads import RangeWorkload, write_sample_events
-from boxmatch_bench.checking import MismatchError, compare, split
+from boxmatch_bench.answers import MismatchError, compare, split
 from boxmatch_bench.measure import measure_index
 from boxmatch_bench.reproduce import rein, runner, tables, updates
 from boxmatch_bench.reproduce.catalogue import PAPERS, choose

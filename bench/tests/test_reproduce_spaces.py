@@ -13,7 +13,7 @@ import pytest
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads import RangeWorkload, RegionWorkload
-from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.reproduce import durable, operations, subject_spaces, tables
 from boxmatch_bench.reproduce.experiment import (
     FEWEST_SUBSCRIPTIONS,

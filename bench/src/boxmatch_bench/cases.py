@@ -59,7 +59,7 @@ class Case(Protocol):
     def join_events(self, start: int, stop: int) -> pa.Table: ...
 
 
-def case_of(workload: Workload) -> Case:
+def make_case(workload: Workload) -> Case:
     """The case for a workload."""
     if isinstance(workload, EqualityWorkload):
         return EqualityCase(workload)

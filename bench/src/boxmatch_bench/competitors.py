@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch_bench.answers import Int64Array, by_event
 from boxmatch_bench.cases import Case, Columns
-from boxmatch_bench.checking import Int64Array, by_event
 
 Answer = Callable[[int, int], list[Int64Array]]
 """Matching rows, ascending, for each of the events `start:stop`."""

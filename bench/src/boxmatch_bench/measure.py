@@ -15,8 +15,8 @@ from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import IndexTooLargeError
 from boxmatch.indexes.base import BoolArray
 from boxmatch_bench import competitors
-from boxmatch_bench.cases import Case, case_of
-from boxmatch_bench.checking import Int64Array, MismatchError, by_event, compare, split
+from boxmatch_bench.answers import Int64Array, MismatchError, by_event, compare, split
+from boxmatch_bench.cases import Case, make_case
 from boxmatch_bench.competitors import Answer
 from boxmatch_bench.provenance import resident_bytes
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
@@ -44,7 +44,7 @@ def measure_matcher(
     setting: MatcherSetting, options: MatcherOptions, stage: Stage = lambda _: None
 ) -> Figures:
     """Measure one setting. Raises `MismatchError` when an answer is wrong."""
-    case = case_of(setting.workload)
+    case = make_case(setting.workload)
     subscriptions = setting.workload.subscriptions
     stage("compiling")
     _compile_matcher(case, options)

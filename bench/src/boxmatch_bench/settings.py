@@ -9,16 +9,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from boxmatch.engine.database import Sync
 from boxmatch.workloads import EqualityWorkload, RangeWorkload
+from boxmatch_bench.answers import Float64Array
 from boxmatch_bench.cases import Workload
 from boxmatch_bench.competitors import COMPETITORS
 from boxmatch_bench.reproduce.ada_rein import DEFAULT
 from boxmatch_bench.reproduce.experiment import scaled
-
-Float64Array = npt.NDArray[np.float64]
 
 FEED: Final = "bench"
 """The name of the broker's."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from boxmatch_bench.checking import Int64Array
+from boxmatch_bench.answers import Float64Array, Int64Array
 
 Item = TypeVar("Item")
 
@@ -65,6 +65,17 @@ def spread(nanoseconds: Int64Array) -> dict[str, float]:
         "max": float(microseconds.max()),
         "std": float(microseconds.std()),
     }
+
+
+def spread_ms(seconds: Float64Array) -> dict[str, float] | None:
+    """Milliseconds of what took so many seconds each; None if there is nothing."""
+    if not len(seconds):
+        return None
+    milliseconds = 1e3 * seconds
+    shares = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}
+    found = np.percentile(milliseconds, list(shares.values())).tolist()
+    spread = {"mean": float(milliseconds.mean()), "std": float(milliseconds.std())}
+    return spread | dict(zip(shares, found, strict=True))
 
 
 def best_time(run: Callable[[int], object], most: int, seconds: float) -> Timing:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from boxmatch.broker.listening import raise_file_limit
-from boxmatch_bench.broker.publishing import Publishing
+from boxmatch_bench.broker.publisher import Publisher
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
 from boxmatch_bench.settings import FEED, BrokerOptions, BrokerSetting, Schedule, owner_name
@@ -166,7 +166,7 @@ class Generator:
         requests = await self._prepared(schedule.batch)
         received = self._received
         received.clear()
-        publishing = Publishing(requests, schedule, self._connect)
+        publishing = Publisher(requests, schedule, self._connect)
         self._fail = publishing.fail
         # What is made here is arrays and texts: nothing for the collector to find.
         gc.collect()

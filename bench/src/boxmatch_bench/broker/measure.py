@@ -11,11 +11,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from boxmatch_bench.broker.comparing import Float64Array, Truth, compare, truth_of
+from boxmatch_bench.answers import FailedError
+from boxmatch_bench.broker.deliveries import Truth, compare, find_truth
 from boxmatch_bench.broker.processes import LoadGenerator, Server, usage
-from boxmatch_bench.broker.watching import Watch, disk
-from boxmatch_bench.checking import FailedError
+from boxmatch_bench.broker.watch import Watch, disk
 from boxmatch_bench.settings import BrokerOptions, BrokerSetting, Load
+from boxmatch_bench.timing import spread_ms
 
 _LOADED: Final = "bench.json"
 """In the broker's folder: which subscriptions it holds."""
@@ -43,7 +44,7 @@ def measure(
     data = folder / "data"
     loaded = _is_loaded(setting, data)
     tell("matching without a broker")
-    truth = truth_of(setting, options)
+    truth = find_truth(setting, options)
     head = {
         "bench": "broker",
         "workload": type(setting.workload).__name__,
@@ -150,9 +151,9 @@ class _Bench:
             "notes": result["notes"],
             "seconds": ended - began,
             "events_per_second": events / (ended - began),
-            "delivery_ms": _spread(np.repeat(compared.delays, compared.matches)),
-            "answer_ms": _spread(answers),
-            "sent_late_ms": _spread(published["sent"] - published["due"]),
+            "delivery_ms": spread_ms(np.repeat(compared.delays, compared.matches)),
+            "answer_ms": spread_ms(answers),
+            "sent_late_ms": spread_ms(published["sent"] - published["due"]),
             **watched,
         }
 
@@ -164,16 +165,3 @@ class _Bench:
             progress=lambda done, total: self._tell(name, done, total),
             **more,
         )
-
-
-def _spread(seconds: Float64Array) -> dict[str, float] | None:
-    if not len(seconds):
-        return None
-    p50, p90, p99, p999 = np.percentile(seconds, [50, 90, 99, 99.9]) * 1e3
-    return {
-        "p50": float(p50),
-        "p90": float(p90),
-        "p99": float(p99),
-        "p99.9": float(p999),
-        "max": float(np.max(seconds)) * 1e3,
-    }

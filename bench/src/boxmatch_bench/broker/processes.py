@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker import generator
-from boxmatch_bench.checking import FailedError
 from boxmatch_bench.settings import BrokerOptions, BrokerSetting
 
 _START: Final = 120.0

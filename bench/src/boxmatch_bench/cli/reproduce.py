@@ -13,7 +13,7 @@ from boxmatch.cli.completion import fitting
 from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import AsJson, output, print_json, progress
 from boxmatch.extras import requires
-from boxmatch_bench.cli.rows import show, told
+from boxmatch_bench.cli.rows import exit_on_failure, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -200,7 +200,7 @@ def _showing() -> Iterator[_Bar]:
         TextColumn("{task.description}"),
     )
     try:
-        with told(), progress(*columns) as bar:
+        with exit_on_failure(), progress(*columns) as bar:
             yield _Bar(bar)
     except KeyboardInterrupt:
         typer.echo("boxmatch: stopped; the same command goes on from here", err=True)

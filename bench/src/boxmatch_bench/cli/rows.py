@@ -63,9 +63,9 @@ def with_json_path(arguments: list[str]) -> list[str]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def exit_on_failure() -> Iterator[None]:
     """A wrong answer, or none, ends the program with a sentence."""
-    from boxmatch_bench.checking import FailedError, MismatchError
+    from boxmatch_bench.answers import FailedError, MismatchError
 
     try:
         yield
@@ -80,7 +80,7 @@ def collect(
 ) -> list[dict[str, Any]]:
     """All rows, each with where it comes from, written as soon as it is there."""
     found = []
-    with told():
+    with exit_on_failure():
         for row in rows:
             row |= origin
             lines.add(row)

@@ -186,7 +186,7 @@ def _measure(
     """A row for each setting, and with `start` one of new processes."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    from boxmatch_bench.checking import within
+    from boxmatch_bench.answers import within
     from boxmatch_bench.measure import STAGES, measure_matcher
     from boxmatch_bench.timing import start_seconds
 

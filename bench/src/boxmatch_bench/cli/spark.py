@@ -136,7 +136,7 @@ def _measure(
 ) -> Iterator[dict[str, Any]]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from boxmatch_bench.checking import within
+    from boxmatch_bench.answers import within
     from boxmatch_bench.spark.measure import STAGES, measure
 
     columns = (

@@ -14,11 +14,12 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from boxmatch_bench.broker.comparing import Counted, Float64Array, Truth, compare
+from boxmatch_bench.answers import Float64Array, MismatchError
+from boxmatch_bench.broker.deliveries import Counted, Truth, compare
 from boxmatch_bench.broker.processes import LoadGenerator, Server
-from boxmatch_bench.checking import MismatchError
-from boxmatch_bench.pada.sampling import Cores, Sampling
+from boxmatch_bench.pada.samples import Cores, Samples
 from boxmatch_bench.settings import Adjustment, Bed, BrokerOptions, BrokerSetting, Schedule
+from boxmatch_bench.timing import spread_ms
 
 Tell = Callable[[str], None]
 Figures = dict[str, Any]
@@ -83,7 +84,7 @@ class OnBed:
         counted, came_due, delays, _ = compare(self.truth, result, 1)
         if result["published"]["refused"].any():
             raise MismatchError("a broker that was not to be overloaded refused events")
-        delays, came_due = 1e3 * delays, came_due - result["began"]
+        came_due = came_due - result["began"]
         late = result["published"]["sent"] - result["published"]["due"]
         return {
             "capacity": self.capacity,
@@ -91,12 +92,12 @@ class OnBed:
             "adaptive": adjustment.request,
             "events": len(due),
             "notes": len(delays),
-            "latency_ms": _spread(delays),
-            "sent_late_ms": _spread(1e3 * late),
+            "latency_ms": spread_ms(delays),
+            "sent_late_ms": spread_ms(late),
             **false_figures(counted),
             "by_second": {
                 "arrivals": np.bincount(due.astype(np.int64), minlength=bed.seconds).tolist(),
-                "latency_ms": by_second(came_due[counted.place], delays, bed.seconds),
+                "latency_ms": by_second(came_due[counted.place], 1e3 * delays, bed.seconds),
                 "rate": by_second(came_due, counted.rate, bed.seconds),
                 "false": by_second(came_due, counted.false.astype(float), bed.seconds),
                 "true": by_second(came_due, counted.true.astype(float), bed.seconds),
@@ -106,18 +107,18 @@ class OnBed:
 
     def send(
         self, name: str, schedule: Schedule, adjustment: Adjustment | None, every: float = 1.0
-    ) -> tuple[dict[str, Any], Sampling]:
+    ) -> tuple[dict[str, Any], Samples]:
         """Publish with this adjuster, or with the one that the feed has."""
         if adjustment is not None:
             self._call(name, "adapt", adjustment.request)
-        sampling = Sampling(self.server, every)
+        sampling = Samples(self.server, every)
         sampling.see()
         cores = Cores(self.server.pid, self._generator.pid)
         result = self._call(name, "publish", schedule, meanwhile=sampling.see)
         result["cores"] = cores.used()
         return result, sampling
 
-    def use(self, result: dict[str, Any], sampling: Sampling) -> Figures:
+    def use(self, result: dict[str, Any], sampling: Samples) -> Figures:
         """What the machine was busy with."""
         return {"cores": result["cores"], "samples": sampling.since(result["began"])}
 
@@ -142,17 +143,6 @@ def false_figures(counted: Counted) -> Figures:
         "highest_rate": float(counted.rate.max(initial=0.0)),
         "inexact_events": int(inexact.sum()),
         "mean_rate": float(counted.rate.mean()) if len(counted.rate) else 0.0,
-    }
-
-
-def _spread(milliseconds: Float64Array) -> dict[str, float]:
-    p50, p99 = np.percentile(milliseconds, [50, 99])
-    return {
-        "mean": float(milliseconds.mean()),
-        "std": float(milliseconds.std()),
-        "p50": float(p50),
-        "p99": float(p99),
-        "max": float(milliseconds.max()),
     }
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from boxmatch_bench.broker.comparing import compare
-from boxmatch_bench.broker.watching import slope
+from boxmatch_bench.broker.deliveries import compare
+from boxmatch_bench.broker.watch import slope
 from boxmatch_bench.pada.measure import Figures, OnBed, false_figures
-from boxmatch_bench.pada.sampling import Sampling
+from boxmatch_bench.pada.samples import Samples
 from boxmatch_bench.settings import Adjustment, Bed, Schedule
 
 _EVERY: Final = 0.5
@@ -62,7 +62,7 @@ def overload(on: OnBed, bed: Bed, adjustment: Adjustment) -> Figures:
     }
 
 
-def _wait_until_calm(sampling: Sampling, patience: float) -> None:
+def _wait_until_calm(sampling: Samples, patience: float) -> None:
     deadline = perf_counter() + patience
     while perf_counter() < deadline:
         sampling.see()

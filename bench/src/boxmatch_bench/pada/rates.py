@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch.engine.matcher import Matcher
-from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.settings import Bed
 
 RATED: Final = ("rein", "hem", "tile")

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final
 
-from boxmatch_bench.broker.comparing import Truth, truth_of
-from boxmatch_bench.broker.watching import disk
+from boxmatch_bench.broker.deliveries import Truth, find_truth
+from boxmatch_bench.broker.watch import disk
 from boxmatch_bench.pada.measure import Figures, OnBed
 from boxmatch_bench.pada.overload import overload
 from boxmatch_bench.pada.rates import RATED, measure_rates
@@ -123,7 +123,7 @@ def run(
 
 def _truth(bed: Bed) -> Truth:
     setting = BrokerSetting(workload=bed.workload, subscribers=bed.owners)
-    return truth_of(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
+    return find_truth(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
 
 
 def _by_index(missing: list[Task]) -> Iterator[tuple[str, list[Task]]]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
-from boxmatch_bench.checking import within
+from boxmatch_bench.answers import within
 from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import Series
 from boxmatch_bench.reproduce.regions import Regions, Step, Walk, check

@@ -16,7 +16,7 @@ from boxmatch.engine.memory import release_free_memory
 from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads.regions import UpdateKind
-from boxmatch_bench.checking import within
+from boxmatch_bench.answers import within
 from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch_bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication

@@ -18,7 +18,7 @@ from boxmatch.spaces.notifications import ENTER, KINDS, LEAVE, Notifications
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.workloads import RegionWorkload
 from boxmatch.workloads.regions import UpdateKind
-from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.answers import MismatchError
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.workloads import RegionWorkload
-from boxmatch_bench.checking import within
+from boxmatch_bench.answers import within
 from boxmatch_bench.measure import Figures, Stage, measure_index
 from boxmatch_bench.provenance import provenance
 from boxmatch_bench.reproduce import durable, operations

@@ -12,7 +12,7 @@ from boxmatch.adaptive.matchability import measure_matchability
 from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.boxes import Boxes
-from boxmatch_bench.checking import Int64Array, MismatchError, split
+from boxmatch_bench.answers import Int64Array, MismatchError, split
 from boxmatch_bench.reproduce.experiment import EventWorkload, Workload
 
 ARRIVALS = 6_000

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from boxmatch.engine.matcher import Matcher
-from boxmatch_bench.checking import Int64Array, by_event, compare, split
+from boxmatch_bench.answers import Int64Array, by_event, compare, split
 from boxmatch_bench.reproduce.experiment import Series
 from boxmatch_bench.reproduce.setting import ARRIVALS, Setting, answers_of_scan
 from boxmatch_bench.reproduce.subject import Subject

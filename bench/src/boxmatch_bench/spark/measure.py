@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, get_args
 
 from boxmatch.errors import BoxmatchError
-from boxmatch_bench.checking import FailedError, MismatchError
+from boxmatch_bench.answers import FailedError, MismatchError
 from boxmatch_bench.settings import SparkOptions, SparkSetting
 from boxmatch_bench.spark import engine, jobs
 from boxmatch_bench.spark.files import Digest, Files
@@ -40,16 +40,16 @@ def measure(
     shutil.rmtree(files.folder, ignore_errors=True)
     files.folder.mkdir(parents=True)
     stage("writing events, building the index, joining in SQL")
-    prepared, joined = apart(files.log, jobs.prepare, setting, options, files)
+    prepared, joined = run_apart(files.log, jobs.prepare, setting, options, files)
     stage("matching on Spark")
-    spark = apart(files.log, jobs.match_on_spark, setting, options, files)
+    spark = run_apart(files.log, jobs.match_on_spark, setting, options, files)
     alone: dict[str, Any] = {}
     for kind in get_args(engine.Kind):
         stage(f"matching without Spark ({kind})")
-        alone[kind] = apart(files.log, engine.engine_alone, setting, options, files, kind)
+        alone[kind] = run_apart(files.log, engine.engine_alone, setting, options, files, kind)
         _same(f"Spark differs from the engine alone ({kind})", spark, alone[kind])
     stage("checking against scan")
-    checked = apart(files.log, engine.check, setting, options, files)
+    checked = run_apart(files.log, engine.check, setting, options, files)
     if joined is not None:
         engine.check_join(setting, files, joined["events"], joined["subscriptions"])
     shutil.rmtree(files.folder)
@@ -80,7 +80,7 @@ def _same(complaint: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
         raise MismatchError(f"{complaint}: {got} for {wanted}")
 
 
-def apart(log: Path, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def run_apart(log: Path, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of a function that ran in a new process; what it printed is added to `log`."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(

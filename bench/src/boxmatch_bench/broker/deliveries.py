@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from boxmatch.engine.matcher import Matcher
-from boxmatch_bench.checking import MismatchError
+from boxmatch_bench.answers import Float64Array, Int64Array, MismatchError
 from boxmatch_bench.settings import BrokerOptions, BrokerSetting
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 
 class Truth(NamedTuple):
@@ -31,7 +27,7 @@ class Truth(NamedTuple):
         return counts, self.subscription[np.repeat(self.start[event], counts) + within]
 
 
-def truth_of(setting: BrokerSetting, options: BrokerOptions) -> Truth:
+def find_truth(setting: BrokerSetting, options: BrokerOptions) -> Truth:
     """Match the pool with a matcher in this process."""
     workload = setting.workload
     matcher = Matcher(workload.schema)

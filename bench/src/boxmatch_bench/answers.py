@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from boxmatch.engine.results import MatchResult
 
 Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
 
 
 class MismatchError(Exception):

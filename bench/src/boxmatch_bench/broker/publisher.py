@@ -29,7 +29,7 @@ _IDLE: Final = 2.0
 Connect = Callable[[], Awaitable[HttpConnection]]
 
 
-class Publishing:
+class Publisher:
     """One phase of publishing. Requests are taken in turn, from the start again at the end.
 
     Latency begins when a request is due, also if it cannot be sent then because all connections

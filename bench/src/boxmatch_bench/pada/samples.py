@@ -16,7 +16,7 @@ _EVERY: Final = 1.0
 _LINE: Final = re.compile(r"^boxmatch_(\w+?)(?:_total)?(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
 
-class Sampling:
+class Samples:
     """Samples from `see`, which may be called more often than they are taken."""
 
     def __init__(self, server: Server, every: float = _EVERY) -> None:
