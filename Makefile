@@ -9,7 +9,7 @@ PYTHON := $(BIN)/python
 BASE_PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all lint format bench docs screenshots java chromium clean distclean
+.PHONY: help run demo test test-all lint format bench dist docs screenshots java chromium clean distclean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
@@ -42,6 +42,10 @@ format: $(READY)  ## Format the code and apply the safe fixes
 bench: $(READY)  ## Run the default benchmark; ARGS="width --json out.jsonl" for others
 	@$(PYTHON) -m boxmatch bench $(ARGS)
 
+dist: $(READY)  ## Build the source distributions and wheels of boxmatch and boxmatch-bench into dist/
+	@$(PYTHON) -m build --no-isolation --outdir dist $(ARGS) .
+	@$(PYTHON) -m build --no-isolation --outdir dist $(ARGS) bench
+
 docs: $(READY)  ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build $(ARGS)
 	@echo "site/index.html is the first page; to search, serve it: $(PYTHON) -m http.server --directory site"
@@ -73,7 +77,7 @@ chromium:
 
 clean:  ## Remove caches and build output, keep .venv
 	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src bench tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv as well
 	@rm -rf $(VENV)
@@ -85,7 +89,7 @@ ifneq ($(shell test -x $(PYTHON) && cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml bench/pyproject.toml
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then :; else \
 	  base=; \
 	  for p in $(BASE_PYTHON); do \
@@ -104,7 +108,7 @@ $(READY): pyproject.toml
 	  }; \
 	fi
 	@echo "Installing boxmatch and its development tools into $(VENV) (once, a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || { \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable bench || { \
 	  echo "pip cannot install what $(VENV) needs (above is why; it needs the network): make again goes on from here" >&2; \
 	  exit 1; \
 	}

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from boxmatch.cli.terminal import JsonLines
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import ClientError
 from command_line import Command, Finished
@@ -193,24 +192,3 @@ def test_standard_output_that_is_full() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr == b"boxmatch: the disk is full\n"
-
-
-class TestJsonLines:
-    def test_a_file_grows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        path = tmp_path / "out.jsonl"
-        path.write_text('{"n": 1}\n')
-        lines = JsonLines(path)
-        lines.add({"n": 2})
-        assert path.read_text() == '{"n": 1}\n{"n": 2}\n'
-        assert not lines.printed
-        assert capsys.readouterr().out == ""
-
-    def test_standard_output(self, capsys: pytest.CaptureFixture[str]) -> None:
-        lines = JsonLines(Path("-"))
-        lines.add({"n": "é"})
-        assert lines.printed
-        assert capsys.readouterr().out == '{"n": "é"}\n'
-
-    def test_nowhere(self, capsys: pytest.CaptureFixture[str]) -> None:
-        JsonLines(None).add({"n": 1})
-        assert capsys.readouterr() == ("", "")

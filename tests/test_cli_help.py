@@ -18,7 +18,6 @@ import typer
 import boxmatch as bm
 from boxmatch.cli import app
 from boxmatch.cli.help import Documented, examples_of, parameter_rows, summary_of, walk
-from boxmatch.cli.terminal import with_json_path
 from cli_reference import PAGE, context_of, page
 from command_line import Command
 
@@ -143,13 +142,6 @@ def shell_parts(line: str) -> Iterator[list[str]]:
 def test_the_page_of_the_documentation_is_in_step() -> None:
     message = "write it anew: PYTHONPATH=tests .venv/bin/python tests/cli_reference.py"
     assert PAGE.read_text(encoding="utf-8") == page(), message
-
-
-def test_json_of_a_benchmark_may_go_without_a_path() -> None:
-    assert with_json_path(["width", "--json"]) == ["width", "--json", "-"]
-    assert with_json_path(["--json", "--seed", "3"]) == ["--json", "-", "--seed", "3"]
-    for kept in (["--json", "out.jsonl"], ["--json", "-", "--seed", "3"], ["width"], []):
-        assert with_json_path(kept) == kept
 
 
 class TestCompletion:

@@ -12,6 +12,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterable
+from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
@@ -22,55 +23,81 @@ from boxmatch.extras import requires
 from guide import ROOT, environment
 
 SOURCE = ROOT / "src" / "boxmatch"
+BENCH = ROOT / "bench"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a source distribution, and the wheel that was built from it."""
+    """The folder with both source distributions, and the wheels that were built from them."""
     folder = tmp_path_factory.mktemp("dist")
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    for project in (ROOT, BENCH):
+        build = (sys.executable, "-m", "build", "--no-isolation")
+        done = subprocess.run(
+            [*build, "--outdir", str(folder), str(project)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return folder
 
 
-def test_wheel(built: Path) -> None:
-    (path,) = built.glob("*.whl")
-    assert path.name == f"boxmatch-{bm.__version__}-py3-none-any.whl"
-    with zipfile.ZipFile(path) as wheel:
+def _wheel(built: Path, package: str) -> Path:
+    return built / f"{package}-{bm.__version__}-py3-none-any.whl"
+
+
+def _contents(built: Path, source: Path) -> tuple[set[str], Message]:
+    """What a wheel holds besides its package, of which it must hold all, and what it says."""
+    with zipfile.ZipFile(_wheel(built, source.name)) as wheel:
         names = set(wheel.namelist())
-        about = Parser().parsestr(wheel.read(f"{_info()}/METADATA").decode())
-    shipped = {name for name in names if not name.startswith(_info())}
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        about = Parser().parsestr(wheel.read(metadata).decode())
     # All of the package and nothing but that: no tests, no caches.
-    there = {path for path in SOURCE.rglob("*") if path.is_file()}
-    assert shipped == {
-        path.relative_to(SOURCE.parent).as_posix() for path in there if path.suffix != ".pyc"
+    there = {path for path in source.rglob("*") if path.is_file()}
+    shipped = {
+        path.relative_to(source.parent).as_posix() for path in there if path.suffix != ".pyc"
     }
+    assert shipped == {name for name in names if ".dist-info/" not in name}
+    assert about["Version"] == bm.__version__
+    assert about["License-Expression"] == "Apache-2.0"
+    info = metadata.partition("/")[0]
+    assert f"{info}/licenses/LICENSE" in names
+    return shipped, about
+
+
+def test_wheel(built: Path) -> None:
+    shipped, about = _contents(built, SOURCE)
     assert {"boxmatch/py.typed", "boxmatch/pages/page.html"} <= shipped
     assert {"index.html", "app.js", "style.css"} <= {
         Path(name).name for name in shipped if name.startswith("boxmatch/broker/dashboard/")
     }
-    assert f"{_info()}/licenses/LICENSE" in names
-    assert about["Version"] == bm.__version__
-    assert about["License-Expression"] == "Apache-2.0"
     assert set(about.get_all("Provides-Extra")) == set(EXTRAS)
     assert about.get_payload().strip() == (ROOT / "README.md").read_text().strip()
 
 
-def _info() -> str:
-    return f"boxmatch-{bm.__version__}.dist-info"
+def test_wheel_of_the_benchmarks(built: Path) -> None:
+    """It asks for the same version of the package: it uses private modules of it."""
+    shipped, about = _contents(built, BENCH / "src" / "boxmatch_bench")
+    assert "boxmatch_bench/py.typed" in shipped
+    assert f"boxmatch=={bm.__version__}" in about.get_all("Requires-Dist")
+    with zipfile.ZipFile(_wheel(built, "boxmatch_bench")) as wheel:
+        (commands,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+        assert b"[boxmatch.commands]\nbench = boxmatch_bench.cli:app" in wheel.read(commands)
 
 
-def test_source_distribution(built: Path) -> None:
-    (path,) = built.glob("*.tar.gz")
-    with tarfile.open(path) as source:
+def _source_distribution(built: Path, package: str) -> set[str]:
+    with tarfile.open(built / f"{package}-{bm.__version__}.tar.gz") as source:
         names = {name.partition("/")[2] for name in source.getnames()}
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
+    return names
+
+
+def test_source_distributions(built: Path) -> None:
+    bench = _source_distribution(built, "boxmatch_bench")
+    assert {"LICENSE", "README.md", "pyproject.toml", "tests/test_bench.py"} <= bench
+    names = _source_distribution(built, "boxmatch")
     for wanted in (
         "LICENSE",
         "README.md",
@@ -78,13 +105,14 @@ def test_source_distribution(built: Path) -> None:
         "Makefile",
         "pyproject.toml",
         "src/boxmatch/py.typed",
-        "tests/conftest.py",
+        "conftest.py",
+        "tests/guide.py",
+        "bench/pyproject.toml",
         "docs/spark.md",
         "examples/README.md",
         "examples/broker_page/page.html",
     ):
         assert wanted in names
-    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
 
 def test_changelog_has_this_version() -> None:
@@ -108,10 +136,14 @@ COMMANDS = {
     "subscribe alice cheap ticks price<3": "client",
     "listen alice": "client",
     "pipeline run --config sample/pipeline.toml": "spark",
+}
+
+BENCH_COMMANDS = {
     "bench spark": "spark",
     "bench broker --subscriptions 10 --subscribers 1": "broker",
     "bench reproduce hem-width": "bench",
 }
+"""Of `boxmatch-bench`, where that is installed without what it needs."""
 
 NAMES = {
     "boxmatch.client.Client": "client",
@@ -120,7 +152,7 @@ NAMES = {
 }
 
 WITHOUT = """
-import contextlib, io, json, sys
+import contextlib, importlib.metadata, io, json, sys
 
 missing, asked = map(json.loads, sys.argv[1:])
 
@@ -132,6 +164,8 @@ class Nowhere:
 
 
 sys.meta_path.insert(0, Nowhere())
+if "boxmatch_bench" in missing:
+    importlib.metadata.entry_points = lambda **_: ()
 """
 
 COMMANDS_WITHOUT = """
@@ -153,18 +187,35 @@ print(json.dumps(said))
 """
 
 
-def test_commands_say_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bench", [False, True], ids=["alone", "with benchmarks"])
+def test_commands_say_what_to_install(bench: bool, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker.sqlite").touch()
     (tmp_path / "ticks.ndjson").write_text('{"price": 1}\n')
     assert {"httpx", "fastapi", "pyspark", "vl_convert", "prometheus_client"} <= MODULES
-    said = json.loads(_without_extras(COMMANDS_WITHOUT, tmp_path, COMMANDS))
-    for command, extra in COMMANDS.items():
+    commands = COMMANDS | (BENCH_COMMANDS if bench else dict.fromkeys(BENCH_COMMANDS, "bench"))
+    missing = MODULES - {"boxmatch_bench"} if bench else MODULES
+    said = json.loads(_without(missing, COMMANDS_WITHOUT, tmp_path, commands))
+    for command, extra in commands.items():
         code, errors = said[command]
         assert code == 2, (command, errors)
         last = errors.strip().splitlines()[-1]
         assert re.fullmatch(rf"boxmatch: .+: pip install 'boxmatch\[{extra}\]'", last), errors
         assert "Traceback" not in errors
+
+
+HELP_WITHOUT = """
+from boxmatch.cli import main
+
+sys.argv = ["boxmatch", *asked]
+main()
+"""
+
+
+def test_help_lists_what_is_installed(tmp_path: Path) -> None:
+    listed = _without(MODULES, HELP_WITHOUT, tmp_path, ["--help"])
+    assert "\n  match " in listed
+    assert "\n  bench " not in listed
 
 
 NAMES_WITHOUT = """
@@ -182,16 +233,16 @@ print(json.dumps(said))
 
 
 def test_names_say_what_to_install(tmp_path: Path) -> None:
-    said = json.loads(_without_extras(NAMES_WITHOUT, tmp_path, NAMES))
+    said = json.loads(_without(MODULES, NAMES_WITHOUT, tmp_path, NAMES))
     for name, extra in NAMES.items():
         message, which = said[name]
         assert which == extra
         assert re.fullmatch(rf"[\w. ]+ needs \w+, .*: pip install 'boxmatch\[{extra}\]'", message)
 
 
-def _without_extras(script: str, folder: Path, asked: Iterable[str]) -> str:
-    """What a script prints where no extra is installed."""
-    arguments = map(json.dumps, (sorted(MODULES), sorted(asked)))
+def _without(missing: Iterable[str], script: str, folder: Path, asked: Iterable[str]) -> str:
+    """What a script prints where these modules are not installed."""
+    arguments = map(json.dumps, (sorted(missing), sorted(asked)))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT + script, *arguments],
         cwd=folder,
@@ -291,24 +342,25 @@ assert [tuple(row) for row in match(events, alerts).collect()] == [(2, "bob")]
 spark.stop()
 """
 
-BENCH = """
-from boxmatch.reports import Charts, page, require_plotting
+BENCHMARKS = """
+import subprocess, sys
 
-require_plotting()
-charts = Charts()
-charts.place([{"mark": "bar"}])
-empty = dict.fromkeys(("introduction", "origin", "contents", "sections"), "")
-assert len(page(title="t", heading="h", charts=charts, **empty)) > 100_000
+quick = "width --subscriptions 300 --event-count 20 --single 5 --updates 20 --repeats 1"
+papers = "reproduce hem-width --scale 0.0001"
+for words in (quick, papers):
+    subprocess.run([sys.executable, "-m", "boxmatch", "bench", *words.split()], check=True)
 """
 
-PARTS = {"": "", "client": CLIENT, "broker": BROKER, "spark": SPARK, "bench": BENCH}
+PARTS = {"": "", "client": CLIENT, "broker": BROKER, "spark": SPARK, "bench": BENCHMARKS}
 """What can be done with each extra, and with none."""
 
 
 class Environment:
-    """A new one, which holds the wheel and what that asks for."""
+    """A new one, which holds the package with these extras and what that asks for."""
 
-    def __init__(self, folder: Path, wheel: str, python: str = sys.executable) -> None:
+    def __init__(
+        self, folder: Path, built: Path, extras: str, python: str = sys.executable
+    ) -> None:
         self.folder = folder
         self.bin = folder / "environment" / "bin"
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK"))}
@@ -316,7 +368,9 @@ class Environment:
         own = {"PATH": f"{self.bin}:{kept['PATH']}", "NUMBA_CACHE_DIR": str(folder / "cache")}
         self.variables = {**kept, **own, "SPARK_LOCAL_IP": "127.0.0.1"}
         subprocess.run([python, "-m", "venv", str(self.bin.parent)], check=True)
-        self.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+        wanted = f"{_wheel(built, 'boxmatch')}[{extras}]"
+        quiet = ("--quiet", "--disable-pip-version-check", "--find-links", str(built))
+        self.run("-m", "pip", "install", *quiet, wanted)
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Everything that its Python prints when it is given these arguments."""
@@ -336,14 +390,15 @@ class Environment:
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", PARTS)
 def test_installed(extra: str, built: Path, tmp_path: Path) -> None:
-    (wheel,) = built.glob("*.whl")
-    environment = Environment(tmp_path, f"{wheel}[{extra}]" if extra else str(wheel))
+    environment = Environment(tmp_path, built, extra)
     environment.run("-m", "pip", "check")
     assert environment.run("-m", "boxmatch", "--version") == f"boxmatch {bm.__version__}\n"
     environment.run("-c", LIBRARY + PARTS[extra])
-    brought = {"broker": {"broker", "client"}, "spark": {"spark", "client", "bench"}}
-    for command in ("serve --data d", "listen alice", "bench spark", "bench reproduce hem-width"):
-        needed = next(COMMANDS[one] for one in COMMANDS if one.startswith(command))
+    brought = {"broker": {"broker", "client"}, "spark": {"spark", "client"}}
+    commands = {"serve --data d": "broker", "listen alice": "client", "bench spark": "bench"}
+    if extra == "bench":
+        commands["bench spark"] = "spark"
+    for command, needed in commands.items():
         if needed not in brought.get(extra, {extra}):
             said = environment.run("-m", "boxmatch", *command.split(), code=2)
             assert f"pip install 'boxmatch[{needed}]'" in said
@@ -358,8 +413,7 @@ def test_other_pythons(python: str, built: Path, tmp_path: Path) -> None:
     )
     if not works:
         pytest.skip(f"there is no {python} here")
-    (wheel,) = built.glob("*.whl")
-    environment = Environment(tmp_path, f"{wheel}[broker,bench]", python)
+    environment = Environment(tmp_path, built, "broker,bench", python)
     environment.run("-m", "pip", "check")
-    environment.run("-c", LIBRARY + CLIENT + BROKER + BENCH)
+    environment.run("-c", LIBRARY + CLIENT + BROKER + BENCHMARKS)
     environment.run("-m", "boxmatch", "--help")

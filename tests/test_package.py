@@ -32,7 +32,6 @@ LAYERS = [
     "workloads",
     "spark",
     "broker",
-    "bench",
     "cli",
 ]
 
@@ -279,20 +278,36 @@ def test_layers(path: Path) -> None:
 
 def imports(path: Path) -> Iterator[str]:
     """Layers that a module imports, anywhere in it, types included."""
+    for name in imported_names(path):
+        first, _, rest = name.partition(".")
+        if first == "boxmatch" and rest and rest != "__version__":
+            yield rest.partition(".")[0]
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Modules that a module imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             module = node.module or ""
             # `from boxmatch import x` names a layer, or something of the package itself.
-            names = [f"boxmatch.{a.name}" for a in node.names] if module == "boxmatch" else [module]
-        else:
-            continue
-        for name in names:
-            first, _, rest = name.partition(".")
-            if first == "boxmatch" and rest and rest != "__version__":
-                yield rest.partition(".")[0]
+            own = [f"boxmatch.{a.name}" for a in node.names]
+            yield from own if module == "boxmatch" else [module]
+
+
+def test_the_package_never_imports_its_benchmarks() -> None:
+    """They are a distribution of their own, which the command line finds as an entry point."""
+    for path in SOURCE.rglob("*.py"):
+        first = {name.partition(".")[0] for name in imported_names(path)}
+        assert "boxmatch_bench" not in first, path
+    assert _python(
+        "import sys; sys.argv = ['boxmatch', 'check', 'x > 1', '--attribute', 'x=int']\n"
+        "import boxmatch.cli\n"
+        "try: boxmatch.cli.main()\n"
+        "except SystemExit: print('boxmatch_bench' in sys.modules)"
+    ).endswith("\nFalse\n")
 
 
 def test_makefile_and_ci_agree() -> None:

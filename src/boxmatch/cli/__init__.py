@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +12,6 @@ from boxmatch import __version__
 from boxmatch.cli import problems
 from boxmatch.cli.admin import admin
 from boxmatch.cli.backup import backup
-from boxmatch.cli.bench import bench
-from boxmatch.cli.bench_broker import bench_broker
-from boxmatch.cli.bench_spark import bench_spark
 from boxmatch.cli.demo import demo
 from boxmatch.cli.feeds import feeds
 from boxmatch.cli.help import Command, Group
@@ -22,18 +20,27 @@ from boxmatch.cli.listen import listen
 from boxmatch.cli.match import match
 from boxmatch.cli.pipeline import pipeline
 from boxmatch.cli.publish import publish
-from boxmatch.cli.reproduce import BenchGroup, reproduce
 from boxmatch.cli.serve import serve
 from boxmatch.cli.subscribe import subscribe
+from boxmatch.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _FILES = "Events and subscriptions in files"
 _BROKER = "Boxmatch as a service"
 _SPARK = "On Spark"
-_MEASURE = "Measure"
+
+
+_ELSEWHERE = {"bench": "boxmatch_bench"}
+"""Commands that have moved out, and the module of each; an extra of the same name brings it."""
 
 
 class _Root(Group):
-    """Lists commands and groups in the order in which one comes to need them."""
+    """Lists commands and groups in the order in which one comes to need them.
+
+    Those of other distributions are looked up when somebody asks for them, or for all.
+    """
 
     order = (
         *("demo", "match", "check", "info"),
@@ -42,7 +49,29 @@ class _Root(Group):
     )
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=self.order.index)
+        names = {*super().list_commands(ctx), *(found.name for found in _installed())}
+        last = len(self.order)
+        return sorted(
+            names, key=lambda name: (self.order.index(name) if name in self.order else last, name)
+        )
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            for found in _installed():
+                if found.name == cmd_name:
+                    self.add_command(typer.main.get_command(found.load()), cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        completing = ctx is not None and ctx.resilient_parsing
+        if command is None and cmd_name in _ELSEWHERE and not completing:
+            raise MissingExtraError(f"boxmatch {cmd_name}", _ELSEWHERE[cmd_name], cmd_name)
+        return command
+
+
+def _installed() -> Iterable[EntryPoint]:
+    """Commands of other distributions: each is a Typer app."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group="boxmatch.commands")
 
 
 app = typer.Typer(
@@ -57,21 +86,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-benches = typer.Typer(
-    cls=BenchGroup,
-    help="Measure an index, Spark or a broker; repeat experiments.\n\n"
-    "`boxmatch bench PRESET…` is short for `boxmatch bench run PRESET…`; without a preset it "
-    "measures HEM's default setting.",
-    epilog="boxmatch bench\n"
-    "boxmatch bench width --json width.jsonl\n"
-    "boxmatch bench reproduce hem --scale 0.1",
-    rich_markup_mode=None,
-)
-benches.command("run", cls=Command)(bench)
-benches.command(cls=Command)(reproduce)
-benches.command("spark", cls=Command)(bench_spark)
-benches.command("broker", cls=Command)(bench_broker)
-
 for command, panel in (
     (demo, _FILES),
     (match, _FILES),
@@ -87,7 +101,6 @@ for command, panel in (
 app.add_typer(feeds, name="feeds", rich_help_panel=_BROKER)
 app.add_typer(admin, name="admin", rich_help_panel=_BROKER)
 app.add_typer(pipeline, name="pipeline", rich_help_panel=_SPARK)
-app.add_typer(benches, name="bench", rich_help_panel=_MEASURE)
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Words that a shell offers: names of presets, indexes, experiments, and feeds of a broker.
+"""Words that a shell offers: types of attributes, and feeds of a broker.
 
 What cannot be found out at once is not offered; nothing here may print or fail.
 """
@@ -15,39 +15,16 @@ _SECONDS = 0.5
 """A broker that has not answered by then offers no names."""
 
 
-def preset_names(incomplete: str) -> list[str]:
-    """Presets of `boxmatch bench`."""
-    from boxmatch.bench.settings import PRESETS
-
-    return _fitting([*PRESETS, "all"], incomplete)
-
-
-def index_names(incomplete: str) -> list[str]:
-    """Indexes by name."""
-    from boxmatch.indexes.registry import index_names
-
-    return _fitting(list(index_names()), incomplete)
-
-
-def experiment_names(incomplete: str) -> list[str]:
-    """Papers, and their experiments."""
-    from boxmatch.bench.reproduce.catalogue import PAPERS
-    from boxmatch.cli.reproduce_pada import NAMES
-
-    single = [one.name for paper in PAPERS.values() for one in paper.experiments]
-    return _fitting([*PAPERS, "all", *single, *NAMES], incomplete)
-
-
 def attribute_types(incomplete: str) -> list[str]:
     """`price=` is completed with the types that there are."""
     name, equals, _ = incomplete.partition("=")
     kinds = ("int", "float", "string", "bool", "timestamp")
-    return _fitting([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
+    return fitting([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
 
 
 def feed_names(ctx: Any, incomplete: str) -> list[str]:
     """Feeds of the broker that the command would talk to."""
-    return _fitting(_asked(ctx, "feeds"), incomplete)
+    return fitting(_asked(ctx, "feeds"), incomplete)
 
 
 def _asked(ctx: Any, what: str) -> list[str]:
@@ -67,5 +44,6 @@ def _asked(ctx: Any, what: str) -> list[str]:
         return []
 
 
-def _fitting(names: list[str], incomplete: str) -> list[str]:
+def fitting(names: list[str], incomplete: str) -> list[str]:
+    """Those that begin with what was typed so far."""
     return [name for name in names if name.startswith(incomplete)]

@@ -113,9 +113,10 @@ def walk(command: Any, words: tuple[str, ...] = ("boxmatch",)) -> Iterator[Docum
     """A command and all below it that are not hidden, in the order in which help lists them."""
     yield Documented(words, command)
     if isinstance(command, TyperGroup):
-        for name in command.list_commands(None):  # type: ignore[arg-type]  # it is not looked at
-            below = command.commands[name]
-            if not below.hidden:
+        nothing: Any = None  # for a context, which is not looked at
+        for name in command.list_commands(nothing):
+            below = command.get_command(nothing, name)
+            if below is not None and not below.hidden:
                 yield from walk(below, (*words, name))
 
 

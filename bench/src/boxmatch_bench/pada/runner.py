@@ -1,0 +1,137 @@
+"""Runs the experiments on the test bed, index by index, a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final
+
+from boxmatch_bench.broker.deliveries import Truth, find_truth
+from boxmatch_bench.broker.watch import disk
+from boxmatch_bench.pada.measure import Figures, OnBed
+from boxmatch_bench.pada.overload import overload
+from boxmatch_bench.pada.rates import RATED, measure_rates
+from boxmatch_bench.provenance import provenance
+from boxmatch_bench.reproduce.runner import Watcher
+from boxmatch_bench.results import Results
+from boxmatch_bench.settings import (
+    ADJUSTMENTS,
+    INDEXES,
+    MORE,
+    OFF,
+    OVERLOADED,
+    Adjustment,
+    Bed,
+    BrokerOptions,
+    BrokerSetting,
+)
+
+FLUCTUATION: Final = "pada-fluctuation"
+OVERLOAD: Final = "pada-overload"
+RATES: Final = "pada-rates"
+EXPERIMENTS: Final = (RATES, FLUCTUATION, OVERLOAD)
+NAMES: Final = {"pada": EXPERIMENTS, **{name: (name,) for name in EXPERIMENTS}}
+"""What the command takes, and which experiments that is."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row to be measured."""
+
+    experiment: str
+    index: str
+    adjustment: Adjustment
+
+    def heading(self, bed: Bed, run: dict[str, Any]) -> dict[str, Any]:
+        """All that is known of the row before anything is measured."""
+        return {
+            "paper": "ada-rein",
+            "experiment": self.experiment,
+            "x": self.adjustment.name,
+            "series": self.index,
+            "index": self.index,
+            "exact": self.adjustment.maximum is None,
+            "asked": {"parameters": self.adjustment.request, "skipping": None},
+            "workload": bed.parameters,
+            **run,
+        }
+
+    def measure(self, on: OnBed, bed: Bed) -> Figures:
+        """On a broker that has all subscriptions."""
+        if self.experiment == OVERLOAD:
+            return overload(on, bed, self.adjustment)
+        return on.measure(self.adjustment)
+
+
+def tasks(experiments: Iterable[str]) -> list[Task]:
+    """All rows of these experiments, those of one index together."""
+    wanted = set(experiments)
+    made = [Task(FLUCTUATION, index, adjustment) for index in INDEXES for adjustment in ADJUSTMENTS]
+    made += [Task(OVERLOAD, index, MORE) for index in OVERLOADED]
+    alone = [Task(RATES, index, OFF) for index in RATED if RATES in wanted]
+    return alone + sorted(
+        (task for task in made if task.experiment in wanted),
+        key=lambda task: INDEXES.index(task.index),
+    )
+
+
+def run(
+    experiments: Iterable[str], bed: Bed, scale: float, results: Results, watcher: Watcher
+) -> dict[str, Any]:
+    """Measure what `results` does not have yet; return what the rows have in common.
+
+    Raises `MismatchError` when a match was not delivered, and `FailedError` when nothing is.
+    """
+    origin = provenance()
+    shared = {
+        "scale": scale,
+        "seed": bed.workload.seed,
+        "event_file": None,
+        "commit": origin["commit"],
+    }
+    everything = tasks(experiments)
+    missing = [task for task in everything if task.heading(bed, shared) not in results]
+    watcher.start(len(everything), len(everything) - len(missing))
+    alone = [task for task in missing if task.experiment == RATES]
+    for task in alone:
+        watcher.doing(f"{task.index}: matching at several rates")
+        figures = measure_rates(bed, task.index)
+        results.add({**task.heading(bed, shared), **figures, **origin})
+        watcher.finished()
+    over_sockets = missing[len(alone) :]
+    if over_sockets:
+        watcher.doing("matching without a broker")
+        truth = _truth(bed)
+        for index, its_tasks in _by_index(over_sockets):
+            tell = partial(_tell, watcher, index)
+            with TemporaryDirectory(dir=results.path.parent, prefix="pada-") as folder:
+                its_disk = disk(Path(folder))
+                with OnBed(bed, index, truth, Path(folder), tell) as on:
+                    for task in its_tasks:
+                        began = perf_counter()
+                        figures = task.measure(on, bed)
+                        figures["took_seconds"] = perf_counter() - began
+                        head = task.heading(bed, shared)
+                        results.add({**head, "disk": its_disk, **figures, **origin})
+                        watcher.finished()
+    return shared
+
+
+def _truth(bed: Bed) -> Truth:
+    setting = BrokerSetting(workload=bed.workload, subscribers=bed.owners)
+    return find_truth(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
+
+
+def _by_index(missing: list[Task]) -> Iterator[tuple[str, list[Task]]]:
+    for index in INDEXES:
+        its = [task for task in missing if task.index == index]
+        if its:
+            yield index, its
+
+
+def _tell(watcher: Watcher, index: str, what: str) -> None:
+    watcher.doing(f"{index}: {what}")

@@ -1,0 +1,205 @@
+"""What the rows say about our own aims: computed, not written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from boxmatch.workloads import RangeWorkload
+from boxmatch_bench.reproduce import cpp, subject_spaces
+from boxmatch_bench.reproduce.experiment import NUMPY
+from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
+from boxmatch_bench.reproduce.quantities import (
+    ADDING,
+    BATCH,
+    COUNT,
+    EXPECTED_RATE,
+    INCREMENTAL_UPDATE,
+    MEASURED_RATE,
+    SINGLE,
+    UPDATES_PER_SECOND,
+    Quantity,
+)
+from boxmatch_bench.reproduce.series import TILE
+from boxmatch_bench.reproduce.tables import shown_x
+from boxmatch_bench.tables import Row, Table, number, optional
+
+RIVALRY = (BATCH, COUNT, SINGLE)
+"""How indexes are compared: listing and counting in batches, and event by event."""
+
+HEM_DEFAULT = "hem-subscriptions", 1_000_000
+"""The experiment and the point in it that are HEM's default setting."""
+
+_TOLERANCE = 0.5
+"""How far from the C++, up or down, counts as close."""
+
+
+def tile_not_fastest(grids: Iterable[Grid]) -> tuple[Table, int]:
+    """Where another exact index was faster than `tile`, and in how many comparisons it was not."""
+    rows, won = [], 0
+    for grid in grids:
+        for x in grid.xs:
+            for quantity in RIVALRY:
+                ours = grid.value(quantity, TILE.label, x)
+                rivals = _rivals(grid, quantity, x)
+                if ours is None or not rivals:
+                    continue
+                best, label = min(rivals)
+                if ours <= best:
+                    won += 1
+                    continue
+                rows.append(
+                    (
+                        grid.experiment.name,
+                        shown_x(grid, x),
+                        quantity.label,
+                        number(ours),
+                        label,
+                        number(best),
+                        f"{number(ours / best)}×",
+                    )
+                )
+    columns = ("experiment", "at", "quantity", "tile, ms", "fastest", "its ms", "tile slower by")
+    return Table("Where tile is not the fastest exact index", columns, tuple(rows), 3), won
+
+
+def on_ranges(grid: Grid) -> bool:
+    """Whether an experiment is about ranges, rather than boolean properties."""
+    return isinstance(grid.experiment.points[0].workload, RangeWorkload)
+
+
+def _rivals(grid: Grid, quantity: Quantity, x: float | str) -> list[tuple[float, str]]:
+    found = []
+    for series in grid.experiment.series:
+        value = grid.value(quantity, series.label, x)
+        if series.exact and series.label != TILE.label and value is not None:
+            found.append((value, series.label))
+    return found
+
+
+def hem_default(grids: Iterable[Grid]) -> tuple[Table, list[str]] | None:
+    """HEM's default setting: ours and the authors' C++, both as shares of NumPy's time."""
+    name, x = HEM_DEFAULT
+    grid = next((g for g in grids if g.experiment.name == name and x in g.xs), None)
+    numpy = None if grid is None else grid.value(SINGLE, NUMPY.label, x)
+    if grid is None or not numpy:
+        return None
+    authors = dict(zip(cpp.COLUMNS, cpp.DEFAULT, strict=True))
+    rows, times = [], {}
+    for series in (*grid.experiment.series, NUMPY):
+        times[series.label] = grid.value(SINGLE, series.label, x)
+        theirs = authors.get((series.label, "C++"))
+        theirs = cpp.NUMPY if series is NUMPY else theirs
+        figures = [grid.value(quantity, series.label, x) for quantity in (SINGLE, BATCH, COUNT)]
+        shares = [None if value is None else value / numpy for value in (*figures[:2],)]
+        rows.append(
+            (
+                series.label,
+                *map(optional, figures),
+                *map(optional, shares),
+                *map(optional, [theirs, None if theirs is None else theirs / cpp.NUMPY]),
+            )
+        )
+    columns = (
+        "index",
+        "event by event, ms",
+        "in batches, ms",
+        "counting, ms",
+        "event by event / NumPy",
+        "in batches / NumPy",
+        "C++, ms",
+        "C++ / NumPy",
+    )
+    title = f"HEM's default setting, {shown_x(grid, x)} subscriptions"
+    verdicts = _verdicts(times, numpy, authors) if grid.comparable else [NOT_COMPARABLE]
+    return Table(title, columns, tuple(rows)), verdicts
+
+
+def _verdicts(
+    times: dict[str, float | None], numpy: float, authors: dict[tuple[str, str], float]
+) -> list[str]:
+    verdicts = []
+    for label in ("REIN", "HEM", "TAMA"):
+        ours, theirs = times.get(label), authors[label, "C++"] / cpp.NUMPY
+        if ours is not None:
+            ratio = ours / numpy / theirs
+            word = "within" if abs(ratio - 1) <= _TOLERANCE else "NOT within"
+            verdicts.append(
+                f"{label}: {number(ratio)} times the C++, by the ratio to NumPy; {word} 50 %."
+            )
+    known = [label for label, source in authors if source == "C++" and times.get(label) is not None]
+    ours_first = sorted(known, key=lambda label: times[label] or 0.0)
+    theirs_first = sorted(known, key=lambda label: authors[label, "C++"])
+    same = "the same as" if ours_first == theirs_first else "NOT the same as"
+    verdicts.append(
+        f"Fastest first: {', '.join(ours_first)}; {same} with the C++ ({', '.join(theirs_first)})."
+    )
+    return verdicts
+
+
+def rates_kept(grids: Iterable[Grid]) -> list[str]:
+    """Where the measured rate of false positives was above the tolerated one."""
+    broken, counted = [], 0
+    for grid in grids:
+        for row in grid.rows:
+            wanted, measured = EXPECTED_RATE.of(row), MEASURED_RATE.of(row)
+            if wanted is None or measured is None:
+                continue
+            counted += 1
+            if measured > wanted:
+                broken.append(
+                    f"{grid.experiment.name}, {row['series']}, {shown_x(grid, row['x'])}: measured "
+                    f"{number(measured)} % instead of at most {number(wanted)} %"
+                )
+    if not counted:
+        return []
+    return broken or [f"All {counted} measured rates are at or below the tolerated ones."]
+
+
+def spaces_aims(grids: Iterable[Grid]) -> list[str]:
+    """Spaces with 100,000 publications and subscriptions: what was measured, and what we aim at.
+
+    Nothing of runs at another scale.
+    """
+    by_name = {grid.experiment.name: grid for grid in grids if len(grid) and grid.comparable}
+    most, label = subject_spaces.MOST, subject_spaces.LARGEST.label
+    verdicts = []
+
+    def judge(
+        what: str, found: float | None, unit: str, *, below: float = 0, above: float = 0
+    ) -> None:
+        if found is not None:
+            wanted = f"under {number(below)}" if below else f"at least {number(above)}"
+            word = "as wanted" if (found < below if below else found >= above) else "NOT as wanted"
+            verdicts.append(f"{what}: {number(found)} {unit}; {word}, {wanted}.")
+
+    adding = by_name.get(subject_spaces.INSERTION.name)
+    moving = by_name.get(subject_spaces.INCREMENTAL.name)
+    durable = by_name.get(subject_spaces.DURABLE.name)
+    if adding is not None:
+        judge("Adding a publication", adding.value(ADDING, label, most), "ms", below=2)
+    if moving is not None:
+        took = moving.value(INCREMENTAL_UPDATE, label, most)
+        judge("An incremental update", took, "ms", below=0.2)
+        ratio = subject_spaces.cheaper(most)(moving)
+        judge("A random update takes so many times as long", ratio, "×", above=10)
+        ratio = subject_spaces.cheaper(most, together=True)(moving)
+        judge("The same, of 100 updates in one operation", ratio, "×", above=10)
+    if durable is not None:
+        rates = {x: durable.value(UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
+        known = [(rate, threads) for threads, rate in rates.items() if rate is not None]
+        if known:
+            best, threads = max(known)
+            what = f"Durable updates from concurrent callers, most with {threads} threads"
+            judge(what, best, "a second", above=2_000)
+    return verdicts
+
+
+def left_out(rows: Sequence[Row]) -> list[str]:
+    """Which index could not be built where, each reason once."""
+    reasons = {
+        f"{row['series']} in {row['experiment']} at {row['x']}: {reason}"
+        for row in rows
+        for reason in (row.get("refused"), row.get("updates_refused"))
+        if reason
+    }
+    return sorted(reasons)

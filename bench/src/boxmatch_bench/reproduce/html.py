@@ -1,0 +1,183 @@
+"""The report: one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from boxmatch.reports import (
+    Charts,
+    PlottingError,
+    bullets,
+    facts,
+    page,
+    require_plotting,
+    table,
+)
+from boxmatch_bench.reproduce.catalogue import PAPERS
+from boxmatch_bench.reproduce.charts import charts
+from boxmatch_bench.reproduce.findings import (
+    hem_default,
+    left_out,
+    on_ranges,
+    rates_kept,
+    spaces_aims,
+    tile_not_fastest,
+)
+from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
+from boxmatch_bench.reproduce.tables import tables
+from boxmatch_bench.tables import Row, Table
+
+__all__ = ["PlottingError", "report", "require_plotting"]
+
+
+_INTRODUCTION = (
+    "<p>Every index of the papers and our own, <code>tile</code>, on the papers' workloads: "
+    "measured, checked against brute force, and set beside the figures that the papers give. Times "
+    "are those of one thread, unless threads are named. In the plots: hover for figures, drag and "
+    "scroll to zoom, double-click to reset; click in the legend to hide and show.</p>"
+)
+
+
+def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
+    """The page for all experiments, from the rows that there are. `run` says what was asked."""
+    by_experiment: dict[str, list[Row]] = {}
+    for row in rows:
+        by_experiment.setdefault(row["experiment"], []).append(row)
+    grids = {
+        experiment.name: Grid(experiment, by_experiment.get(experiment.name, []))
+        for paper in PAPERS.values()
+        for experiment in paper.experiments
+    }
+    drawn = Charts()
+    sections = [_summary(list(grids.values()), rows)]
+    for name, paper in PAPERS.items():
+        content = "".join(_experiment(grids[e.name], drawn) for e in paper.experiments)
+        sections.append(
+            f'<section id="{name}"><h2>{escape(paper.title)}</h2>'
+            f"<p>Left out: {escape(paper.left_out)}</p>{content}</section>"
+        )
+    return page(
+        title="Boxmatch: the papers' experiments, run again",
+        heading="The papers' experiments, run again",
+        introduction=_INTRODUCTION,
+        origin=_provenance(rows, run),
+        contents=_contents(),
+        sections="".join(sections),
+        charts=drawn,
+    )
+
+
+def _contents() -> str:
+    lines = ['<li><a href="#summary">Summary</a></li>']
+    for name, paper in PAPERS.items():
+        inner = "".join(
+            f'<li><a href="#{e.name}">{escape(e.figure)}</a></li>' for e in paper.experiments
+        )
+        lines.append(f'<li><a href="#{name}">{escape(name)}</a><ol>{inner}</ol></li>')
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
+    def all_of(values: Iterable[object]) -> str:
+        return ", ".join(sorted({str(value) for value in values}))
+
+    machines = all_of(
+        f"{r['machine']['cpu']}, {r['machine']['cores']} cores, {r['machine']['system']}"
+        for r in rows
+    )
+    dates = sorted(r["date"] for r in rows)
+    packages = {f"{name} {v}" for r in rows for name, v in r["packages"].items() if v}
+    known = {
+        "Scale": f"{run['scale']:g} of the papers' numbers of subscriptions and publications",
+        "Seed": run["seed"],
+        "Events": run.get("event_file") or "made up, uniform unless said otherwise",
+        "Commit": run.get("commit") or "unknown",
+        "Machine": machines,
+        "Python": all_of(r["python"] for r in rows) + "; " + ", ".join(sorted(packages)),
+        "Measured": f"{dates[0]} to {dates[-1]}, {len(rows)} rows" if dates else "nothing yet",
+    }
+    return facts(known)
+
+
+def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
+    parts = ['<section id="summary"><h2>Summary</h2>']
+    for title, wanted in (("ranges", True), ("boolean properties", False)):
+        slower, won = tile_not_fastest(grid for grid in grids if on_ranges(grid) is wanted)
+        parts.append(
+            f"<h3>Our own index against the others, on {title}</h3>{_contest(slower, won)}"
+        )
+    default = hem_default(grids)
+    if default is not None:
+        compared, verdicts = default
+        parts += ["<h3>HEM's default setting</h3>", _table(compared), bullets(verdicts)]
+    rates = rates_kept(grids)
+    if rates:
+        parts += ["<h3>Rates of false positives</h3>", bullets(rates)]
+    aims = spaces_aims(grids)
+    if aims:
+        parts += ["<h3>Spaces with 100,000 publications and subscriptions</h3>", bullets(aims)]
+    refused = left_out(rows)
+    if refused:
+        parts += ["<h3>Not enough memory</h3>", bullets(refused)]
+    return "".join(parts) + "</section>"
+
+
+def _contest(slower: Table, won: int) -> str:
+    total = won + len(slower.rows)
+    if not total:
+        return "<p>There is nothing to compare in this run.</p>"
+    says = (
+        f"<p><code>tile</code> is the fastest exact index in {won} of {total} comparisons (each "
+        "setting three times: matching in batches, counting in batches, event by event)"
+    )
+    return f"{says}. Not in these:</p>{_table(slower)}" if slower.rows else f"{says}.</p>"
+
+
+def _experiment(grid: Grid, drawn: Charts) -> str:
+    experiment = grid.experiment
+    head = (
+        f'<article id="{experiment.name}"><h3>{escape(experiment.figure)}: '
+        f"{escape(experiment.title)}</h3>"
+        f"<p><b>The paper found:</b> {escape(experiment.found)}</p>"
+    )
+    if not len(grid):
+        return f"{head}<p>Not measured in this run.</p></article>"
+    remarks = [experiment.notes]
+    if (experiment.published or experiment.claims) and not grid.comparable:
+        remarks.append(NOT_COMPARABLE)
+    notes = "".join(f'<p class="note">{escape(remark)}</p>' for remark in remarks if remark)
+    return (
+        f"{head}{notes}{drawn.place(charts(grid))}"
+        f"{''.join(map(_table, tables(grid)))}"
+        f'<p class="note">{escape(_measured_on(grid))}</p></article>'
+    )
+
+
+def _measured_on(grid: Grid) -> str:
+    events = [
+        row["single"]["events"] for row in grid.rows if "single" in row and row["index"] != "numpy"
+    ]
+    checked = [row["checked_events"] for row in grid.rows if "checked_events" in row]
+    if not events:
+        return _operated_on(grid)
+    return (
+        f"Up to {max(events):,} events, at least {min(events):,} for the slowest index, event by "
+        f"event; answers compared with brute force, as whole sets, on {min(checked)} of them."
+    )
+
+
+def _operated_on(grid: Grid) -> str:
+    checked = [row["checked_operations"] for row in grid.rows if "checked_operations" in row]
+    if not checked:
+        return ""
+    who = "thread" if grid.experiment.method == "durable" else "kind"
+    return (
+        f"Notifications compared with brute force, as whole sets, for at least {min(checked)} "
+        f"operations of each {who}."
+    )
+
+
+def _table(made: Table) -> str:
+    return table(made.title, made.columns, made.rows, labels=made.labels)

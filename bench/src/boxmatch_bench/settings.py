@@ -1,0 +1,476 @@
+"""What is measured: of a matcher, of a broker, of its adjuster, and on Spark."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from boxmatch.arrays import Float64Array
+from boxmatch.engine.database import Sync
+from boxmatch.workloads import EqualityWorkload, RangeWorkload
+from boxmatch_bench.cases import Workload
+from boxmatch_bench.competitors import COMPETITORS
+from boxmatch_bench.reproduce.ada_rein import DEFAULT
+from boxmatch_bench.reproduce.experiment import scaled
+
+FEED: Final = "bench"
+"""The name of the broker's."""
+Plan = Literal["auto", "replicated", "sharded"]
+
+
+def _check(options: object, least: float, *names: str) -> None:
+    """Raise `ValueError` for the first of these that is less."""
+    for name in names:
+        value = getattr(options, name)
+        if value < least:
+            if least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+            raise ValueError(f"{name} must not be negative, but is {value}")
+
+
+# --- a matcher: presets ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A published figure, measured in another run: compare only on a similar machine."""
+
+    label: str
+    microseconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatcherSetting:
+    """One workload to measure. `updates` is how many subscriptions are added, then removed."""
+
+    preset: str
+    workload: Workload
+    reference: Reference | None = None
+    updates: int = 10_000
+
+
+def _cpp(milliseconds: float, algorithm: str = "HEM, wide OR") -> Reference:
+    # The papers' own authors' C++ at -O3, which counts matches and does not list ids.
+    return Reference(f"{algorithm} (C++)", milliseconds * 1000)
+
+
+def _ranges(preset: str, reference: Reference | None, **parameters: Any) -> MatcherSetting:
+    return MatcherSetting(
+        preset=preset,
+        workload=RangeWorkload(**parameters),
+        reference=reference,
+    )
+
+
+def _sweeps() -> Iterable[MatcherSetting]:
+    hem = {"attributes": 20, "predicates": 10, "event_size": 20, "width": 0.3}
+    default = _ranges("hem-default", _cpp(0.855), **hem)
+    yield replace(default, updates=100_000)
+    for width, best in ((0.1, 0.849), (0.5, 0.539), (0.7, 0.360), (0.9, 0.172)):
+        yield _ranges("width", _cpp(best), predicates=5, width=width)
+    for predicates, best in ((5, 0.473), (10, 0.564), (20, 0.736), (30, 0.892)):
+        yield _ranges(
+            "subscription-size",
+            _cpp(best),
+            attributes=30,
+            predicates=predicates,
+            event_size=30,
+            width=0.7,
+        )
+    for event_size, best in ((30, 1.51), (50, 2.40), (80, 2.45)):
+        yield _ranges("event-size", _cpp(best), attributes=80, event_size=event_size)
+    for attributes, reference in (
+        (30, _cpp(0.668)),
+        (100, _cpp(0.995)),
+        (300, _cpp(2.20)),
+        (900, _cpp(2.11, "OpIndex")),
+    ):
+        yield _ranges("attributes", reference, attributes=attributes, width=0.5)
+    for subscriptions in (300_000, 1_000_000, 3_000_000):
+        best_known = _cpp(0.855) if subscriptions == 1_000_000 else None
+        yield _ranges("subscriptions", best_known, **hem, subscriptions=subscriptions)
+    yield MatcherSetting(
+        preset="equality",
+        workload=EqualityWorkload(),
+        reference=Reference("be-tree (C)", 2.7),
+    )
+    yield _ranges(
+        "ranges-10k",
+        Reference("be-tree (C)", 1_012),
+        **hem | {"predicates": 5},
+        subscriptions=10_000,
+    )
+    yield _ranges("ranges-100k", Reference("be-tree (C)", 20_765), **hem, subscriptions=100_000)
+
+
+def _by_preset(settings: Iterable[MatcherSetting]) -> dict[str, tuple[MatcherSetting, ...]]:
+    presets: dict[str, tuple[MatcherSetting, ...]] = {}
+    for setting in settings:
+        presets[setting.preset] = (*presets.get(setting.preset, ()), setting)
+    return presets
+
+
+PRESETS: Final[Mapping[str, tuple[MatcherSetting, ...]]] = _by_preset(_sweeps())
+"""Settings by name, the default first. The sweeps are those of the HEM paper."""
+
+
+def choose_presets(
+    presets: Iterable[str], overrides: Mapping[str, Any], updates: int | None = None
+) -> list[MatcherSetting]:
+    """The settings of `presets` (`all` is all of them) with workload parameters replaced.
+
+    A setting whose parameters were changed loses its reference, which no longer applies. An
+    override that a workload does not have is an error, never ignored.
+    """
+    chosen = []
+    for name in presets:
+        if name != "all" and name not in PRESETS:
+            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)} and all")
+        for setting in _flat(PRESETS.values()) if name == "all" else PRESETS[name]:
+            known = {field.name for field in fields(setting.workload)}
+            for parameter in overrides:
+                if parameter not in known:
+                    raise ValueError(f"the {setting.preset} workload has no {parameter!r} to set")
+            workload = replace(setting.workload, **overrides)
+            if replace(workload, seed=setting.workload.seed) != setting.workload:
+                setting = replace(setting, reference=None)
+            chosen.append(
+                replace(
+                    setting,
+                    workload=workload,
+                    updates=setting.updates if updates is None else updates,
+                )
+            )
+    return chosen
+
+
+def _flat(groups: Iterable[tuple[MatcherSetting, ...]]) -> Iterable[MatcherSetting]:
+    return (setting for group in groups for setting in group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatcherOptions:
+    """What is the same for all settings of a run."""
+
+    index: str = "tile"
+    index_options: dict[str, Any] = field(default_factory=dict)
+    events: int = 2_000
+    batch: int = 2_000
+    single: int = 2_000
+    repeats: int = 5
+    threads: int = 1
+    check: int = 20
+    competitors: tuple[str, ...] = tuple(COMPETITORS)
+    competitor_seconds: float = 3.0
+
+    def __post_init__(self) -> None:
+        _check(self, 1, "events", "batch", "repeats", "threads")
+        _check(self, 0, "single", "check")
+        for name in self.competitors:
+            if name not in COMPETITORS:
+                known = ", ".join(COMPETITORS)
+                raise ValueError(f"no competitor {name!r}; there are {known}")
+
+
+# --- a broker ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerSetting:
+    """Subscriptions are dealt out to the subscribers in turn: row i belongs to i modulo those."""
+
+    workload: RangeWorkload
+    subscribers: int = 1_000
+    index: str = "tile"
+    """The feed's."""
+
+    def __post_init__(self) -> None:
+        if self.workload.event_size != self.workload.attributes:
+            raise ValueError("events must have all attributes")
+        if not 1 <= self.subscribers <= self.workload.subscriptions:
+            raise ValueError("there must be a subscriber, and a subscription for each")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """The load, and how the broker is run."""
+
+    seconds: float = 20.0
+    """Of publishing in batches, as fast as it goes."""
+    batch: int = 100
+    publishers: int = 8
+    """Batches under way at a time."""
+    latency_seconds: float = 20.0
+    rate: float = 1_000.0
+    """Single events a second when latency is measured."""
+    connections: int = 128
+    """Single events under way at a time."""
+    soak_seconds: float = 0.0
+    soak_rate: float = 5_000.0
+    """Events a second, in batches, while memory is watched."""
+    warmup_seconds: float = 3.0
+    pool: int = 100_000
+    """Different events; they are published again and again in this order."""
+    acknowledge: int = 20
+    """A subscriber acknowledges after so many notes, and when a phase ends."""
+    put: int = 100
+    """Subscriptions in one request while they are loaded."""
+    loaders: int = 64
+    """Such requests under way at a time."""
+    sync: Sync = "full"
+
+    def __post_init__(self) -> None:
+        _check(
+            self, 1, "batch", "publishers", "connections", "pool", "acknowledge", "put", "loaders"
+        )
+        for name in ("rate", "soak_rate"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        _check(self, 0, "seconds", "latency_seconds", "soak_seconds", "warmup_seconds")
+        if self.pool % self.batch:
+            raise ValueError(
+                f"the pool of {self.pool} events must be whole batches of {self.batch}"
+            )
+        if self.sync not in get_args(Sync):
+            raise ValueError(f"sync is one of {', '.join(get_args(Sync))}, not {self.sync!r}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Schedule:
+    """What is published: request by request, at so many seconds from the start."""
+
+    moments: Float64Array | None
+    """None: each connection sends again when it is answered."""
+    batch: int = 1
+    connections: int = 64
+    opened: int = 0
+    """Connections that are there before the clock runs; others are opened when they are needed."""
+    seconds: float
+    """After these no request is sent, be it late or refused before. Those under way are waited
+    for."""
+    retry: bool = True
+    """Whether requests that the broker has no room for are sent again; else they are failures."""
+
+    @property
+    def planned_seconds(self) -> float:
+        """How long it takes if nothing is late."""
+        last = self.moments[-1] if self.moments is not None and len(self.moments) else self.seconds
+        return min(self.seconds, float(last))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What one phase publishes: requests of `batch` events, at a rate or as fast as it goes."""
+
+    seconds: float
+    batch: int
+    connections: int
+    rate: float | None = None
+    """Events a second, sent when they are due whatever became of those before; None: each
+    connection sends again when it is answered."""
+
+    def schedule(self) -> Schedule:
+        """The same, request by request. At a rate, what is late is still sent."""
+        moments: Float64Array | None = None
+        seconds = self.seconds
+        if self.rate is not None:
+            interval = self.batch / self.rate
+            moments = interval * np.arange(math.ceil(self.seconds / interval), dtype=np.float64)
+            moments, seconds = moments[moments < self.seconds], float("inf")
+        return Schedule(
+            moments=moments,
+            batch=self.batch,
+            connections=self.connections,
+            opened=self.connections,
+            seconds=seconds,
+            retry=False,
+        )
+
+
+def owner_name(number: int) -> str:
+    """A subscriber's name."""
+    return f"owner{number}"
+
+
+# --- a broker whose feed has an adjuster -------------------------------------------------------
+
+INDEXES: Final = ("rein", "ada-rein", "tile")
+OVERLOADED: Final = ("rein", "tile")
+
+_SHORTEST: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjustment:
+    """The adjuster's parameters, under a name; without a maximum there is none."""
+
+    name: str
+    threshold: float = 0.005
+    step: float = 0.0001
+    maximum: float | None = None
+
+    @property
+    def request(self) -> dict[str, float] | None:
+        """As the broker takes them; None: exact."""
+        if self.maximum is None:
+            return None
+        return {"threshold": self.threshold, "step": self.step, "maximum": self.maximum}
+
+
+OFF: Final = Adjustment(name="off")
+PAPER: Final = Adjustment(name="up to 0.1 %", maximum=0.001)
+"""The paper's parameters."""
+MORE: Final = Adjustment(name="up to 5 %", step=0.005, maximum=0.05)
+"""The same number of steps, each fifty times as large."""
+ADJUSTMENTS: Final = (OFF, PAPER, MORE)
+
+
+_WORKLOAD: Final = replace(
+    DEFAULT, subscriptions=100_000, attributes=616, event_size=616, width=0.3
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bed:
+    """The paper's numbers, and what it leaves open."""
+
+    workload: RangeWorkload = _WORKLOAD
+    owners: int = 10
+    """Subscribers that hold all subscriptions: an event goes to nearly each of them."""
+    seconds: int = 30
+    load: float = 0.95
+    """Average of the arrivals, as a share of what exact matching can carry."""
+    fluctuation: float = 7.6757
+    """The highest rate of a second, divided by the lowest."""
+    pool: int = 4_000
+    """Different events."""
+    connections: int = 1_000
+    capacity_seconds: float = 10.0
+    capacity_connections: int = 64
+    overload: float = 2.0
+    overload_seconds: float = 60.0
+    overload_batch: int = 20
+    quiet_seconds: float = 60.0
+    """How long an overloaded broker is given to become exact again."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.load <= 10:
+            raise ValueError(f"load must be above 0 and at most 10, not {self.load}")
+
+    def at(self, scale: float, seed: int, load: float | None = None) -> Bed:
+        """The bed with `scale` times the subscriptions; if that is less, times are shorter too."""
+        workload = replace(scaled(self.workload, scale), seed=seed)
+        share = min(1.0, scale**0.5)
+        return replace(
+            self,
+            workload=workload,
+            owners=min(self.owners, workload.subscriptions),
+            load=self.load if load is None else load,
+            seconds=max(_SHORTEST, round(share * self.seconds)),
+            capacity_seconds=max(1.0, share * self.capacity_seconds),
+            overload_seconds=max(2.0, share * self.overload_seconds),
+            pool=max(self.overload_batch * 10, round(share * self.pool / 100) * 100),
+        )
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All of it, as it goes into a row."""
+        mine = {name: value for name, value in asdict(self).items() if name != "workload"}
+        return {"kind": "RangeWorkload", **asdict(self.workload), **mine}
+
+
+# --- Spark -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSetting:
+    """One measurement: the workload has the subscriptions, `events` of its events are matched."""
+
+    preset: str
+    workload: RangeWorkload
+    events: int
+
+    def __post_init__(self) -> None:
+        if self.events < 1 or self.workload.subscriptions < 1:
+            raise ValueError("there must be at least one subscription and one event")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """What is the same for all settings of a run."""
+
+    master: str = "local[2]"
+    driver_memory: str = "2g"
+    plan: Plan = "replicated"
+    shards: int | None = None
+    repeats: int = 3
+    batch: int = 16_384
+    """Events that the engine alone matches at a time."""
+    sql_sample: int = 100
+    """Events of the join in Spark SQL; 0 leaves it out."""
+    sql_subscriptions: int = 1_000_000
+    """Subscriptions of that join at the most; the time for more is scaled up from there."""
+    check: int = 20
+    """Events that are compared with scan, id by id."""
+
+    def __post_init__(self) -> None:
+        if self.plan not in get_args(Plan):
+            raise ValueError(f"plan is one of {', '.join(get_args(Plan))}, not {self.plan!r}")
+        if self.shards is not None and self.shards < 1:
+            raise ValueError(f"shards must be at least 1, not {self.shards}")
+        _check(self, 1, "repeats", "batch", "sql_subscriptions")
+        _check(self, 0, "sql_sample", "check")
+        if self.cores < 1:
+            raise ValueError(f"master must have at least one core, not {self.master!r}")
+
+    @property
+    def cores(self) -> int:
+        """Tasks that Spark runs at once, and threads that the engine alone gets."""
+        found = re.fullmatch(r"local\[(\d+)\]|local-cluster\[(\d+),(\d+),\d+\]", self.master)
+        if not found:
+            raise ValueError(
+                f"master must say how many cores there are, local[N] or local-cluster[N,CORES,MB], "
+                f"so that the engine alone gets as many; not {self.master!r}"
+            )
+        local, machines, each = found.groups()
+        return int(local) if local else int(machines) * int(each)
+
+
+_SUBSCRIPTIONS: Final = 1_000_000
+_EVENTS: Final = 1_000_000
+
+SWEEPS: Final[Mapping[str, tuple[int, ...]]] = {
+    "subscriptions": (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000),
+    "events": (100_000, 300_000, 1_000_000, 3_000_000),
+}
+"""The numbers of subscriptions, or of events, that a sweep goes through."""
+
+
+def choose_sweeps(
+    sweeps: Iterable[str], subscriptions: int | None, events: int | None, seed: int
+) -> list[SparkSetting]:
+    """The settings of sweeps, or the default one: all at HEM's default but for their numbers.
+
+    A number that is given holds for what a sweep does not vary.
+    """
+
+    def setting(preset: str, subscriptions: int, events: int) -> SparkSetting:
+        workload = RangeWorkload(subscriptions=subscriptions, seed=seed)
+        return SparkSetting(preset=preset, workload=workload, events=events)
+
+    standing, arriving = subscriptions or _SUBSCRIPTIONS, events or _EVENTS
+    chosen = []
+    for name in sweeps:
+        if name not in SWEEPS:
+            raise ValueError(f"no sweep {name!r}; there are {', '.join(SWEEPS)}")
+        for number in SWEEPS[name]:
+            if name == "subscriptions":
+                chosen.append(setting(name, number, arriving))
+            else:
+                chosen.append(setting(name, standing, number))
+    return chosen or [setting("default", standing, arriving)]

@@ -1,0 +1,337 @@
+"""Results for people: tables, for the console and for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import rich.table
+
+Row = Mapping[str, Any]
+
+_SHORT = {
+    "subscriptions": "subscriptions",
+    "attributes": "d",
+    "predicates": "k",
+    "event_size": "event size",
+    "width": "w",
+    "values": "values",
+    "event_file": "events",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts in rows; the first `labels` columns say what a row is, the others are figures."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    labels: int = 1
+
+
+def console_table(table: Table) -> rich.table.Table:
+    """The table for the console."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Shown
+
+    made = Shown(title=table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for place, heading in enumerate(table.columns):
+        made.add_column(heading, justify="left" if place < table.labels else "right")
+    for row in table.rows:
+        made.add_row(*row)
+    return made
+
+
+def number(value: float) -> str:
+    """Three significant digits, with separators for thousands; large ones in full."""
+    size = abs(value)
+    if size >= 100 or value == 0:
+        return f"{value:,.0f}"
+    if size >= 0.001:
+        return f"{value:.3g}" if size < 1 else f"{value:.{2 if size < 10 else 1}f}"
+    return f"{value:.2g}"
+
+
+def optional(value: float | None) -> str:
+    """The number, or nothing."""
+    return "" if value is None else number(value)
+
+
+def shown_value(value: object) -> str:
+    """A parameter: counts with separators for thousands, the rest as it is."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# --- presets -----------------------------------------------------------------------------------
+
+
+def preset_tables(results: Sequence[Row]) -> Iterator[Table]:
+    """For each preset a table of its settings, and one of its competitors if it has any."""
+    for preset, group in groupby(results, key=lambda result: str(result["preset"])):
+        same = list(group)
+        title, varying = _title(preset, same)
+        yield _figures(title, varying, same)
+        if any(result["competitors"] for result in same):
+            yield _rivals(f"{preset}: competitors in the same run", varying, same)
+
+
+def _title(preset: str, results: Sequence[Row]) -> tuple[str, list[str]]:
+    """The preset with the parameters that its settings share, and those that they do not."""
+    first = results[0]["parameters"]
+    recorded = first.get("event_file") is not None
+    unused = "values" if recorded else "event_file"  # an event file has values of its own
+    shown = [name for name in _SHORT if name in first and name != unused]
+    varying = [n for n in shown if any(r["parameters"][n] != first[n] for r in results)]
+    shared = ", ".join(f"{_SHORT[n]} = {shown_value(first[n])}" for n in shown if n not in varying)
+    return f"{preset} ({shared})", varying
+
+
+def _setting(result: Row, varying: list[str]) -> list[str]:
+    return [shown_value(result["parameters"][name]) for name in varying]
+
+
+def _figures(title: str, varying: list[str], results: Sequence[Row]) -> Table:
+    published = any(result["reference"] for result in results)
+    columns = (
+        *(_SHORT[name] for name in varying),
+        "count\nµs/event", "match\nµs/event", "matches\n/event", "single\np50 µs", "\np99 µs",
+        *(("best known\nµs/event", "count\nfaster") if published else ()),
+        "build\nper s", "subscribe\nµs", "unsubscribe\nµs", "memory\nMB",
+    )  # fmt: skip
+    rows = []
+    for result in results:
+        batch, single, updates = result["batch"], result["single"] or {}, result["updates"] or {}
+        rows.append(
+            (
+                *_setting(result, varying),
+                number(batch["count_microseconds"]),
+                number(batch["match_microseconds"]),
+                number(batch["matches_per_event"]),
+                optional(single.get("p50_microseconds")),
+                optional(single.get("p99_microseconds")),
+                *(_known(result) if published else ()),
+                number(result["build"]["per_second"]),
+                optional(updates.get("subscribe_microseconds")),
+                optional(updates.get("unsubscribe_microseconds")),
+                number(memory_bytes(result) / 1e6),
+            )
+        )
+    return Table(title, columns, tuple(rows), 0)
+
+
+def _known(result: Row) -> tuple[str, str]:
+    """The published figure, and how many times faster counting was."""
+    known = result["reference"]
+    if not known:
+        return "", ""
+    took = known["microseconds"]
+    times = number(took / result["batch"]["count_microseconds"])
+    return f"{number(took)}\n{known['label']}", f"{times}×"
+
+
+def _rivals(title: str, varying: list[str], results: Sequence[Row]) -> Table:
+    names = ("competitor", "µs/event", "events", "slower than\nmatch_batch")
+    columns = (*(_SHORT[name] for name in varying), *names, "slower than\nmatch (p50)")
+    rows: list[tuple[str, ...]] = []
+    for result in results:
+        batch, single = result["batch"], result["single"]
+        for name, figures in result["competitors"].items():
+            cells = [*_setting(result, varying), name]
+            if "skipped" in figures:
+                rows.append((*cells, figures["skipped"]))
+                continue
+            took = figures["microseconds"]
+            rows.append(
+                (
+                    *cells,
+                    number(took),
+                    f"{figures['events']:,}",
+                    f"{number(took / batch['match_microseconds'])}×",
+                    f"{number(took / single['p50_microseconds'])}×" if single else "",
+                )
+            )
+    return Table(title, columns, tuple(rows), len(varying) + 1)
+
+
+def memory_bytes(result: Row) -> int:
+    """What the process grew by, or what the matcher says where that is more.
+
+    It is more where the process had room already, and where the system does not tell.
+    """
+    memory = result["memory"]
+    resident: int | None = memory["resident"]
+    said: int = memory["parts"]["total"]
+    return max(said, resident or 0)
+
+
+# --- a broker ----------------------------------------------------------------------------------
+
+
+def broker_tables(rows: Sequence[Row]) -> list[Table]:
+    """What came before, the phases, and what the server held and used meanwhile."""
+    phases = [row for row in rows if row["phase"] != "load"]
+    watched = [row for row in phases if "memory" in row]
+    made = [_loading([row for row in rows if row["phase"] == "load"])]
+    made += [_speed(phases), _stages(phases), _use(watched)]
+    return [table for table in made if table.rows]
+
+
+def _loading(rows: Sequence[Row]) -> Table:
+    title = "Before: subscriptions put over HTTP, subscribers connected"
+    columns = (
+        "subscriptions", "in one\nrequest", "put\ns", "per s", "subscribers", "connected\ns",
+        "memory\nprivate MB",
+    )  # fmt: skip
+    made = (
+        (
+            f"{row['parameters']['subscriptions']:,}",
+            f"{row['options']['put']:,}",
+            number(row["seconds"]) if row["seconds"] else "there already",
+            optional(row["per_second"]),
+            f"{row['parameters']['subscribers']:,}",
+            number(row["connect_seconds"]),
+            number(row["private_after"] / 1e6) if row["private_after"] else "",
+        )
+        for row in rows
+    )
+    return Table(title, columns, tuple(made))
+
+
+def _speed(rows: Sequence[Row]) -> Table:
+    title = "Durable publishing, end to end: every match delivered once, in order, and compared"
+    columns = (
+        "phase", "events\na request", "events", "notes", "events\nper s",
+        "delivered after ms\np50", "\np90", "\np99", "\nmax", "answered\np99 ms",
+        "sent late\np99 ms",
+    )  # fmt: skip
+    made = (
+        (
+            row["phase"],
+            f"{row['load']['batch']:,}",
+            f"{row['events']:,}",
+            f"{row['notes']:,}",
+            number(row["events_per_second"]),
+            *(optional((row["delivery_ms"] or {}).get(n)) for n in ("p50", "p90", "p99", "max")),
+            number(row["answer_ms"]["p99"]),
+            number(row["sent_late_ms"]["p99"]),
+        )
+        for row in rows
+    )
+    return Table(title, columns, tuple(made))
+
+
+def _stages(rows: Sequence[Row]) -> Table:
+    title = "Means of the server's own stages, ms (for a request; matching for a group of them)"
+    names = list(dict.fromkeys(name for row in rows for name in row["stages"]))
+    made = (
+        (row["phase"], *(optional(row["stages"].get(name, {}).get("mean_ms")) for name in names))
+        for row in rows
+    )
+    return Table(title, ("phase", *names), tuple(made))
+
+
+def _use(rows: Sequence[Row]) -> Table:
+    columns = (
+        "phase", "server\ncores", "generator\ncores", "written\nMB/s", "resident MB\nbefore",
+        "after", "private MB\nbefore", "after", "slope\nMB/min", "second half\nMB/min",
+    )  # fmt: skip
+    sizes = ("resident_before", "resident_after", "private_before", "private_after")
+    made = []
+    for row in rows:
+        memory = row["memory"]
+        slopes = (memory["slope_per_minute"], memory["late_slope_per_minute"])
+        made.append(
+            (
+                row["phase"],
+                number(row["server_cores"]),
+                optional(row.get("generator_cores")),
+                number(row["written_bytes"] / row["seconds"] / 1e6),
+                *(number(memory[name] / 1e6) for name in sizes),
+                *("" if one is None else f"{one / 1e6:+.2f}" for one in slopes),
+            )
+        )
+    return Table("What was used", columns, tuple(made))
+
+
+# --- Spark -------------------------------------------------------------------------------------
+
+
+def spark_tables(results: Sequence[Row]) -> list[Table]:
+    """Times, then what came before and what was held meanwhile."""
+    made = [_times(results), _preparation(results), _worker_memory(results)]
+    return [table for table in made if table.rows]
+
+
+def _spark_table(title: str, columns: Sequence[str], rows: list[tuple[Row, list[str]]]) -> Table:
+    """A row begins with the numbers of subscriptions and events of its result."""
+    made = (
+        (f"{result['parameters']['subscriptions']:,}", f"{result['events']:,}", *cells)
+        for result, cells in rows
+    )
+    return Table(title, ("subscriptions", "events", *columns), tuple(made), 0)
+
+
+def _times(results: Sequence[Row]) -> Table:
+    columns = (
+        "Spark\ns", "Spark\nµs/event", "engine alone\ns", "of it\nmatching s", "Spark\n÷ engine",
+        "pairs\n/event", "first job\ns", "join in SQL\nµs/event", "SQL\n÷ Spark",
+    )  # fmt: skip
+    rows = []
+    for result in results:
+        spark, joined = result["spark"], result["sql"]
+        faster = result["engine"]["faster"]
+        alone = result["engine"][faster]
+        scaled = joined and joined["subscriptions"] < result["parameters"]["subscriptions"]
+        cells = [
+            number(spark["seconds"]),
+            number(spark["microseconds"]),
+            f"{number(alone['seconds'])}\n({faster})",
+            number(alone["match_seconds"]),
+            f"{number(result['overhead'])}×",
+            number(spark["pairs"] / result["events"]),
+            number(spark["cold_seconds"]),
+            number(joined["microseconds"]) + ("\n(scaled)" if scaled else "") if joined else "",
+            f"{number(result['sql_slower'])}×" if joined else "",
+        ]
+        rows.append((result, cells))
+    return _spark_table(
+        "Events read from Parquet, matched, pairs written to Parquet", columns, rows
+    )
+
+
+def _preparation(results: Sequence[Row]) -> Table:
+    columns = ("events\nper s", "events\nMB", "build\ns", "build\nper s", "index\nMB", "shards")
+    rows = []
+    for result in results:
+        made = result["prepare"]
+        cells = [
+            number(result["events"] / made["events_seconds"]),
+            number(made["events_bytes"] / 1e6),
+            number(made["build_seconds"]),
+            number(made["build_per_second"]),
+            number(made["index_bytes"] / 1e6),
+            f"{made['shards']:,}",
+        ]
+        rows.append((result, cells))
+    return _spark_table("Before: events made and written, index built", columns, rows)
+
+
+def _worker_memory(results: Sequence[Row]) -> Table:
+    columns = (
+        "resident", "shared", "private", "its share\n(PSS)", "index\nresident", "index\nits share",
+        "all shares of\nthe index", "index\non disk",
+    )  # fmt: skip
+    names = ("resident", "shared", "private", "proportional")
+    rows = []
+    for result in results:
+        memory = result["memory"]
+        for worker in memory["workers"] if memory else []:
+            sizes = [worker[name] for name in (*names, "index_resident", "index_proportional")]
+            sizes += [memory["index_proportional"], result["prepare"]["index_bytes"]]
+            rows.append((result, [number(size / 1e6) for size in sizes]))
+    title = "Memory of each Python worker, MB, when all together held most"
+    return _spark_table(title, columns, rows)

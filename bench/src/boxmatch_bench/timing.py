@@ -1,0 +1,176 @@
+"""How long calls take, within a given time, and a new process until its first match."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence, Sized
+from dataclasses import dataclass
+from time import perf_counter, perf_counter_ns
+from typing import Any, TypeVar
+
+import numpy as np
+
+from boxmatch.arrays import Float64Array, Int64Array
+
+Item = TypeVar("Item")
+
+_REPEATS = 5
+_BINS_PER_DOUBLING = 4
+
+_SCRIPT = """
+import time
+began = time.perf_counter()
+import boxmatch
+imported = time.perf_counter()
+matcher = boxmatch.Matcher(boxmatch.Schema({"symbol": "string", "price": "float"}))
+matcher.subscribe("first", "symbol = 'IBM' AND price BETWEEN 20 AND 30")
+found = matcher.match({"symbol": "IBM", "price": 24.5})
+matched = time.perf_counter()
+if found != ["first"]:
+    raise SystemExit(f"wrong answer: {found}")
+print(imported - began, matched - imported)
+"""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long one index may be asked at one setting; slower ones answer fewer events."""
+
+    seconds: float = 2.0
+
+    @classmethod
+    def at_scale(cls, scale: float) -> Effort:
+        """Less for smaller workloads, whose figures need less time to settle."""
+        return cls(cls.seconds * min(1.0, max(0.05, scale**0.75)))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Microseconds per event, and on how many events."""
+
+    microseconds: float
+    events: int
+
+
+def spread(nanoseconds: Int64Array) -> dict[str, float]:
+    """Microseconds of calls that were timed one by one."""
+    microseconds = nanoseconds / 1000
+    return {
+        "mean": float(microseconds.mean()),
+        "p50": float(np.median(microseconds)),
+        "min": float(microseconds.min()),
+        "max": float(microseconds.max()),
+        "std": float(microseconds.std()),
+    }
+
+
+def spread_ms(seconds: Float64Array) -> dict[str, float] | None:
+    """Milliseconds of what took so many seconds each; None if there is nothing."""
+    if not len(seconds):
+        return None
+    milliseconds = 1e3 * seconds
+    shares = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}
+    found = np.percentile(milliseconds, list(shares.values())).tolist()
+    spread = {"mean": float(milliseconds.mean()), "std": float(milliseconds.std())}
+    return spread | dict(zip(shares, found, strict=True))
+
+
+def best_time(run: Callable[[int], object], most: int, seconds: float) -> Timing:
+    """The best of a few calls of `run(events)`, on as many events as `seconds` allow.
+
+    One event may already take long, so the sample starts there and grows.
+    """
+    run(1)
+    sample, spent = 1, 0.0
+    while True:
+        took = _took(run, sample)
+        spent += took
+        if sample == most or took > seconds / 4:
+            break
+        sample = min(most, max(sample + 1, int(sample * min(0.5 * seconds / took, 16.0))))
+    best = took
+    for _ in range(_REPEATS - 1):
+        if spent + took > seconds:
+            break
+        took = _took(run, sample)
+        spent += took
+        best = min(best, took)
+    return Timing(1e6 * best / sample, sample)
+
+
+def _took(run: Callable[[int], object], events: int) -> float:
+    began = perf_counter()
+    run(events)
+    return perf_counter() - began
+
+
+def time_each(
+    call: Callable[[Item], Sized], items: Sequence[Item], seconds: float, *, warm: int = 5
+) -> tuple[Int64Array, Int64Array]:
+    """Calls one after the other until the time is over, at least three of them.
+
+    Returns the nanoseconds that each took, and the length of what it returned.
+    """
+    deadline = perf_counter() + seconds
+    for item in items[:warm]:
+        call(item)
+        if perf_counter() > deadline - seconds / 2:
+            break
+    taken, found = [], []
+    for item in items:
+        began = perf_counter_ns()
+        answer = call(item)
+        taken.append(perf_counter_ns() - began)
+        found.append(len(answer))
+        if perf_counter() > deadline and len(taken) >= 3:
+            break
+    return np.array(taken, np.int64), np.array(found, np.int64)
+
+
+def by_matches(nanoseconds: Int64Array, matches: Int64Array) -> list[dict[str, float]]:
+    """Mean time of the events with about as many matches, four bins to each doubling."""
+    bins = np.floor(_BINS_PER_DOUBLING * np.log2(np.maximum(matches, 1))).astype(np.int64)
+    bins[matches == 0] = -1
+    profile = []
+    for number in np.unique(bins):
+        mine = bins == number
+        profile.append(
+            {
+                "matches": float(matches[mine].mean()),
+                "events": int(mine.sum()),
+                "microseconds": float(nanoseconds[mine].mean()) / 1000,
+            }
+        )
+    return profile
+
+
+def start_seconds(*, cold: bool = False) -> dict[str, Any]:
+    """Seconds to import and from there to the first match, in a process of its own.
+
+    `cold` compiles every kernel that it needs, in a cache folder that is thrown away; otherwise
+    a first process fills the usual cache and a second one is measured.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ)
+        if cold:
+            environment["NUMBA_CACHE_DIR"] = folder
+        else:
+            _start(environment)
+        imported, matched = _start(environment)
+    return {"import_seconds": imported, "first_match_seconds": matched}
+
+
+def _start(environment: dict[str, str]) -> tuple[float, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    imported, matched = done.stdout.split()
+    return float(imported), float(matched)

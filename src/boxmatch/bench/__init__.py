@@ -1,1 +1,0 @@
-"""Benchmarks: presets, measurements, competitors and reports."""
