@@ -135,9 +135,13 @@ async def set_up(http: httpx.AsyncClient, market: Market) -> None:
 
     for start in range(0, ALERTS, 500):
         filters = {f"alert-{start + number}": market.alert() for number in range(500)}
-        owner = DESKS[start // 500 % len(DESKS)]
-        await send("POST", f"/owners/{owner}/subscriptions", {"feed": "ticks", "filters": filters})
-    for owner, id, feed, filter in (
+        subscriber = DESKS[start // 500 % len(DESKS)]
+        await send(
+            "POST",
+            f"/subscribers/{subscriber}/subscriptions",
+            {"feed": "ticks", "filters": filters},
+        )
+    for subscriber, id, feed, filter in (
         ("desk-london", "cheap-ibm", "ticks", "symbol = 'IBM' AND price < 30"),
         ("desk-zurich", "nervous", "ticks", "volatility >= 98 AND spread > 50"),
         ("risk", "wild", "ticks", "volatility >= 90 AND momentum >= 50"),
@@ -152,22 +156,24 @@ async def set_up(http: httpx.AsyncClient, market: Market) -> None:
         ("treasury", "dear-sap", "orders", "symbol = 'SAP' AND side = 'buy' AND amount > 1000"),
         ("treasury", "ibm", "orders", "symbol = 'IBM' AND side = 'buy' AND amount > 100"),
     ):
-        body = {"feed": feed, "filter": filter, "exact": owner == "risk"}
-        await send("PUT", f"/owners/{owner}/subscriptions/{id}", body)
+        body = {"feed": feed, "filter": filter, "exact": subscriber == "risk"}
+        await send("PUT", f"/subscribers/{subscriber}/subscriptions/{id}", body)
     for city, (lat, lon) in CITIES.items():
         region = {"lat": [lat - 0.15, lat + 0.15], "lon": [lon - 0.2, lon + 0.2]}
         await send(
-            "PUT", f"/owners/depot-{city}/subscriptions/yard", {"feed": "fleet", "region": region}
+            "PUT",
+            f"/subscribers/depot-{city}/subscriptions/yard",
+            {"feed": "fleet", "region": region},
         )
     # Nobody listens there, so these fail: one is tried again and again, one gives up at once.
-    for owner, attempts in (("pager", 8), ("crm", 1)):
-        hook = {"url": "http://127.0.0.1:9/notes", "attempts": attempts, "timeout": 2}
-        await send("PUT", f"/owners/{owner}/webhook", hook)
+    for subscriber, attempts in (("pager", 8), ("crm", 1)):
+        hook = {"url": "http://127.0.0.1:9/notifications", "attempts": attempts, "timeout": 2}
+        await send("PUT", f"/subscribers/{subscriber}/webhook", hook)
 
 
-async def receive(url: str, owner: str) -> None:
-    async with AsyncClient(url) as client, client.listen(owner) as notes:
-        async for _ in notes:
+async def receive(url: str, subscriber: str) -> None:
+    async with AsyncClient(url) as client, client.listen(subscriber) as notifications:
+        async for _ in notifications:
             pass
 
 

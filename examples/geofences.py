@@ -6,7 +6,7 @@ Run it with `python geofences.py`.
 from tempfile import TemporaryDirectory
 
 import boxmatch as bm
-from boxmatch.spaces.notifications import Notifications
+from boxmatch.spaces.transitions import Transitions
 
 CITY = {"city": bm.Schema({"x": "float", "y": "float"})}
 
@@ -18,8 +18,8 @@ ZONES = {
 WORDS = {"enter": "enters", "leave": "leaves", "deleted": "is gone from"}
 
 
-def tell(notifications: Notifications) -> None:
-    for number, kind, vehicle, zone in notifications:
+def tell(transitions: Transitions) -> None:
+    for number, kind, vehicle, zone in transitions:
         print(f"{number:3}  {vehicle} {WORDS[kind]} the {zone}")
 
 
@@ -52,7 +52,7 @@ def main() -> None:
             print("In the harbour now:", *fleet.matches_of_subscription("harbour"))
 
             print("For somebody who has heard everything before number 7")
-            for batch in fleet.notifications(since=7):
+            for batch in fleet.transitions(since=7):
                 tell(batch)
 
 

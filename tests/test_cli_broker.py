@@ -29,8 +29,8 @@ class Remembering:
     def feeds(self) -> list[Feed]:
         return self.made
 
-    def subscribe(self, owner: str, id: str, feed: str, filter: Any, *, exact: bool) -> Any:
-        return Subscription(owner=owner, id=id, feed=feed, filter=filter, exact=exact)
+    def subscribe(self, subscriber: str, id: str, feed: str, filter: Any, *, exact: bool) -> Any:
+        return Subscription(subscriber=subscriber, id=id, feed=feed, filter=filter, exact=exact)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_state_feeds_have_spaces(client: Remembering, run_boxmatch: Command) -> 
 def test_subscribe_as_json(client: Remembering, run_boxmatch: Command) -> None:
     done = run_boxmatch("subscribe", "alice", "cheap", "ticks", '{"price": [1, 2]}', "--json")
     assert json.loads(done.out) == {
-        "owner": "alice",
+        "subscriber": "alice",
         "id": "cheap",
         "feed": "ticks",
         "filter": {"price": [1, 2]},

@@ -297,7 +297,7 @@ from boxmatch.client import AsyncClient, Client, ClientError
 
 AsyncClient("http://127.0.0.1:9")
 try:
-    Client("http://127.0.0.1:9", patience=0).feeds()
+    Client("http://127.0.0.1:9", retry_seconds=0).feeds()
 except ClientError:
     pass
 else:

@@ -58,7 +58,7 @@ def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) 
     for row, batch in zip(phases, (10, 1, 10), strict=True):
         assert row["load"]["batch"] == batch
         assert row["events"] % batch == 0
-        assert row["matches"] >= row["notes"] > 0
+        assert row["matches"] >= row["notifications"] > 0
         assert row["events_per_second"] == pytest.approx(row["events"] / row["seconds"])
         delivery = row["delivery_ms"]
         assert 0 < delivery["p50"] <= delivery["p90"] <= delivery["p99"] <= delivery["max"]

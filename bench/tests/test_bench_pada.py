@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmatch.broker.messages import Note
+from boxmatch.broker.messages import Notification
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.broker.deliveries import Deliveries, Truth, count
 from boxmatch_bench.broker.publisher import Publisher
@@ -54,22 +54,24 @@ EVENT = np.array([2, 0, 1])
 SEQUENCE = np.array([5, 6, 7])
 
 
-def came(*notes: tuple[int, float, int, list[int]]) -> Deliveries:
-    """Notes of a sequence number, a rate, a value and subscriptions."""
+def came(*notifications: tuple[int, float, int, list[int]]) -> Deliveries:
+    """Notifications of a sequence number, a rate, a value and subscriptions."""
     return Deliveries(
-        np.arange(len(notes), dtype=float),
-        np.array([note[0] for note in notes], np.int64),
-        np.array([note[1] for note in notes]),
-        np.array([note[2] for note in notes], np.int64),
-        np.array([len(note[3]) for note in notes], np.int64),
-        np.array([one for note in notes for one in note[3]], np.int64),
+        np.arange(len(notifications), dtype=float),
+        np.array([notification[0] for notification in notifications], np.int64),
+        np.array([notification[1] for notification in notifications]),
+        np.array([notification[2] for notification in notifications], np.int64),
+        np.array([len(notification[3]) for notification in notifications], np.int64),
+        np.array([one for notification in notifications for one in notification[3]], np.int64),
     )
 
 
 class TestCounting:
     def test_false_matches_are_counted_by_event(self) -> None:
-        notes = came((5, 0.0, 12, [0]), (6, 0.5, 10, [4]), (6, 0.5, 10, [9, 1]), (7, 0.2, 11, [3]))
-        counted = count(TRUTH, EVENT, SEQUENCE, notes)
+        notifications = came(
+            (5, 0.0, 12, [0]), (6, 0.5, 10, [4]), (6, 0.5, 10, [9, 1]), (7, 0.2, 11, [3])
+        )
+        counted = count(TRUTH, EVENT, SEQUENCE, notifications)
         assert counted.true.tolist() == [1, 2, 0]
         assert counted.false.tolist() == [0, 1, 1]
         assert counted.rate.tolist() == [0.0, 0.5, 0.2]
@@ -78,7 +80,7 @@ class TestCounting:
         assert counted.promised == pytest.approx((0.5 * 2) / 3)
 
     @pytest.mark.parametrize(
-        ("notes", "complaint"),
+        ("notifications", "complaint"),
         [
             ([(6, 0.0, 10, [1, 4])], "1 are missing"),
             ([(5, 0.1, 12, [0]), (6, 0.1, 10, [1, 3])], "1 are missing"),
@@ -89,9 +91,9 @@ class TestCounting:
             ([(5, 0.0, 12, [0]), (6, 0.1, 10, [1]), (6, 0.0, 10, [4])], "different rates"),
         ],
     )
-    def test_what_must_not_be(self, notes: list[Any], complaint: str) -> None:
+    def test_what_must_not_be(self, notifications: list[Any], complaint: str) -> None:
         with pytest.raises(MismatchError, match=complaint):
-            count(TRUTH, EVENT, SEQUENCE, came(*notes))
+            count(TRUTH, EVENT, SEQUENCE, came(*notifications))
 
     def test_nothing_published(self) -> None:
         nothing = np.empty(0, np.int64)
@@ -104,21 +106,21 @@ class TestCounting:
 
 
 class TestSubscribers:
-    def test_reads_the_heads_of_notes_as_the_broker_writes_them(self) -> None:
+    def test_reads_the_heads_of_notifications_as_the_broker_writes_them(self) -> None:
         async def main() -> Received:
             received = Received()
             subscriber = Subscriber(0, 0, received, 100, lambda error: None)
-            notes = [
-                Note(3, "bench", 1.5, ["7", "12"], b'{"a0":44,"a1":1}', rate=0.001),
-                Note(5, "bench", 1e9, ["8"], b'{"a0":45,"a1":1}'),
+            notifications = [
+                Notification(3, "bench", 1.5, ["7", "12"], b'{"a0":44,"a1":1}', rate=0.001),
+                Notification(5, "bench", 1e9, ["8"], b'{"a0":45,"a1":1}'),
             ]
-            body = b",".join(note.to_json() for note in notes)
-            subscriber._take(b'{"type":"notes","notes":[' + body + b"]}")
+            body = b",".join(notification.to_json() for notification in notifications)
+            subscriber._take(b'{"type":"notifications","notifications":[' + body + b"]}")
             return received
 
         received = asyncio.run(main())
         arrays = received.arrays()
-        assert (received.notes, received.matches, received.disordered) == (2, 3, 0)
+        assert (received.notifications, received.matches, received.disordered) == (2, 3, 0)
         assert arrays["sequence"].tolist() == [3, 5]
         assert arrays["rate"].tolist() == [0.001, 0.0]
         assert arrays["value"].tolist() == [44, 45]

@@ -55,10 +55,9 @@ def row(experiment: Experiment, x: float | str, series: str, time: float, **more
         "profile": [{"matches": 8.0, "events": 4, "microseconds": time}],
         "checked_events": 10,
         **{
-            kind: {"mean": time, "notifications": 3.0}
-            for kind in ("adding", "random", "incremental")
+            kind: {"mean": time, "transitions": 3.0} for kind in ("adding", "random", "incremental")
         },
-        "durable": {"mean": time, "per_second": 1e6 / time, "notifications": 10.0},
+        "durable": {"mean": time, "per_second": 1e6 / time, "transitions": 10.0},
     }
     return {
         "paper": experiment.paper,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
+from boxmatch.spaces.transitions import Transitions
 from boxmatch.workloads import RangeWorkload, RegionWorkload
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.reproduce import durable, operations, subject_spaces, tables
@@ -70,7 +70,7 @@ class TestCommand:
             assert found["updates"] >= row["asked"]["parameters"]["threads"] == row["x"]
             assert found["per_second"] == pytest.approx(found["updates"] / found["seconds"])
         page = (tmp_path / "report.html").read_text()
-        assert "Notifications compared with brute force" in page
+        assert "Transitions compared with brute force" in page
         assert "operations of each thread" in page
         # What was on disk is gone.
         assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "results.jsonl"]
@@ -113,10 +113,10 @@ def test_every_figure_at_a_small_scale(run_boxmatch: Command, tmp_path: Path) ->
 def forgetful(operation: Any) -> Any:
     """The operation, which leaves out one of those whom it should tell."""
 
-    def run(*arguments: Any, **options: Any) -> Notifications:
+    def run(*arguments: Any, **options: Any) -> Transitions:
         told = operation(*arguments, **options)
         columns = (told.code, told.publication, told.subscription)
-        return Notifications(told.first, *(column[1:] for column in columns))
+        return Transitions(told.first, *(column[1:] for column in columns))
 
     return run
 
@@ -133,9 +133,9 @@ class TestOperations:
             assert figures[kind]["min"] <= figures[kind]["mean"] <= figures[kind]["max"]
         for kind in ("random", "incremental") if series is SPACES else ():
             assert figures[f"{kind}_together"]["together"] == 80
-            found = figures[f"{kind}_together"]["notifications"] / figures[kind]["notifications"]
+            found = figures[f"{kind}_together"]["transitions"] / figures[kind]["transitions"]
             assert 0.5 < found < 2
-        assert figures["incremental"]["notifications"] < figures["random"]["notifications"]
+        assert figures["incremental"]["transitions"] < figures["random"]["transitions"]
         assert sum(part["events"] for part in figures["profile"]) == 80
         assert set(figures["line"]) == {"fixed", "each", "correlation"}
         assert figures["checked_operations"] == 2 * operations.CHECKED
@@ -148,7 +148,7 @@ class TestOperations:
             for series in (SPACES, NUMPY)
         )
         for kind in ("adding", "random", "incremental"):
-            assert ours[kind]["notifications"] == numpy[kind]["notifications"]
+            assert ours[kind]["transitions"] == numpy[kind]["transitions"]
 
     def test_only_what_is_asked_for(self) -> None:
         figures = operations.measure(SPACES, Regions(SMALL), 5, frozenset({"adding"}), QUICK)
@@ -163,7 +163,7 @@ class TestOperations:
         counts: list[int] = []
         publish = Spaces.publish
 
-        def counted(spaces: Spaces, *arguments: Any) -> Notifications:
+        def counted(spaces: Spaces, *arguments: Any) -> Transitions:
             told = publish(spaces, *arguments)
             counts.append(spaces.publication_count)
             return told
@@ -222,9 +222,9 @@ class TestRegions:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda told: Notifications(1, 1 - told.code, told.publication, told.subscription),
-            lambda told: Notifications(1, told.code, told.publication + 1, told.subscription),
-            lambda told: Notifications(1, *(np.repeat(c, 2) for c in columns_of(told))),
+            lambda told: Transitions(1, 1 - told.code, told.publication, told.subscription),
+            lambda told: Transitions(1, told.code, told.publication + 1, told.subscription),
+            lambda told: Transitions(1, *(np.repeat(c, 2) for c in columns_of(told))),
         ],
         ids=["kind", "publication", "twice"],
     )
@@ -276,7 +276,7 @@ class TestRegions:
             assert step.new[0, constrained].max() < SMALL.values
 
 
-def columns_of(told: Notifications) -> tuple[Any, Any, Any]:
+def columns_of(told: Transitions) -> tuple[Any, Any, Any]:
     return told.code, told.publication, told.subscription
 
 

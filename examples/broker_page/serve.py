@@ -70,8 +70,8 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/filter":
             wanted = self.client.subscription("reader", "page").filter
             self.answer(200, str(wanted).encode())
-        elif self.path == "/notes":
-            self.pass_on_notes()
+        elif self.path == "/notifications":
+            self.pass_on_notifications()
         else:
             self.answer(404)
 
@@ -86,16 +86,16 @@ class Handler(BaseHTTPRequestHandler):
         except ClientError as error:  # a filter that makes no sense: it says where
             self.answer(422, str(error.problem.get("detail", error)).encode())
 
-    def pass_on_notes(self) -> None:
+    def pass_on_notifications(self) -> None:
         """The broker's stream as it is. A browser that comes again says what it has seen."""
         seen = {k: v for k, v in self.headers.items() if k.lower() == "last-event-id"}
-        url = f"{self.broker}/owners/reader/notes/stream"
+        url = f"{self.broker}/subscribers/reader/notifications/stream"
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         try:
-            with httpx.stream("GET", url, headers=seen, timeout=None) as notes:
-                for piece in notes.iter_raw():
+            with httpx.stream("GET", url, headers=seen, timeout=None) as notifications:
+                for piece in notifications.iter_raw():
                     self.wfile.write(piece)
         except (OSError, httpx.HTTPError):
             pass  # the page was closed, or the broker is gone

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from boxmatch.model.interval import Interval
     from boxmatch.model.schema import Attribute, Schema
     from boxmatch.spaces.dimensions import Stored
-    from boxmatch.spaces.notifications import Notification, Notifications
     from boxmatch.spaces.spaces import Spaces
+    from boxmatch.spaces.transitions import Transition, Transitions
 
 __version__ = "0.1.0"
 
@@ -83,8 +83,6 @@ __all__ = [
     "MatchResult",
     "Matcher",
     "MissingExtraError",
-    "Notification",
-    "Notifications",
     "OverloadError",
     "RegionError",
     "RegionFilterError",
@@ -96,6 +94,8 @@ __all__ = [
     "Stored",
     "SubscriptionIdError",
     "TargetError",
+    "Transition",
+    "Transitions",
     "UnknownAttributeError",
     "UnknownEventError",
     "UnknownFeedError",
@@ -111,8 +111,8 @@ _HOMES = {
     "Interval": "boxmatch.model.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",
-    "Notification": "boxmatch.spaces.notifications",
-    "Notifications": "boxmatch.spaces.notifications",
+    "Transition": "boxmatch.spaces.transitions",
+    "Transitions": "boxmatch.spaces.transitions",
     "Schema": "boxmatch.model.schema",
     "Spaces": "boxmatch.spaces.spaces",
     "Stored": "boxmatch.spaces.dimensions",

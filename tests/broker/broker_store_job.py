@@ -13,7 +13,7 @@ from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store
 from boxmatch.model.schema import Schema
 
-OWNERS = 5
+SUBSCRIBERS = 5
 
 
 def body(sequence_in_call: int, call: int) -> bytes:
@@ -25,14 +25,16 @@ def main(folder: Path, sync: str) -> None:
     spec = FeedSpec(name="f", spaces={"f": Schema({"call": "int"})})
     feeds = store.feeds()
     feed = feeds[0][0] if feeds else store.write(lambda t: t.put_feed(spec)).result()
-    owners = store.write(lambda t: [t.put_owner(f"o{n}") for n in range(OWNERS)]).result()
+    subscribers = store.write(
+        lambda t: [t.put_subscriber(f"o{n}") for n in range(SUBSCRIBERS)]
+    ).result()
     printing = threading.Lock()
 
-    def tell(done: Appended | BaseException, call: int, owner: int) -> None:
+    def tell(done: Appended | BaseException, call: int, subscriber: int) -> None:
         if isinstance(done, BaseException):
             raise done
         with printing:
-            sys.stdout.write(f"{done.first} {done.last} {call} {owner}\n")
+            sys.stdout.write(f"{done.first} {done.last} {call} {subscriber}\n")
             sys.stdout.flush()
 
     def publish(seed: int) -> None:
@@ -40,11 +42,11 @@ def main(folder: Path, sync: str) -> None:
         while True:
             call = random_.getrandbits(48)
             bodies = [body(place, call) for place in range(random_.randint(1, 20))]
-            owner = random_.choice(owners)
-            inbox = {owner: [(place, [f"s{call}"]) for place in range(len(bodies))]}
+            subscriber = random_.choice(subscribers)
+            inbox = {subscriber: [(place, [f"s{call}"]) for place in range(len(bodies))]}
             store.write(
                 lambda t: t.append(feed, time.time(), bodies, inbox),  # noqa: B023
-                lambda done: tell(done, call, owner),  # noqa: B023
+                lambda done: tell(done, call, subscriber),  # noqa: B023
             ).result()
 
     for seed in random.sample(range(1_000_000), 3):

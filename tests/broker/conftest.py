@@ -16,7 +16,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 def open_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """A broker without keys, for all tests: use names of your own for feeds and owners."""
+    """A broker without keys, for all tests: use names of your own for feeds and subscribers."""
     with RunningBroker(tmp_path_factory.mktemp("open") / "data") as running:
         yield running
 

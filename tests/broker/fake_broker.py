@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from boxmatch.broker.delivery.stream import NoteStream
-from boxmatch.broker.messages import Events, FeedInfo, FeedSpec, Note, OwnerInfo, Receipt
-from boxmatch.broker.owners import Owner
+from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.messages import (
+    Events,
+    FeedInfo,
+    FeedSpec,
+    Notification,
+    Receipt,
+    SubscriberInfo,
+)
+from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.errors import UnknownFeedError
 from boxmatch.model.schema import Schema
 
 
 class FakeBroker:
-    """One feed, `trades`; all owners share one stream of notes, and `error` is raised if set."""
+    """One feed, `trades`; all subscribers share one stream of notifications, and `error` is raised
+    if set.
+    """
 
     def __init__(self) -> None:
         self.ready = True
@@ -19,7 +28,7 @@ class FakeBroker:
         self.error: Exception | None = None
         self.published: list[Events] = []
         self.acknowledged: list[int] = []
-        self.known = Owner(1, "ann")
+        self.known = Subscriber(1, "ann")
         spec = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
         self._feed = FeedInfo(spec, 1, 0, 0, 0, 0, 0)
 
@@ -39,27 +48,29 @@ class FakeBroker:
         self.published.append(events)
         return Receipt(1, len(events.rows), len(events.rows), wait)
 
-    async def owner(self, name: str) -> OwnerInfo:
-        return OwnerInfo(
-            owner=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
+    async def subscriber(self, name: str) -> SubscriberInfo:
+        return SubscriberInfo(
+            subscriber=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
             subscriptions=0, sessions=0, delivered=0,
         )  # fmt: skip
 
-    async def acknowledge(self, owner: str, sequence: int, *, wait: bool = True) -> int:
+    async def acknowledge(self, subscriber: str, sequence: int, *, wait: bool = True) -> int:
         self.acknowledged.append(sequence)
         self.known.cursor = max(self.known.cursor, sequence)
         return self.known.cursor
 
-    def stream(self, owner: str, *, after: int | None = None) -> NoteStream:
-        return NoteStream(self.known, self._read, self.known.cursor if after is None else after)
+    def stream(self, subscriber: str, *, after: int | None = None) -> NotificationStream:
+        return NotificationStream(
+            self.known, self._read, self.known.cursor if after is None else after
+        )
 
-    async def _read(self, owner: int, after: int, limit: int) -> list[Note]:
+    async def _read(self, subscriber: int, after: int, limit: int) -> list[Notification]:
         if self.error is not None:
             raise self.error
         return []
 
     def offer(self, *sequences: int, body: bytes = b'{"price":3.0}') -> None:
-        """Notes that have just become durable."""
-        notes = [Note(number, "trades", 1.5, ["s"], body) for number in sequences]
+        """Notifications that have just become durable."""
+        notifications = [Notification(number, "trades", 1.5, ["s"], body) for number in sequences]
         for stream in tuple(self.known.streams):
-            stream.offer(notes)
+            stream.offer(notifications)

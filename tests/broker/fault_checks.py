@@ -67,18 +67,18 @@ def _check_delivery(load: Load, feed: str) -> None:
         for place, number in zip(result.event.tolist(), result.subscription.tolist(), strict=True):
             wanted[place].append(lives[number])
         for place, row in enumerate(batch.rows):
-            for owner, inbox in load.inboxes.items():
-                mine = [life for life in wanted[place] if life.owner == owner]
+            for subscriber, inbox in load.inboxes.items():
+                mine = [life for life in wanted[place] if life.subscriber == subscriber]
                 must = {life.id for life in mine if _must(batch, life)}
                 owed += len(must)
                 may = {life.id for life in mine if _may(batch, life)}
-                note = inbox.notes.get(batch.first + place)
-                told = [] if note is None else note["subscriptions"]
+                notification = inbox.notifications.get(batch.first + place)
+                told = [] if notification is None else notification["subscriptions"]
                 assert len(told) == len(set(told))
-                assert must <= set(told) <= may, (batch, place, owner)
-                if note is not None:
+                assert must <= set(told) <= may, (batch, place, subscriber)
+                if notification is not None:
                     assert told
-                    assert (note["feed"], note["event"]) == (feed, row)
+                    assert (notification["feed"], notification["event"]) == (feed, row)
     assert owed > len(load.batches)  # else this has shown nothing
 
 
@@ -93,9 +93,10 @@ def _may(batch: Batch, life: Life) -> bool:
 def _check_sources(load: Load, logs: dict[str, dict[int, Any]]) -> None:
     """What was told is in the log."""
     for inbox in load.inboxes.values():
-        for number, note in inbox.notes.items():
+        for number, notification in inbox.notifications.items():
             assert (
-                logs[note["feed"]][number] == note["change" if note["feed"] == STATE else "event"]
+                logs[notification["feed"]][number]
+                == notification["change" if notification["feed"] == STATE else "event"]
             )
 
 
@@ -110,17 +111,17 @@ def _check_places(load: Load, http: httpx.Client) -> None:
             assert answer.json()["regions"] == {
                 "region": {"x": low if low == high else [low, high]}
             }
-    now = {life.id + "@" + life.owner: life for life in load.lives if life.feed == STATE}
+    now = {life.id + "@" + life.subscriber: life for life in load.lives if life.feed == STATE}
     for life in now.values():
         inside: set[str] = set()
-        for _, note in sorted(load.inboxes[life.owner].notes.items()):
-            if note["feed"] == STATE and life.id in note["subscriptions"]:
-                change = note["change"]
+        for _, notification in sorted(load.inboxes[life.subscriber].notifications.items()):
+            if notification["feed"] == STATE and life.id in notification["subscriptions"]:
+                change = notification["change"]
                 if change["kind"] == "enter":
-                    assert change["publication"] not in inside, note
+                    assert change["publication"] not in inside, notification
                     inside.add(change["publication"])
                 else:
-                    assert change["publication"] in inside, note
+                    assert change["publication"] in inside, notification
                     inside.discard(change["publication"])
         if life.going == float("inf"):
             low, high = life.wanted
@@ -132,10 +133,10 @@ def _check_places(load: Load, http: httpx.Client) -> None:
 
 
 def _check_subscriptions(load: Load, http: httpx.Client) -> None:
-    for owner in load.inboxes:
-        answer = http.get(f"/owners/{owner}/subscriptions", params={"limit": 1000})
+    for subscriber in load.inboxes:
+        answer = http.get(f"/subscribers/{subscriber}/subscriptions", params={"limit": 1000})
         found = {one["id"] for one in answer.json()["subscriptions"]}
-        mine = [life for life in load.lives if life.owner == owner]
+        mine = [life for life in load.lives if life.subscriber == subscriber]
         assert found == {life.id for life in mine if life.gone == float("inf")}
-        cursor = http.get(f"/owners/{owner}").json()["cursor"]
-        assert cursor <= max(load.inboxes[owner].notes)
+        cursor = http.get(f"/subscribers/{subscriber}").json()["cursor"]
+        assert cursor <= max(load.inboxes[subscriber].notifications)

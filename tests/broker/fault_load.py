@@ -48,7 +48,7 @@ class Life:
     between `going` and `gone`.
     """
 
-    owner: str
+    subscriber: str
     id: str
     feed: str
     wanted: Any
@@ -61,24 +61,24 @@ class Life:
 
 @dataclass
 class Inbox:
-    """What an owner was told, by number. `wrong`: what must not be."""
+    """What a subscriber was told, by number. `wrong`: what must not be."""
 
-    owner: str
-    notes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    subscriber: str
+    notifications: dict[int, dict[str, Any]] = field(default_factory=dict)
     again: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def take(self, notes: list[dict[str, Any]], after: int) -> int:
-        """Notes as they came over one connection. The last number."""
-        for note in notes:
-            number = note["sequence"]
+    def take(self, notifications: list[dict[str, Any]], after: int) -> int:
+        """Notifications as they came over one connection. The last number."""
+        for notification in notifications:
+            number = notification["sequence"]
             if number <= after:
                 self.wrong.append(f"{number} came after {after}")
-            known = self.notes.setdefault(number, note)
-            if known is not note:
+            known = self.notifications.setdefault(number, notification)
+            if known is not notification:
                 self.again += 1
-                if known != note:
-                    self.wrong.append(f"{number} was {known}, then {note}")
+                if known != notification:
+                    self.wrong.append(f"{number} was {known}, then {notification}")
             after = number
         return after
 
@@ -105,7 +105,7 @@ class Load:
         async with httpx.AsyncClient(timeout=20, limits=limits) as self._http:
             await self._prepare()
             work = [self._publish(feed) for feed in FEEDS for _ in range(2)]
-            work += [self._come_and_go(owner) for owner in self.inboxes]
+            work += [self._come_and_go(subscriber) for subscriber in self.inboxes]
             work += [self._move(f"p{number}") for number in range(4)]
             listeners = [
                 asyncio.create_task(self._listener(number, inbox))
@@ -120,7 +120,9 @@ class Load:
                 self._ending = True
                 await working
                 end = await self._publish_one(FEEDS[0], [{"n": -1, "x": END, "y": 0}])
-                await self._until(lambda: all(end in i.notes for i in self.inboxes.values()))
+                await self._until(
+                    lambda: all(end in i.notifications for i in self.inboxes.values())
+                )
             finally:
                 working.cancel()
                 for task in listeners:
@@ -164,12 +166,14 @@ class Load:
             await self._expect(201, "POST", "/feeds", json={"name": feed, "schema": SCHEMA})
         state = {"name": STATE, "kind": "state", "schema": {"x": "int"}}
         await self._expect(201, "POST", "/feeds", json=state)
-        for owner in ("ann", "bob", "cleo", "dan", "eve", "fay"):
-            self.inboxes[owner] = Inbox(owner)
-            await self._put(owner, "end", FEEDS[0], f"x = {END}")
-            await self._put(owner, "place", STATE, self._span())
+        for subscriber in ("ann", "bob", "cleo", "dan", "eve", "fay"):
+            self.inboxes[subscriber] = Inbox(subscriber)
+            await self._put(subscriber, "end", FEEDS[0], f"x = {END}")
+            await self._put(subscriber, "place", STATE, self._span())
             for feed in FEEDS:
-                await self._put(owner, f"many-{feed}", feed, f"x < {self.random.randrange(20, 80)}")
+                await self._put(
+                    subscriber, f"many-{feed}", feed, f"x < {self.random.randrange(20, 80)}"
+                )
 
     async def _expect(self, status: int, method: str, path: str, **more: Any) -> httpx.Response:
         answer = await self.ask(method, path, **more)
@@ -202,32 +206,32 @@ class Load:
         self.batches.append(Batch(feed, rows, asked, time.monotonic(), first))
         return first
 
-    async def _put(self, owner: str, name: str, feed: str, wanted: Any) -> Life:
-        life = Life(owner, name, feed, wanted, time.monotonic())
+    async def _put(self, subscriber: str, name: str, feed: str, wanted: Any) -> Life:
+        life = Life(subscriber, name, feed, wanted, time.monotonic())
         self.lives.append(life)
         asked = {"region": {"x": list(wanted)}} if feed == STATE else {"filter": wanted}
-        path = f"/owners/{owner}/subscriptions/{name}"
+        path = f"/subscribers/{subscriber}/subscriptions/{name}"
         await self._expect(201, "PUT", path, json={"feed": feed, **asked})
         life.there = time.monotonic()
         return life
 
-    async def _come_and_go(self, owner: str) -> None:
+    async def _come_and_go(self, subscriber: str) -> None:
         for number in itertools.count():
             if self._ending:
                 return
             feed = self.random.choice((*FEEDS, STATE))
             make = self._span if feed == STATE else self._filter
             name = f"s{number}"
-            life = await self._put(owner, name, feed, make())
+            life = await self._put(subscriber, name, feed, make())
             await asyncio.sleep(self.random.uniform(0, 0.3))
             if self.random.random() < 0.3:
                 life.going = time.monotonic()
-                following = await self._put(owner, name, feed, make())
+                following = await self._put(subscriber, name, feed, make())
                 life.gone, life = following.there, following
                 await asyncio.sleep(self.random.uniform(0, 0.3))
             if self.random.random() < 0.7:
                 life.going = time.monotonic()
-                answer = await self.ask("DELETE", f"/owners/{owner}/subscriptions/{name}")
+                answer = await self.ask("DELETE", f"/subscribers/{subscriber}/subscriptions/{name}")
                 if answer.status_code not in (204, 404):  # 404: it was done, but not answered
                     raise AssertionError(answer.text)
                 life.gone = time.monotonic()
@@ -268,27 +272,27 @@ class Load:
                 await asyncio.sleep(_PAUSE)
 
     async def _by_socket(self, inbox: Inbox) -> None:
-        path = f"/owners/{inbox.owner}/notes/socket?window=100"
+        path = f"/subscribers/{inbox.subscriber}/notifications/socket?window=100"
         async with connect("ws" + (await self._up()).removeprefix("http") + path) as socket:
             after = json.loads(await socket.recv())["cursor"]
             async for message in socket:
-                after = inbox.take(json.loads(message)["notes"], after)
+                after = inbox.take(json.loads(message)["notifications"], after)
                 await socket.send(json.dumps({"type": "acknowledge", "sequence": after}))
 
     async def _by_polling(self, inbox: Inbox) -> None:
-        path = f"/owners/{inbox.owner}"
+        path = f"/subscribers/{inbox.subscriber}"
         while True:
             asked = {"limit": 500, "wait": 0.5}
-            answer = await self._expect(200, "GET", f"{path}/notes", params=asked)
-            notes = answer.json()["notes"]
-            last = inbox.take(notes, answer.json()["cursor"])
-            if notes and self.random.random() < 0.7:
+            answer = await self._expect(200, "GET", f"{path}/notifications", params=asked)
+            notifications = answer.json()["notifications"]
+            last = inbox.take(notifications, answer.json()["cursor"])
+            if notifications and self.random.random() < 0.7:
                 await self._expect(200, "POST", f"{path}/acknowledge", json={"sequence": last})
 
     async def _by_stream(self, inbox: Inbox) -> None:
         after = 0
         while True:
-            url = f"{await self._up()}/owners/{inbox.owner}/notes/stream"
+            url = f"{await self._up()}/subscribers/{inbox.subscriber}/notifications/stream"
             more = {"Last-Event-ID": str(after)} if after else {}
             async with self._http.stream("GET", url, headers=more) as answer:
                 if answer.status_code != 200:

@@ -109,23 +109,23 @@ def arrow_stream(table: pa.Table | pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def check_round(http: httpx.Client, owner: str = "after.all") -> None:
+def check_round(http: httpx.Client, subscriber: str = "after.all") -> None:
     """The broker is well, and somebody who behaves gets what they want."""
     assert http.get("/healthz").json() == {"status": "ok"}
     make_feeds(http)  # whoever was here may have dropped them
     wanted = {"feed": "trades", "filter": "symbol = 'round'"}
-    answer = http.put(f"/owners/{owner}/subscriptions/round", json=wanted)
+    answer = http.put(f"/subscribers/{subscriber}/subscriptions/round", json=wanted)
     assert answer.status_code == 200, answer.text
     event: dict[str, Any] = {"symbol": "round", "price": 1.5}
     receipt = http.post("/feeds/trades/events", json=event).json()
     stream = arrow_stream(pa.Table.from_pylist([event]))
     again = http.post("/feeds/trades/events", content=stream, headers={"content-type": ARROW})
-    told = http.get(f"/owners/{owner}/notes", params={"wait": 5}).json()
-    assert [(one["sequence"], one["event"]) for one in told["notes"]] == [
+    told = http.get(f"/subscribers/{subscriber}/notifications", params={"wait": 5}).json()
+    assert [(one["sequence"], one["event"]) for one in told["notifications"]] == [
         (receipt["first"], event),
         (again.json()["first"], event),
     ]
-    http.post(f"/owners/{owner}/acknowledge", json={"sequence": told["next"]})
+    http.post(f"/subscribers/{subscriber}/acknowledge", json={"sequence": told["next"]})
 
 
 class Siege:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from boxmatch.broker.patience import Patience
-from boxmatch.broker.server import ServerOptions, run
+from boxmatch.broker.server.process import ServerOptions, run
+from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.broker.settings import Settings
 
 OPTIONS = ServerOptions(
-    patience=Patience(
+    timeouts=Timeouts(
         header_seconds=0.4,
         header_bytes=16 * 1024,
         body_seconds=0.4,

@@ -127,7 +127,7 @@ def problem(
     )
 
 
-def note(sequence: int, **more: Any) -> dict[str, Any]:
+def notification(sequence: int, **more: Any) -> dict[str, Any]:
     return {
         "sequence": sequence,
         "feed": "ticks",
@@ -146,7 +146,9 @@ async def let_in(websocket: WebSocket, cursor: int = 0, **more: Any) -> None:
 
 
 async def send(websocket: WebSocket, *sequences: int) -> None:
-    await websocket.send_json({"type": "notes", "notes": [note(one) for one in sequences]})
+    await websocket.send_json(
+        {"type": "notifications", "notifications": [notification(one) for one in sequences]}
+    )
 
 
 async def until_acknowledged(websocket: WebSocket, session: Session, sequence: int) -> None:
@@ -163,7 +165,7 @@ async def until_closed(websocket: WebSocket, session: Session) -> None:
 def sends(
     *batches: list[int], cursor: int = 0, break_after: int | None = None, **more: Any
 ) -> Script:
-    """Let the client in and send it these notes; then stay, or break off after a number is
+    """Let the client in and send it these notifications; then stay, or break off after a number is
     acknowledged.
     """
 
@@ -211,7 +213,7 @@ def scripted_broker(certificate: Path | None = None) -> Iterator[ScriptedBroker]
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     app = Starlette(
         routes=[
-            WebSocketRoute("/owners/{owner}/notes/socket", broker.handle_socket),
+            WebSocketRoute("/subscribers/{subscriber}/notifications/socket", broker.handle_socket),
             Route("/{path:path}", broker.handle, methods=methods),
         ]
     )

@@ -15,10 +15,10 @@ import trustme
 import uvicorn
 import uvloop
 
-from boxmatch.broker.listening import Listening, bind, tls_context
-from boxmatch.broker.metrics import Metrics
-from boxmatch.broker.patience import Patience
-from boxmatch.broker.server import ServerOptions, Signals, serve_app
+from boxmatch.broker.monitoring.metrics import Metrics
+from boxmatch.broker.server.process import ServerOptions, Signals, serve_app
+from boxmatch.broker.server.sockets import Listening, bind, tls_context
+from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.broker.settings import Settings
 
 
@@ -31,7 +31,7 @@ def lines(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-IMPATIENT = Patience(
+IMPATIENT = Timeouts(
     header_seconds=0.3,
     header_bytes=8 * 1024,
     body_seconds=0.3,
@@ -189,7 +189,7 @@ async def served(tmp_path: Path, **changes: Any) -> AsyncIterator[Served]:
         certificate=changes.pop("certificate", None),
         private_key=changes.pop("private_key", None),
     )
-    options = ServerOptions(**{"patience": IMPATIENT, **changes})
+    options = ServerOptions(**{"timeouts": IMPATIENT, **changes})
     context = tls_context(settings.certificate, settings.private_key)
     listener = bind(settings.host, 0)
     app, metrics, started, signals = Application(), Metrics(), asyncio.Event(), WatchedSignals()

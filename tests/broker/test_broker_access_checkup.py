@@ -23,17 +23,17 @@ def data(tmp_path: Path) -> Path:
 
     def fill(transaction: Transaction) -> None:
         feed = transaction.put_feed(FeedSpec(name="ticks", spaces={"ticks": Schema({"x": "int"})}))
-        owner = transaction.put_owner("bob")
-        transaction.put_subscription(owner, "all", feed, b'{"feed": "ticks"}', 1.0)
+        subscriber = transaction.put_subscriber("bob")
+        transaction.put_subscription(subscriber, "all", feed, b'{"feed": "ticks"}', 1.0)
         for number in range(_BATCHES):
             bodies = [b'{"x": %d}' % (number * _EVENTS + place) for place in range(_EVENTS)]
-            inbox = {owner: [(place, ["all"]) for place in range(_EVENTS)]}
+            inbox = {subscriber: [(place, ["all"]) for place in range(_EVENTS)]}
             transaction.append(feed, 1.0, bodies, inbox)
 
     with Store.open(tmp_path) as store:
         store.write(fill).result()
-        [owner] = store.owners()
-        store.write(lambda transaction: transaction.move_cursor(owner.number, 1000)).result()
+        [subscriber] = store.subscribers()
+        store.write(lambda transaction: transaction.move_cursor(subscriber.number, 1000)).result()
     with Keys.open(tmp_path) as keys:
         keys.create("x", admin=True)
         gone, _ = keys.create("y", admin=True)
@@ -46,7 +46,10 @@ def test_all_is_well(run_boxmatch: Command, data: Path) -> None:
     assert done.code == 0
     assert done.err == ""
     assert "feed ticks: 3,000 events, 1 subscriptions" in done.out
-    assert "1 owners with 2,000 notes waiting, 1 keys, sequence numbers 1 to 3,000" in done.out
+    assert (
+        "1 subscribers with 2,000 notifications waiting, 1 keys, sequence numbers 1 to 3,000"
+        in done.out
+    )
     assert done.out.endswith("Everything could be read.\n")
 
 
@@ -65,7 +68,7 @@ def test_json(run_boxmatch: Command, data: Path) -> None:
                 "publications": 0,
             }
         ],
-        "owners": 1,
+        "subscribers": 1,
         "waiting": 2000,
         "first_sequence": 1,
         "next_sequence": 3001,

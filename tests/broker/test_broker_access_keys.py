@@ -126,7 +126,7 @@ class TestCreate:
             keys.create("x", publish=[name])
         with pytest.raises(BrokerError, match="cannot be the name of a feed"):
             keys.create("x", read=[name])
-        with pytest.raises(BrokerError, match="cannot be the name of an owner"):
+        with pytest.raises(BrokerError, match="cannot be the name of a subscriber"):
             keys.create("x", subscribe=[name])
 
     def test_a_text_is_no_list_of_names(self, keys: Keys) -> None:

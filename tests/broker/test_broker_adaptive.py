@@ -8,10 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_broker_core import all_notes, events, run, running, ticks, wanted  # in this folder
+from test_broker_core import (  # in this folder
+    all_notifications,
+    events,
+    run,
+    running,
+    ticks,
+    wanted,
+)
 
 import boxmatch as bm
-from boxmatch.broker.feeds.adapting import SAMPLE, Adapting, in_effect
+from boxmatch.broker.feeds.adaptation import SAMPLE, Adaptation, in_effect
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.messages import Adaptive, FeedSpec, Wanted
 from boxmatch.workloads import RangeWorkload
@@ -41,32 +48,35 @@ def test_at_a_rate_nothing_is_missed_and_who_wants_it_is_exact(tmp_path: Path, i
         async with running(tmp_path) as broker:
             spec = FeedSpec(name="f", spaces={"f": WORKLOAD.schema}, index=index, adaptive=ADAPTIVE)
             await broker.create_feed(spec)
-            for owner, exact in (("loose", False), ("strict", True)):
+            for subscriber, exact in (("loose", False), ("strict", True)):
                 many = {
                     str(number): Wanted(feed="f", filter=text, exact=exact)
                     for number, text in enumerate(filters)
                 }
-                await broker.put_subscriptions(owner, many)
+                await broker.put_subscriptions(subscriber, many)
             feed = broker._directory.feed("f").feed
             await asyncio.to_thread(feed.tidy)  # new ones are always checked
             adapting = feed.adapting
             adapting.decide = lambda waited, events: 0.1  # type: ignore[method-assign]
             await broker.publish("f", events(*rows))
-            found = {note.sequence: note for note in await all_notes(broker, "loose")}
+            found = {
+                notification.sequence: notification
+                for notification in await all_notifications(broker, "loose")
+            }
             false = 0
             for place, expected in enumerate(right):
-                note = found.get(place + 1)
-                got = set() if note is None else set(map(int, note.subscriptions))
+                notification = found.get(place + 1)
+                got = set() if notification is None else set(map(int, notification.subscriptions))
                 assert expected <= got
                 false += len(got - expected)
-                assert note is None or note.rate == 0.1
+                assert notification is None or notification.rate == 0.1
             assert 0 < false <= 0.1 * sum(map(len, right))
-            strict = await all_notes(broker, "strict")
+            strict = await all_notifications(broker, "strict")
             assert [(one.sequence, one.rate) for one in strict] == [
                 (place + 1, 0.0) for place, expected in enumerate(right) if expected
             ]
-            for note in strict:
-                assert set(map(int, note.subscriptions)) == right[note.sequence - 1]
+            for notification in strict:
+                assert set(map(int, notification.subscriptions)) == right[notification.sequence - 1]
             info = broker.feed("f")
             assert info.sampled_matches > 0
             assert 0 <= info.sampled_false <= info.sampled_matches
@@ -89,7 +99,7 @@ def test_on_and_off_while_it_runs(tmp_path: Path) -> None:
             await broker.publish("ticks", events({"price": 2.0}))
             await broker.put_subscription("ann", "s", wanted("price > 3"))
             await broker.publish("ticks", events({"price": 2.0}, {"price": 4.0}))
-            assert [one.sequence for one in await all_notes(broker, "ann")] == [1, 3]
+            assert [one.sequence for one in await all_notifications(broker, "ann")] == [1, 3]
 
     async def again() -> None:
         async with running(tmp_path) as broker:
@@ -137,7 +147,7 @@ def test_precision_is_given_up_only_where_that_is_faster(index: str, pays: bool)
 class TestAdapting:
     def test_a_feed_that_has_been_idle_is_exact(self) -> None:
         now = 100.0
-        adapting = Adapting(ADAPTIVE, clock=lambda: now)
+        adapting = Adaptation(ADAPTIVE, clock=lambda: now)
         assert adapting.decide(1.0, 5) == adapting.rate == 0.1
         now += 60.0  # it takes long to match them, but it is not idle
         assert adapting.rate == 0.1
@@ -153,13 +163,13 @@ class TestAdapting:
         assert adapting.decide(0.001, 1) == 0.0
 
     def test_of_inexact_events_few_are_matched_again(self) -> None:
-        adapting = Adapting(ADAPTIVE)
+        adapting = Adaptation(ADAPTIVE)
         for size in (1, 7, 16, 500):
             chosen = [adapting.is_to_sample(size) for _ in range(1000)]
             assert sum(chosen) * min(size, SAMPLE) <= 1000 * size / 64 + SAMPLE
             assert any(chosen)
-        assert Adapting(ADAPTIVE).is_to_sample(1)
+        assert Adaptation(ADAPTIVE).is_to_sample(1)
 
     def test_without_an_adjuster_everything_is_exact(self) -> None:
-        adapting = Adapting(None)
+        adapting = Adaptation(None)
         assert adapting.decide(60.0, 100) == adapting.rate == 0.0

@@ -79,26 +79,26 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("DELETE", "/feeds/{feed}/publications/{id}"): Route(
         PUBLISH, feed="places", own={"admin": 404}  # the first has taken it back
     ),
-    ("GET", "/owners"): Route(ADMIN),
-    ("GET", "/owners/{owner}"): Route(OWN),
-    ("GET", "/owners/{owner}/subscriptions"): Route(OWN),
-    ("POST", "/owners/{owner}/subscriptions"): Route(
+    ("GET", "/subscribers"): Route(ADMIN),
+    ("GET", "/subscribers/{subscriber}"): Route(OWN),
+    ("GET", "/subscribers/{subscriber}/subscriptions"): Route(OWN),
+    ("POST", "/subscribers/{subscriber}/subscriptions"): Route(
         OWN, body={"feed": "mine", "filters": {"y": "price < 1"}}
     ),
-    ("PUT", "/owners/{owner}/subscriptions/{id}"): Route(
+    ("PUT", "/subscribers/{subscriber}/subscriptions/{id}"): Route(
         OWN, body={"feed": "mine", "filter": "price < 1"}
     ),
-    ("GET", "/owners/{owner}/subscriptions/{id}"): Route(OWN),
-    ("DELETE", "/owners/{owner}/subscriptions/{id}"): Route(OWN, 204, own={"admin": 404}),
-    ("GET", "/owners/{owner}/notes"): Route(OWN),
-    ("GET", "/owners/{owner}/notes/stream"): Route(OWN),
-    ("POST", "/owners/{owner}/acknowledge"): Route(OWN, body={"sequence": 0}),
-    ("PUT", "/owners/{owner}/webhook"): Route(OWN, body=HOOK),
-    ("GET", "/owners/{owner}/webhook"): Route(OWN),
-    ("POST", "/owners/{owner}/dead-letters/replay"): Route(OWN, body={}),
-    ("GET", "/owners/{owner}/dead-letters"): Route(OWN),
-    ("DELETE", "/owners/{owner}/dead-letters"): Route(OWN),
-    ("DELETE", "/owners/{owner}/webhook"): Route(OWN, 204, own={"admin": 404}),
+    ("GET", "/subscribers/{subscriber}/subscriptions/{id}"): Route(OWN),
+    ("DELETE", "/subscribers/{subscriber}/subscriptions/{id}"): Route(OWN, 204, own={"admin": 404}),
+    ("GET", "/subscribers/{subscriber}/notifications"): Route(OWN),
+    ("GET", "/subscribers/{subscriber}/notifications/stream"): Route(OWN),
+    ("POST", "/subscribers/{subscriber}/acknowledge"): Route(OWN, body={"sequence": 0}),
+    ("PUT", "/subscribers/{subscriber}/webhook"): Route(OWN, body=HOOK),
+    ("GET", "/subscribers/{subscriber}/webhook"): Route(OWN),
+    ("POST", "/subscribers/{subscriber}/dead-letters/replay"): Route(OWN, body={}),
+    ("GET", "/subscribers/{subscriber}/dead-letters"): Route(OWN),
+    ("DELETE", "/subscribers/{subscriber}/dead-letters"): Route(OWN),
+    ("DELETE", "/subscribers/{subscriber}/webhook"): Route(OWN, 204, own={"admin": 404}),
     ("GET", "/healthz"): Route(EVERYONE),
     ("GET", "/readyz"): Route(EVERYONE),
     ("GET", "/metrics"): Route(ADMIN),
@@ -180,9 +180,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
                 assert guarded.call("admin", "POST", "/feeds", feed).status_code == 201
             feed = {"name": "places", "kind": "state", "spaces": PLACES}
             assert guarded.call("admin", "POST", "/feeds", feed).status_code == 201
-            for owner in ("ann", "bob"):
+            for subscriber in ("ann", "bob"):
                 wanted = {"feed": "mine", "filter": "price < 0"}
-                path = f"/owners/{owner}/subscriptions/kept"
+                path = f"/subscribers/{subscriber}/subscriptions/kept"
                 assert guarded.call("admin", "PUT", path, wanted).status_code == 200
             yield guarded
 
@@ -197,10 +197,10 @@ def _prepare(guarded: Guarded) -> None:
     """What the routes are about is there, whatever was done before."""
     for path in (
         "/feeds/{feed}/publications/{id}",
-        "/owners/{owner}/subscriptions/{id}",
-        "/owners/{owner}/webhook",
+        "/subscribers/{subscriber}/subscriptions/{id}",
+        "/subscribers/{subscriber}/webhook",
     ):
-        url = path.format(feed="places", owner="ann", id="x")
+        url = path.format(feed="places", subscriber="ann", id="x")
         assert guarded.call("admin", "PUT", url, TABLE["PUT", path].body).status_code == 200
     guarded.call("admin", "POST", "/feeds", {"name": "spare", "schema": TRADES})
 
@@ -210,7 +210,7 @@ def test_who_may(guarded: Guarded, method: str, path: str) -> None:
     route = TABLE[method, path]
     _prepare(guarded)
     # In the order of the roles, and admin last: what some may do once is then still there.
-    url = path.format(feed=route.feed, owner="ann", id="x")
+    url = path.format(feed=route.feed, subscriber="ann", id="x")
     told = {role: guarded.call(role, method, url, route.body) for role in (*NOBODY, *ROLES)}
     expected = {
         role: route.own.get(role, route.status)
@@ -238,7 +238,7 @@ def test_what_is_open_to_all(guarded: Guarded, path: str) -> None:
 
 def test_other_methods_and_paths_tell_nothing(guarded: Guarded) -> None:
     for _, path in TABLE:
-        url = path.format(feed="mine", owner="ann", id="kept")
+        url = path.format(feed="mine", subscriber="ann", id="kept")
         for method in ("PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"):
             if (method, path) not in TABLE:
                 assert guarded.call("none", method, url).status_code == 405
@@ -248,7 +248,7 @@ def test_other_methods_and_paths_tell_nothing(guarded: Guarded) -> None:
         "/admin",
         "/keys",
         "/feeds/mine/keys",
-        "/owners/ann/keys",
+        "/subscribers/ann/keys",
         "/redoc",
     ):
         assert guarded.call("admin", "GET", path).status_code == 404
@@ -264,7 +264,7 @@ def test_feeds_that_a_key_may_not_see_are_not_listed(guarded: Guarded) -> None:
         assert {one["name"] for one in listed} == seen
 
 
-OWNED = [(method, path) for method, path in TABLE if "{owner}" in path]
+OWNED = [(method, path) for method, path in TABLE if "{subscriber}" in path]
 FED = [(method, path) for method, path in TABLE if "{feed}" in path]
 
 
@@ -280,7 +280,7 @@ def same(guarded: Guarded, ask: Callable[[str], httpx.Response], *names: str) ->
 
 
 @pytest.mark.parametrize(("method", "path"), OWNED, ids=map(" ".join, OWNED))
-def test_other_owners_look_the_same_whether_they_exist(
+def test_other_subscribers_look_the_same_whether_they_exist(
     guarded: Guarded, method: str, path: str
 ) -> None:
     body = TABLE[method, path].body
@@ -288,7 +288,7 @@ def test_other_owners_look_the_same_whether_they_exist(
         for id in ("kept", "none"):
             same(
                 guarded,
-                lambda owner: guarded.call(role, method, path.format(owner=owner, id=id), body),  # noqa: B023
+                lambda name: guarded.call(role, method, path.format(subscriber=name, id=id), body),  # noqa: B023
                 "ann",
                 "zoe",
             )
@@ -314,11 +314,16 @@ def test_explain_tells_nothing_of_others(guarded: Guarded) -> None:
 
     same(
         guarded,
-        lambda owner: ask("subscribe other", owner=owner, subscription="kept"),
+        lambda subscriber: ask("subscribe other", subscriber=subscriber, subscription="kept"),
         "ann",
         "zoe",
     )
-    same(guarded, lambda id: ask("subscribe other", owner="ann", subscription=id), "kept", "none")
+    same(
+        guarded,
+        lambda id: ask("subscribe other", subscriber="ann", subscription=id),
+        "kept",
+        "none",
+    )
     # Who may not read the log may not ask about what is in it, nor whether it is.
     for number in (1, 10**6):
         asked = {"sequence": number, "filter": "price < 1"}
@@ -335,9 +340,11 @@ def test_explain_tells_nothing_of_others(guarded: Guarded) -> None:
 # WebSockets
 
 
-def open_socket(guarded: Guarded, role: str, owner: str = "ann", *, hello: bool = False) -> Any:
+def open_socket(
+    guarded: Guarded, role: str, subscriber: str = "ann", *, hello: bool = False
+) -> Any:
     """`ready`, the status with which the handshake was refused, or the error and close code."""
-    url = f"{guarded.broker.socket_url}/owners/{owner}/notes/socket"
+    url = f"{guarded.broker.socket_url}/subscribers/{subscriber}/notifications/socket"
     headers = {} if hello else guarded.headers(role)
     try:
         with connect(url, additional_headers=headers, open_timeout=10) as socket:
@@ -374,8 +381,10 @@ def test_who_may_open_a_socket(guarded: Guarded) -> None:
 def test_sockets_of_others_look_the_same_whether_they_exist(guarded: Guarded) -> None:
     for hello in (False, True):
         told = [
-            str(open_socket(guarded, "subscribe other", owner, hello=hello)).replace(owner, "NAME")
-            for owner in ("ann", "zoe")
+            str(open_socket(guarded, "subscribe other", subscriber, hello=hello)).replace(
+                subscriber, "NAME"
+            )
+            for subscriber in ("ann", "zoe")
         ]
         assert told[0] == told[1]
 
@@ -389,7 +398,7 @@ def test_sockets_of_others_look_the_same_whether_they_exist(guarded: Guarded) ->
     ],
 )  # fmt: skip
 def test_a_socket_without_a_key_gets_nowhere(guarded: Guarded, first: str | bytes) -> None:
-    with connect(f"{guarded.broker.socket_url}/owners/ann/notes/socket") as socket:
+    with connect(f"{guarded.broker.socket_url}/subscribers/ann/notifications/socket") as socket:
         socket.send(first)
         message = json.loads(socket.recv(10))
         assert message["type"] == "error"
@@ -406,44 +415,50 @@ def test_a_revoked_key_hears_no_more(guarded: Guarded) -> None:
     key = guarded.keys["leaving"] = guarded.make("leaving", subscribe=["lea"])
     time.sleep(1.0)
     wanted = {"feed": "mine", "filter": "price = 5"}
-    put = guarded.call("leaving", "PUT", "/owners/lea/subscriptions/s", wanted)
+    put = guarded.call("leaving", "PUT", "/subscribers/lea/subscriptions/s", wanted)
     assert put.status_code == 200
     headers = {"Authorization": f"Bearer {key}"}
-    url = f"{guarded.broker.socket_url}/owners/lea/notes/socket"
+    url = f"{guarded.broker.socket_url}/subscribers/lea/notifications/socket"
     with (
         connect(url, additional_headers=headers) as socket,
-        guarded.http.stream("GET", "/owners/lea/notes/stream", headers=headers) as stream,
+        guarded.http.stream(
+            "GET", "/subscribers/lea/notifications/stream", headers=headers
+        ) as stream,
     ):
         lines = stream.iter_lines()
         assert json.loads(socket.recv(10))["type"] == "ready"
         assert next(lines) == ": ready"
         guarded.call("admin", "POST", "/feeds/mine/events", {"price": 5})
-        assert json.loads(socket.recv(10))["type"] == "notes"
+        assert json.loads(socket.recv(10))["type"] == "notifications"
         assert next(line for line in lines if line.startswith("data:"))
         guarded.revoke("leaving")
         time.sleep(1.0)
         guarded.call("admin", "POST", "/feeds/mine/events", {"price": 5})
         assert json.loads(socket.recv(10))["code"] == "unauthorized"
         assert [line for line in lines if line.startswith("data:")] == []  # and it ends
-    assert guarded.call("leaving", "GET", "/owners/lea/notes").status_code == 401
+    assert guarded.call("leaving", "GET", "/subscribers/lea/notifications").status_code == 401
 
 
 def test_a_revoked_key_acknowledges_no_more(guarded: Guarded) -> None:
     key = guarded.keys["going"] = guarded.make("going", subscribe=["gus"])
     time.sleep(1.0)
     wanted = {"feed": "mine", "filter": "price = 6"}
-    assert guarded.call("going", "PUT", "/owners/gus/subscriptions/s", wanted).status_code == 200
-    url = f"{guarded.broker.socket_url}/owners/gus/notes/socket"
+    assert (
+        guarded.call("going", "PUT", "/subscribers/gus/subscriptions/s", wanted).status_code == 200
+    )
+    url = f"{guarded.broker.socket_url}/subscribers/gus/notifications/socket"
     with connect(url, additional_headers={"Authorization": f"Bearer {key}"}) as socket:
         socket.recv(10)
         guarded.call("admin", "POST", "/feeds/mine/events", {"price": 6})
-        [note] = json.loads(socket.recv(10))["notes"]
+        [notification] = json.loads(socket.recv(10))["notifications"]
         guarded.revoke("going")
         time.sleep(1.0)
-        socket.send(json.dumps({"type": "acknowledge", "sequence": note["sequence"]}))
+        socket.send(json.dumps({"type": "acknowledge", "sequence": notification["sequence"]}))
         with contextlib.suppress(TimeoutError, ConnectionClosed):
             socket.recv(0.5)
-    assert guarded.call("admin", "GET", "/owners/gus").json()["cursor"] < note["sequence"]
+    assert (
+        guarded.call("admin", "GET", "/subscribers/gus").json()["cursor"] < notification["sequence"]
+    )
 
 
 # Secrets
@@ -457,10 +472,10 @@ def test_keys_are_nowhere_but_with_their_holders(guarded: Guarded, tmp_path: Pat
             {"Authorization": f"Basic {key}"}, {"Authorization": key}, {"X-Key": key},
             {"Authorization": f"Bearer {key} {key}"}, {"Idempotency-Key": key},
         ):  # fmt: skip
-            guarded.http.get("/owners/ann", headers=headers)
+            guarded.http.get("/subscribers/ann", headers=headers)
             guarded.http.post("/feeds/mine/events", headers=headers, json={})
-        guarded.http.get("/owners/ann/notes", params={"key": key, "after": 0})
-        guarded.http.get("/owners", headers={"Cookie": f"key={key}"})
+        guarded.http.get("/subscribers/ann/notifications", params={"key": key, "after": 0})
+        guarded.http.get("/subscribers", headers={"Cookie": f"key={key}"})
     open_socket(guarded, "subscribe other", hello=True)
     log = guarded.broker.log()
     assert '"event": "request"' in log  # every request is in it

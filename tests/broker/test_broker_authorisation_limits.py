@@ -91,16 +91,16 @@ def test_bodies(limited: Limited) -> None:
     chunked = limited.call("small bodies", "POST", "/feeds/trades/events", content=pieces())
     assert told(chunked) == (413, "body-size")
     for method, path in (
-        ("PUT", "/owners/a/subscriptions/s"),
-        ("POST", "/owners/a/subscriptions"),
+        ("PUT", "/subscribers/a/subscriptions/s"),
+        ("POST", "/subscribers/a/subscriptions"),
         ("POST", "/feeds/trades/dry-run"),
         ("POST", "/feeds/trades/explain"),
         ("POST", "/feeds/trades/trace"),
         ("PUT", "/feeds/places/publications/p"),
         ("PATCH", "/feeds/places/publications/p"),
-        ("PUT", "/owners/a/webhook"),
-        ("POST", "/owners/a/acknowledge"),
-        ("POST", "/owners/a/dead-letters/replay"),
+        ("PUT", "/subscribers/a/webhook"),
+        ("POST", "/subscribers/a/acknowledge"),
+        ("POST", "/subscribers/a/dead-letters/replay"),
     ):
         answer = limited.call("small bodies", method, path, json={"x": "y" * 3_000})
         assert told(answer) == (413, "body-size"), path
@@ -114,8 +114,8 @@ def test_filters(limited: Limited) -> None:
         many = {"feed": "trades", "filters": {"s": filter}}
         question = {"event": {}, "filter": filter}
         for method, path, body in (
-            ("PUT", "/owners/fil/subscriptions/s", wanted),
-            ("POST", "/owners/fil/subscriptions", many),
+            ("PUT", "/subscribers/fil/subscriptions/s", wanted),
+            ("POST", "/subscribers/fil/subscriptions", many),
             ("POST", "/feeds/trades/dry-run", {"filter": filter}),
             ("POST", "/feeds/trades/explain", question),
         ):
@@ -124,11 +124,13 @@ def test_filters(limited: Limited) -> None:
             assert told(answer) == (413, "filter-size"), path
 
 
-@pytest.mark.parametrize("path", ["/feeds/places/publications/p", "/owners/reg/subscriptions/s"])
+@pytest.mark.parametrize(
+    "path", ["/feeds/places/publications/p", "/subscribers/reg/subscriptions/s"]
+)
 def test_filters_on_regions(limited: Limited, path: str) -> None:
     long = "region AND " * 10 + "region"
-    name = "region_filter" if "owners" in path else "filter"
-    body = {"region": {"x": 1}, name: long, **({"feed": "places"} if "owners" in path else {})}
+    name = "region_filter" if "subscribers" in path else "filter"
+    body = {"region": {"x": 1}, name: long, **({"feed": "places"} if "subscribers" in path else {})}
     assert limited.call("free", "PUT", path, json=body).status_code == 200
     assert told(limited.call("small filters", "PUT", path, json=body)) == (413, "filter-size")
 
@@ -137,22 +139,24 @@ def test_subscriptions(limited: Limited) -> None:
     wanted = {"feed": "trades", "filter": "price < 1"}
 
     def put(label: str, id: str) -> httpx.Response:
-        return limited.call(label, "PUT", f"/owners/sam/subscriptions/{id}", json=wanted)
+        return limited.call(label, "PUT", f"/subscribers/sam/subscriptions/{id}", json=wanted)
 
     assert [put("few subscriptions", id).status_code for id in "aba"] == [200, 200, 200]
     assert told(put("few subscriptions", "c")) == (403, "limit")
 
     def put_many(ids: str) -> httpx.Response:
         many = {"feed": "trades", "filters": dict.fromkeys(ids, "price < 2")}
-        return limited.call("few subscriptions", "POST", "/owners/sam/subscriptions", json=many)
+        return limited.call(
+            "few subscriptions", "POST", "/subscribers/sam/subscriptions", json=many
+        )
 
     assert told(put_many("de")) == (403, "limit")
     assert told(put_many("bd")) == (403, "limit")
     assert put_many("ab").json() == {"count": 2}  # in the place of those that are there
-    assert limited.call("free", "DELETE", "/owners/sam/subscriptions/a").status_code == 204
+    assert limited.call("free", "DELETE", "/subscribers/sam/subscriptions/a").status_code == 204
     assert put("few subscriptions", "c").status_code == 200
     assert put("free", "d").status_code == 200
-    listed = limited.call("free", "GET", "/owners/sam/subscriptions").json()["subscriptions"]
+    listed = limited.call("free", "GET", "/subscribers/sam/subscriptions").json()["subscriptions"]
     assert [one["id"] for one in listed] == ["b", "c", "d"]
 
 
@@ -193,7 +197,7 @@ def test_events_per_second(limited: Limited) -> None:
 
 def test_requests_per_second(limited: Limited) -> None:
     """Also those that are refused for another reason count, and those for a WebSocket."""
-    statuses = [limited.call("few requests", "GET", "/owners").status_code for _ in range(20)]
+    statuses = [limited.call("few requests", "GET", "/subscribers").status_code for _ in range(20)]
     assert statuses[:3] == [403, 403, 403]
     assert 429 in statuses
     while True:
@@ -202,7 +206,7 @@ def test_requests_per_second(limited: Limited) -> None:
             break
     assert told(answer) == (429, "rate-limit")
     assert int(answer.headers["retry-after"]) >= 1
-    url = f"{limited.broker.socket_url}/owners/req/notes/socket"
+    url = f"{limited.broker.socket_url}/subscribers/req/notifications/socket"
     refused = 0
     for _ in range(8):
         try:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from scripted_broker import ScriptedBroker, note, problem, scripted_broker
+from scripted_broker import ScriptedBroker, notification, problem, scripted_broker
 from starlette.responses import JSONResponse, Response
 
 import boxmatch.client
@@ -46,12 +46,12 @@ def call(request: pytest.FixtureRequest, fake: ScriptedBroker) -> Any:
     """Calls one method of a client: `call("publish", "ticks", {…})`."""
 
     def blocking(method: str, *args: Any, **kwargs: Any) -> Any:
-        with Client(fake.url, "bm_key", timeout=5, patience=5) as client:
+        with Client(fake.url, "bm_key", timeout=5, retry_seconds=5) as client:
             return getattr(client, method)(*args, **kwargs)
 
     def asynchronous(method: str, *args: Any, **kwargs: Any) -> Any:
         async def run() -> Any:
-            async with AsyncClient(fake.url, "bm_key", timeout=5, patience=5) as client:
+            async with AsyncClient(fake.url, "bm_key", timeout=5, retry_seconds=5) as client:
                 return await getattr(client, method)(*args, **kwargs)
 
         return asyncio.run(run())
@@ -104,7 +104,7 @@ def test_retry_after(fake: ScriptedBroker, call: Any) -> None:
 
 
 def test_a_refusal_has_the_problem(fake: ScriptedBroker, call: Any) -> None:
-    fake.answer("PUT", "/owners/o/subscriptions/s", problem(422, "no such thing", position=7))
+    fake.answer("PUT", "/subscribers/o/subscriptions/s", problem(422, "no such thing", position=7))
     with pytest.raises(ClientError, match=r"^no such thing \(HTTP 422\)$") as caught:
         call("subscribe", "o", "s", "ticks", "price <")
     assert caught.value.status == 422
@@ -113,7 +113,7 @@ def test_a_refusal_has_the_problem(fake: ScriptedBroker, call: Any) -> None:
 
 
 def test_nobody_there(call: Any, fake: ScriptedBroker) -> None:
-    with Client("http://127.0.0.1:9", patience=0.3) as client:
+    with Client("http://127.0.0.1:9", retry_seconds=0.3) as client:
         with pytest.raises(ClientError, match="no answer") as caught:
             client.feeds()
         assert caught.value.status is None
@@ -176,8 +176,8 @@ def test_the_log(fake: ScriptedBroker, call: Any) -> None:
 
 
 def test_subscriptions(fake: ScriptedBroker, call: Any) -> None:
-    stored = {"owner": "o", "id": "s", "feed": "ticks", "filter": "price < 3", "matches": 4}
-    fake.answer("PUT", "/owners/o/subscriptions/s", JSONResponse(stored))
+    stored = {"subscriber": "o", "id": "s", "feed": "ticks", "filter": "price < 3", "matches": 4}
+    fake.answer("PUT", "/subscribers/o/subscriptions/s", JSONResponse(stored))
     made = call("subscribe", "o", "s", "ticks", "price < 3")
     assert (made.filter, made.matches) == ("price < 3", 4)
     assert fake.requests[0].json() == {"feed": "ticks", "filter": "price < 3"}
@@ -187,8 +187,8 @@ def test_subscriptions(fake: ScriptedBroker, call: Any) -> None:
         "regions": {"road": {"x": {"low": 1, "high": None}, "y": 3}},
         "ttl": 5.0,
     }
-    fake.answer("POST", "/owners/o/subscriptions", JSONResponse({"count": 1000}))
-    fake.answer("POST", "/owners/o/subscriptions", JSONResponse({"count": 1}))
+    fake.answer("POST", "/subscribers/o/subscriptions", JSONResponse({"count": 1000}))
+    fake.answer("POST", "/subscribers/o/subscriptions", JSONResponse({"count": 1}))
     many = {f"s{n}": f"price < {n}" for n in range(1_001)}
     assert call("subscribe_many", "o", "ticks", many) == 1_001
     assert fake.requests[-1].json() == {"feed": "ticks", "filters": {"s1000": "price < 1000"}}
@@ -196,15 +196,15 @@ def test_subscriptions(fake: ScriptedBroker, call: Any) -> None:
         {"subscriptions": [stored | {"id": f"s{n:04}"} for n in range(start, stop)], "next": None}
         for start, stop in ((0, 1000), (1000, 1003))
     ]
-    fake.answer("GET", "/owners/o/subscriptions", *map(JSONResponse, pages))
+    fake.answer("GET", "/subscribers/o/subscriptions", *map(JSONResponse, pages))
     assert len(call("subscriptions", "o", feed="ticks")) == 1003
     assert fake.requests[-1].query == {"after": "s0999", "limit": "1000", "feed": "ticks"}
 
 
 def test_filters_mean_the_same_as_elsewhere(fake: ScriptedBroker, call: Any) -> None:
-    stored = {"owner": "o", "id": "s", "feed": "ticks", "filter": None, "matches": 0}
-    fake.answer("PUT", "/owners/o/subscriptions/s", JSONResponse(stored))
-    fake.answer("POST", "/owners/o/subscriptions", JSONResponse({"count": 1}))
+    stored = {"subscriber": "o", "id": "s", "feed": "ticks", "filter": None, "matches": 0}
+    fake.answer("PUT", "/subscribers/o/subscriptions/s", JSONResponse(stored))
+    fake.answer("POST", "/subscribers/o/subscriptions", JSONResponse({"count": 1}))
     fake.answer(
         "POST", "/feeds/ticks/dry-run", JSONResponse({"events": 0, "matches": 0, "examples": []})
     )
@@ -236,26 +236,30 @@ def test_dry_run_and_explain(fake: ScriptedBroker, call: Any) -> None:
     predicate = {"attribute": "price", "wanted": "price < 3", "got": 1, "satisfied": True}
     explained = {"matched": True, "never": False, "alternatives": [[predicate]], "text": "…"}
     fake.answer("POST", "/feeds/ticks/explain", JSONResponse(explained))
-    why = call("explain", "ticks", event={"price": 1}, owner="o", subscription="s")
+    why = call("explain", "ticks", event={"price": 1}, subscriber="o", subscription="s")
     assert why
     assert str(why) == "'s' matches\n  ✓ price < 3   got 1"
-    assert fake.requests[-1].json() == {"event": {"price": 1}, "owner": "o", "subscription": "s"}
+    assert fake.requests[-1].json() == {
+        "event": {"price": 1},
+        "subscriber": "o",
+        "subscription": "s",
+    }
 
 
 def test_polling(fake: ScriptedBroker, call: Any) -> None:
     change = {"kind": "enter", "publication": "p", "regions": {}}
-    told = [note(3), note(5, change=change, event=None)]
-    page = {"notes": told, "cursor": 2, "next": 5, "dropped": 1}
-    fake.answer("GET", "/owners/o/notes", JSONResponse(page))
-    found = call("notes", "o", after=2, limit=10, wait=0.5)
+    told = [notification(3), notification(5, change=change, event=None)]
+    page = {"notifications": told, "cursor": 2, "next": 5, "dropped": 1}
+    fake.answer("GET", "/subscribers/o/notifications", JSONResponse(page))
+    found = call("notifications", "o", after=2, limit=10, wait=0.5)
     assert fake.requests[0].query == {"after": "2", "limit": "10", "wait": "0.5"}
-    assert [one.sequence for one in found.notes] == [3, 5]
-    assert found.notes[0].subscriptions == ("cheap",)
-    assert found.notes[0].body == {"price": 3}
-    assert found.notes[0].time.isoformat() == "2023-11-14T22:13:20.500000+00:00"
-    assert found.notes[1].body == change
+    assert [one.sequence for one in found.notifications] == [3, 5]
+    assert found.notifications[0].subscriptions == ("cheap",)
+    assert found.notifications[0].body == {"price": 3}
+    assert found.notifications[0].time.isoformat() == "2023-11-14T22:13:20.500000+00:00"
+    assert found.notifications[1].body == change
     assert (found.cursor, found.next, found.dropped) == (2, 5, 1)
-    fake.answer("POST", "/owners/o/acknowledge", JSONResponse({"cursor": 5}))
+    fake.answer("POST", "/subscribers/o/acknowledge", JSONResponse({"cursor": 5}))
     assert call("acknowledge", "o", 5) == 5
     assert fake.requests[-1].json() == {"sequence": 5}
 
@@ -306,14 +310,14 @@ def test_a_client_is_not_copied(kind: Any, way: Any) -> None:
 
 def test_webhooks(fake: ScriptedBroker, call: Any) -> None:
     hook = {"url": "https://a.example/", "timeout": 1, "attempts": 2, "batch": 3, "paused": False}
-    fake.answer("PUT", "/owners/o/webhook", JSONResponse(hook | {"secret": "made"}))
+    fake.answer("PUT", "/subscribers/o/webhook", JSONResponse(hook | {"secret": "made"}))
     assert call("put_webhook", "o", "https://a.example/").secret == "made"
-    fake.answer("GET", "/owners/o/webhook", JSONResponse(hook))
+    fake.answer("GET", "/subscribers/o/webhook", JSONResponse(hook))
     assert call("webhook", "o").secret is None
     letter = {"number": 1, "first": 2, "last": 3, "attempts": 4, "reason": "r", "at": 5.0}
-    fake.answer("GET", "/owners/o/dead-letters", JSONResponse({"dead_letters": [letter]}))
+    fake.answer("GET", "/subscribers/o/dead-letters", JSONResponse({"dead_letters": [letter]}))
     assert call("dead_letters", "o")[0].reason == "r"
-    fake.answer("POST", "/owners/o/dead-letters/replay", JSONResponse({"replayed": 1}))
+    fake.answer("POST", "/subscribers/o/dead-letters/replay", JSONResponse({"replayed": 1}))
     assert call("replay", "o", [1]) == 1
     assert call("replay", "o") == 1
     assert [got.json() for got in fake.requests[-2:]] == [{"numbers": [1]}, {"numbers": None}]

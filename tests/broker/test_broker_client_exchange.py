@@ -19,14 +19,14 @@ from boxmatch.client import operations
 from boxmatch.client.batches import Lines, encode, parts
 from boxmatch.client.exchange import (
     Answer,
-    Patience,
     Request,
+    RetryPolicy,
     Sleep,
     Unanswered,
     base_url,
     path,
-    patiently,
     retry_after,
+    retrying,
 )
 from boxmatch.errors import ClientError, EventError
 
@@ -44,8 +44,8 @@ class Clock:
 def drive(operation: Any, *answers: Any, seconds: float = 60.0) -> tuple[Any, list[Any]]:
     """The result of an operation (or its error) for these answers, and the steps that it took."""
     clock = Clock()
-    patience = Patience(seconds=seconds, clock=clock, chance=lambda: 1.0)
-    exchange = patiently(operation, patience)
+    retries = RetryPolicy(seconds=seconds, clock=clock, chance=lambda: 1.0)
+    exchange = retrying(operation, retries)
     waiting = list(answers)
     steps = []
     try:
@@ -368,7 +368,10 @@ def test_names_that_are_none_do_not_reach_the_path(name: str) -> None:
 
 
 def test_paths() -> None:
-    assert path("owners", "a@b.c:d", "subscriptions", "x-1") == "/owners/a@b.c:d/subscriptions/x-1"
+    assert (
+        path("subscribers", "a@b.c:d", "subscriptions", "x-1")
+        == "/subscribers/a@b.c:d/subscriptions/x-1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from scripted_broker import (
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket
 
-from boxmatch.client import AsyncClient, Client, Note
-from boxmatch.client.exchange import Patience, Sleep
-from boxmatch.client.following import Connect, Deliver, Follower, Lost, Receive, Run, Send, TimedOut
+from boxmatch.client import AsyncClient, Client, Notification
+from boxmatch.client.exchange import RetryPolicy, Sleep
+from boxmatch.client.listener import Connect, Deliver, Follower, Lost, Receive, Run, Send, TimedOut
 from boxmatch.errors import ClientError
 
 
@@ -49,17 +49,17 @@ Listen = Callable[..., list[int]]
 
 @pytest.fixture(params=["blocking", "asynchronous"])
 def listen(request: pytest.FixtureRequest, fake: ScriptedBroker) -> Listen:
-    """The numbers of the first notes of an owner, listened to in a `with` block."""
+    """The numbers of the first notifications of a subscriber, listened to in a `with` block."""
 
     def blocking(count: int, **options: Any) -> list[int]:
         found = []
         with (
-            Client(fake.url, "bm_key", timeout=5, patience=3) as client,
-            client.listen("ann", **options) as notes,
+            Client(fake.url, "bm_key", timeout=5, retry_seconds=3) as client,
+            client.listen("ann", **options) as notifications,
         ):
-            for note in notes:
-                assert isinstance(note, Note)
-                found.append(note.sequence)
+            for notification in notifications:
+                assert isinstance(notification, Notification)
+                found.append(notification.sequence)
                 if len(found) == count:
                     break
         return found
@@ -68,11 +68,11 @@ def listen(request: pytest.FixtureRequest, fake: ScriptedBroker) -> Listen:
         async def run() -> list[int]:
             found = []
             async with (
-                AsyncClient(fake.url, "bm_key", timeout=5, patience=3) as client,
-                client.listen("ann", **options) as notes,
+                AsyncClient(fake.url, "bm_key", timeout=5, retry_seconds=3) as client,
+                client.listen("ann", **options) as notifications,
             ):
-                async for note in notes:
-                    found.append(note.sequence)
+                async for notification in notifications:
+                    found.append(notification.sequence)
                     if len(found) == count:
                         break
             return found
@@ -94,7 +94,9 @@ def ended(session: Session) -> Session:
     return session
 
 
-def test_notes_come_in_order_and_are_acknowledged(fake: ScriptedBroker, listen: Listen) -> None:
+def test_notifications_come_in_order_and_are_acknowledged(
+    fake: ScriptedBroker, listen: Listen
+) -> None:
     fake.plan(sends([3, 4], [7], cursor=2))
     assert listen(3) == [3, 4, 7]
     (session,) = fake.sessions
@@ -209,7 +211,7 @@ def test_messages_of_a_later_broker_are_left_out(fake: ScriptedBroker, listen: L
 
 def test_nobody_there() -> None:
     with (
-        Client("http://127.0.0.1:9", patience=0.3) as client,
+        Client("http://127.0.0.1:9", retry_seconds=0.3) as client,
         pytest.raises(ClientError, match="lost"),
     ):
         next(client.listen("ann"))
@@ -218,15 +220,17 @@ def test_nobody_there() -> None:
 def test_a_thread_that_listens_is_ended_from_outside(fake: ScriptedBroker) -> None:
     fake.plan(sends([1, 2]))
     with Client(fake.url) as client:
-        notes = client.listen("ann")
+        notifications = client.listen("ann")
         found: list[int] = []
-        thread = threading.Thread(target=lambda: found.extend(note.sequence for note in notes))
+        thread = threading.Thread(
+            target=lambda: found.extend(notification.sequence for notification in notifications)
+        )
         thread.start()
         wait_until(lambda: len(found) == 2)
-        notes.close()
+        notifications.close()
         thread.join(5)
         assert not thread.is_alive()
-        assert list(notes) == []
+        assert list(notifications) == []
         assert not client._listeners
     assert ended(fake.sessions[0]).acknowledged[-1] == 2
     time.sleep(0.05)
@@ -251,23 +255,23 @@ def test_closing_the_client_ends_all_who_listen(fake: ScriptedBroker) -> None:
 def test_closing_ends_a_pause_between_attempts(fake: ScriptedBroker) -> None:
     fake.plan(denies(problem(503, "full", headers={"Retry-After": "50"})))
     with Client(fake.url) as client:
-        notes = client.listen("ann")
-        thread = threading.Thread(target=list, args=(notes,))
+        notifications = client.listen("ann")
+        thread = threading.Thread(target=list, args=(notifications,))
         thread.start()
         wait_until(lambda: bool(fake.sessions))
         time.sleep(0.05)
-        notes.close()
+        notifications.close()
         thread.join(5)
         assert not thread.is_alive()
 
 
-def test_a_note_whose_handling_failed_is_not_acknowledged(fake: ScriptedBroker) -> None:
+def test_a_notification_whose_handling_failed_is_not_acknowledged(fake: ScriptedBroker) -> None:
     fake.plan(sends([1], [2], [3]))
 
     def handle() -> None:
-        with Client(fake.url) as client, client.listen("ann") as notes:
-            for note in notes:
-                if note.sequence == 3:
+        with Client(fake.url) as client, client.listen("ann") as notifications:
+            for notification in notifications:
+                if notification.sequence == 3:
                     raise RuntimeError("cannot handle it")
 
     with pytest.raises(RuntimeError):
@@ -278,18 +282,18 @@ def test_a_note_whose_handling_failed_is_not_acknowledged(fake: ScriptedBroker) 
 
 def test_one_may_acknowledge_by_hand(fake: ScriptedBroker) -> None:
     fake.plan(sends([1, 2, 3]))
-    with Client(fake.url) as client, client.listen("ann", acknowledge=False) as notes:
-        assert [next(notes).sequence for _ in range(3)] == [1, 2, 3]
-        notes.acknowledge(2)
-        notes.acknowledge(1)  # is done already
+    with Client(fake.url) as client, client.listen("ann", acknowledge=False) as notifications:
+        assert [next(notifications).sequence for _ in range(3)] == [1, 2, 3]
+        notifications.acknowledge(2)
+        notifications.acknowledge(1)  # is done already
     assert ended(fake.sessions[0]).acknowledged == [2]
 
 
-def test_dropped_notes_are_counted(fake: ScriptedBroker) -> None:
+def test_dropped_notifications_are_counted(fake: ScriptedBroker) -> None:
     fake.plan(sends([5], dropped=4))
-    with Client(fake.url) as client, client.listen("ann") as notes:
-        next(notes)
-        assert notes.dropped == 4
+    with Client(fake.url) as client, client.listen("ann") as notifications:
+        next(notifications)
+        assert notifications.dropped == 4
 
 
 def test_waiting_can_be_cancelled_and_taken_up_again(fake: ScriptedBroker) -> None:
@@ -306,12 +310,12 @@ def test_waiting_can_be_cancelled_and_taken_up_again(fake: ScriptedBroker) -> No
     fake.plan(script)
 
     async def run() -> None:
-        async with AsyncClient(fake.url) as client, client.listen("ann") as notes:
-            assert (await anext(notes)).sequence == 1
+        async with AsyncClient(fake.url) as client, client.listen("ann") as notifications:
+            assert (await anext(notifications)).sequence == 1
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(notes), 0.1)
+                await asyncio.wait_for(anext(notifications), 0.1)
             late.set()
-            assert (await asyncio.wait_for(anext(notes), 5)).sequence == 2
+            assert (await asyncio.wait_for(anext(notifications), 5)).sequence == 2
 
     asyncio.run(run())
     assert len(fake.sessions) == 1
@@ -322,16 +326,16 @@ def test_an_async_listener_is_ended_by_another_task(fake: ScriptedBroker) -> Non
 
     async def run() -> list[int]:
         async with AsyncClient(fake.url) as client:
-            notes = client.listen("ann")
+            notifications = client.listen("ann")
 
             async def collect() -> list[int]:
-                return [note.sequence async for note in notes]
+                return [notification.sequence async for notification in notifications]
 
             task = asyncio.create_task(collect())
             async with asyncio.timeout(5):
                 while not fake.sessions or not fake.sessions[0].acknowledged:
                     await asyncio.sleep(0.01)
-            await notes.close()
+            await notifications.close()
             return await asyncio.wait_for(task, 5)
 
     assert asyncio.run(run()) == [1]
@@ -346,9 +350,9 @@ def test_tls(tmp_path: Path) -> None:
         fake.plan(sends([1]))
         fake.answer("GET", "/feeds", JSONResponse({"feeds": []}))
         for verify in (trusted, False):
-            with Client(fake.url, verify=verify) as client, client.listen("ann") as notes:
+            with Client(fake.url, verify=verify) as client, client.listen("ann") as notifications:
                 assert client.feeds() == []
-                assert next(notes).sequence == 1
+                assert next(notifications).sequence == 1
         # Whoever is not trusted is not asked again and again.
         began = time.monotonic()
         with Client(fake.url) as client:
@@ -366,22 +370,22 @@ def test_tls(tmp_path: Path) -> None:
 
 def follower(**options: Any) -> Follower:
     given: dict[str, Any] = {"after": None, "acknowledge": True, "window": None, "idle": None}
-    patience = Patience(clock=lambda: 0.0, chance=lambda: 1.0)
-    return Follower("ann", **given | options, patience=patience)
+    retries = RetryPolicy(clock=lambda: 0.0, chance=lambda: 1.0)
+    return Follower("ann", **given | options, retries=retries)
 
 
 READY = '{"type":"ready","cursor":0,"window":10,"dropped":0}'
 
 
 def message(*sequences: int) -> str:
-    notes = ",".join(
+    notifications = ",".join(
         f'{{"sequence":{one},"feed":"f","at":1.0,"subscriptions":["s"],"event":{{}}}}'
         for one in sequences
     )
-    return f'{{"type":"notes","notes":[{notes}]}}'
+    return f'{{"type":"notifications","notifications":[{notifications}]}}'
 
 
-def test_many_notes_share_an_acknowledgement() -> None:
+def test_many_notifications_share_an_acknowledgement() -> None:
     run = Run(follower())
     sent = []
     incoming = [None, READY, message(*range(1, 13)), TimedOut()]
@@ -397,7 +401,7 @@ def test_many_notes_share_an_acknowledgement() -> None:
     assert [text.rpartition(":")[2] for text in sent] == ["5}", "10}", "12}"]
 
 
-def test_notes_that_were_received_outlive_the_connection() -> None:
+def test_notifications_that_were_received_outlive_the_connection() -> None:
     run = Run(follower())
     run.answer(None)
     run.answer(READY)
@@ -410,7 +414,7 @@ def test_notes_that_were_received_outlive_the_connection() -> None:
     run.answer(Lost("gone", code=1006))
     assert isinstance(run.step, Sleep)
     run.answer(None)
-    assert run.step == Connect("/owners/ann/notes/socket", {"after": "7"})
+    assert run.step == Connect("/subscribers/ann/notifications/socket", {"after": "7"})
     run.answer(None)
     assert run.hand_over().sequence == 6  # type: ignore[union-attr]
 

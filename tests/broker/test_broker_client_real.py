@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def client(broker: RunningBroker) -> Iterator[Client]:
-    with Client(broker.url, patience=20) as one:
+    with Client(broker.url, retry_seconds=20) as one:
         yield one
 
 
@@ -48,8 +48,8 @@ def test_from_publishing_to_listening(client: Client) -> None:
     assert (repeated.first, repeated.repeated, again.repeated) == (again.first, True, False)
     client.publish("ticks", pa.table({"symbol": ["X"], "price": [30.0]}))
     client.publish("ticks", pd.DataFrame({"symbol": ["X", "Y"], "price": [float("nan"), 1.0]}))
-    with client.listen("ann", idle=5) as notes:
-        found = [next(notes) for _ in range(4)]
+    with client.listen("ann", idle=5) as notifications:
+        found = [next(notifications) for _ in range(4)]
     assert [(n.subscriptions, n.event and n.event["price"]) for n in found] == [
         (("cheap", "ibm"), 5.0),
         (("ibm",), 20.0),
@@ -58,8 +58,8 @@ def test_from_publishing_to_listening(client: Client) -> None:
     ]
     assert found[0].sequence == receipt.first
     # Leaving the block has acknowledged all of them.
-    assert client.notes("ann", wait=0.1).notes == []
-    assert client.owner("ann").cursor == found[-1].sequence
+    assert client.notifications("ann", wait=0.1).notifications == []
+    assert client.subscriber("ann").cursor == found[-1].sequence
     assert [one.id for one in client.subscriptions("ann")] == ["cheap", "ibm"]
     log = client.events("ticks", after=0)
     assert len(log.events) == 6
@@ -103,23 +103,25 @@ def test_state(client: Client) -> None:
     client.patch_publication("cars", "c1", {"road": {"x": 50.0}})
     assert client.publication("cars", "c1").id == "c1"
     client.retract("cars", "c1")
-    page = client.notes("watch", wait=5)
-    assert [note.body["kind"] for note in page.notes] == ["enter", "leave"]
+    page = client.notifications("watch", wait=5)
+    assert [notification.body["kind"] for notification in page.notifications] == ["enter", "leave"]
     assert client.acknowledge("watch", page.next) == page.next
 
 
 def test_a_listener_outlives_the_broker(broker: RunningBroker, client: Client) -> None:
-    """Killed and started again under publisher and listener: each note comes once, in order."""
+    """Killed and started again under publisher and listener: each notification comes once, in
+    order.
+    """
     broker.options = ["--port", str(broker.port)]  # the last one given counts
     found: list[int] = []
     client.create_feed("kept", {"n": "int"})
     client.subscribe("kim", "all", "kept", "n >= 0")
 
     def follow() -> None:
-        with client.listen("kim", window=7) as notes:
-            for note in notes:
-                found.append(note.body["n"])
-                if note.body["n"] == 39:
+        with client.listen("kim", window=7) as notifications:
+            for notification in notifications:
+                found.append(notification.body["n"])
+                if notification.body["n"] == 39:
                     break
 
     thread = threading.Thread(target=follow)
@@ -134,7 +136,7 @@ def test_a_listener_outlives_the_broker(broker: RunningBroker, client: Client) -
         one.join(20)
         assert not one.is_alive()
     assert found == list(range(40))
-    assert client.notes("kim").notes == []
+    assert client.notifications("kim").notifications == []
 
 
 def test_async(broker: RunningBroker) -> None:
@@ -146,13 +148,13 @@ def test_async(broker: RunningBroker) -> None:
                 client.publish("numbers", [{"n": n} for n in range(6)])
             )
             found = []
-            async with client.listen("eve", idle=5) as notes:
-                async for note in notes:
-                    found.append(note.body["n"])
+            async with client.listen("eve", idle=5) as notifications:
+                async for notification in notifications:
+                    found.append(notification.body["n"])
                     if len(found) == 3:
                         break
             await publishing
-            assert (await client.owner("eve")).cursor == note.sequence
+            assert (await client.subscriber("eve")).cursor == notification.sequence
             return found
 
     assert asyncio.run(run()) == [0, 2, 4]
@@ -192,11 +194,19 @@ def test_the_commands(
     assert run_boxmatch("publish", "files").out.startswith("2 events, numbers ")
 
     heard = run_boxmatch("listen", "joe", "--count", "7", "--json")
-    notes = [json.loads(line) for line in heard.out.splitlines()]
-    assert [note["event"]["price"] for note in notes] == [1.5, 2.5, 3.5, 4.5, 5.5, 5.5, 5.5]
-    assert notes[3]["event"]["symbol"] == "007"
-    assert notes[3]["event"]["side"] == "buy"
-    assert client.notes("joe").notes == []
+    notifications = [json.loads(line) for line in heard.out.splitlines()]
+    assert [notification["event"]["price"] for notification in notifications] == [
+        1.5,
+        2.5,
+        3.5,
+        4.5,
+        5.5,
+        5.5,
+        5.5,
+    ]
+    assert notifications[3]["event"]["symbol"] == "007"
+    assert notifications[3]["event"]["side"] == "buy"
+    assert client.notifications("joe").notifications == []
 
     once = [run_boxmatch("publish", "files", str(tmp_path / "b.json"), "--idempotency-key", "k")
             for _ in range(2)]  # fmt: skip
@@ -205,7 +215,7 @@ def test_the_commands(
     assert heard.out.endswith('files  all  {"symbol": "C", "price": 3.5}\n')
     assert heard.err == ""
     done = run_boxmatch("listen", "jo", "--idle", "0.1")
-    assert done == (0, "", "boxmatch: owner 'jo' has no subscription so far\n")
+    assert done == (0, "", "boxmatch: subscriber 'jo' has no subscription so far\n")
     tried = run_boxmatch("subscribe", "joe", "x", "files", '{"symbol": "C"}', "--dry-run")
     assert tried.out == "2 of the last 11 events\n"
 

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 from small_server import IMPATIENT, Served, in_server
 
-from boxmatch.broker.patience import Patience, Unread
+from boxmatch.broker.server.timeouts import Timeouts, Unread
 
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 GET = b"GET /echo HTTP/1.1\r\nHost: x\r\n"
@@ -116,14 +116,14 @@ def test_connections_end_whatever_a_client_does(
             assert [holding.names.get(port) for port in await server.held()] == []
             assert (await server.get("/echo")).status_code == 200
 
-    patience = replace(IMPATIENT, idle_seconds=1.0, header_bytes=16 * 1024)
-    in_server(tmp_path, scenario, patience=patience, ping_seconds=0.3)
+    timeouts = replace(IMPATIENT, idle_seconds=1.0, header_bytes=16 * 1024)
+    in_server(tmp_path, scenario, timeouts=timeouts, ping_seconds=0.3)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_closing_waits_for_a_reader_but_not_for_ever() -> None:
     """Also for less than what makes a transport say that it is full."""
-    unread = Unread(Patience(stalled_seconds=10.0, body_rate=100.0))
+    unread = Unread(Timeouts(stalled_seconds=10.0, body_rate=100.0))
     transport = Mock(spec=asyncio.Transport)
     transport.get_write_buffer_size.return_value = 500
     transport.is_closing.return_value = False
@@ -146,7 +146,7 @@ def test_no_connection_keeps_a_server_from_stopping(tmp_path: Path, signals: int
             assert await server.held() == set()
 
     seconds = 1.0 if signals == 1 else 60.0
-    in_server(tmp_path, scenario, patience=Patience(), shutdown_seconds=seconds)
+    in_server(tmp_path, scenario, timeouts=Timeouts(), shutdown_seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -173,5 +173,5 @@ def test_upgrades_that_cannot_be_are_answered(
         answer = await server.send(*parts)
         assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == statuses
 
-    patience = replace(IMPATIENT, idle_seconds=1.0, header_bytes=16 * 1024)
-    in_server(tmp_path, scenario, patience=patience)
+    timeouts = replace(IMPATIENT, idle_seconds=1.0, header_bytes=16 * 1024)
+    in_server(tmp_path, scenario, timeouts=timeouts)

@@ -16,7 +16,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.messages import Events, FeedSpec, Note, Wanted, Webhook
+from boxmatch.broker.messages import Events, FeedSpec, Notification, Wanted, Webhook
 from boxmatch.broker.settings import Limits, Settings
 from boxmatch.model.schema import Schema
 
@@ -50,8 +50,8 @@ def wanted(filter: Any, feed: str = "ticks") -> Wanted:
     return Wanted(feed=feed, filter=filter)
 
 
-async def all_notes(broker: Broker, owner: str, after: int = 0) -> list[Note]:
-    return await broker.notes(owner, after=after, limit=100_000)
+async def all_notifications(broker: Broker, subscriber: str, after: int = 0) -> list[Notification]:
+    return await broker.notifications(subscriber, after=after, limit=100_000)
 
 
 def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
@@ -73,22 +73,25 @@ def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
                 assert (receipt.first, receipt.last, receipt.count) == (1, 3, 3)
                 assert receipt.durable
                 assert not receipt.repeated
-                notes = await stream.take(10)
-            assert [(one.sequence, sorted(one.subscriptions)) for one in notes] == [
+                notifications = await stream.take(10)
+            assert [(one.sequence, sorted(one.subscriptions)) for one in notifications] == [
                 (1, ["cheap", "ibm"]),
                 (3, ["ibm"]),
             ]
-            assert orjson.loads(notes[1].to_json())["event"] == {"symbol": "IBM", "price": 30.0}
-            [big] = await all_notes(broker, "bob")
+            assert orjson.loads(notifications[1].to_json())["event"] == {
+                "symbol": "IBM",
+                "price": 30.0,
+            }
+            [big] = await all_notifications(broker, "bob")
             assert (big.sequence, big.subscriptions) == (2, ["big"])
-            assert (await broker.owner("ann")).backlog == 2
+            assert (await broker.subscriber("ann")).backlog == 2
             assert await broker.acknowledge("ann", 1) == 1
             await broker._housekeeping.flush_cursors()
-            assert (await broker.owner("ann")).backlog == 1
+            assert (await broker.subscriber("ann")).backlog == 1
             assert await broker.acknowledge("ann", 99) == 3
             assert await broker.acknowledge("ann", 2) == 3
             await broker._housekeeping.flush_cursors()
-            assert (await broker.owner("ann")).backlog == 0
+            assert (await broker.subscriber("ann")).backlog == 0
             assert broker.feed("ticks").matches == 4
 
     run(main)
@@ -108,7 +111,7 @@ def test_all_of_it_is_there_again(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             assert [info.spec for info in broker.feeds()] == [ticks()]
             assert [one.id for one in broker.subscriptions("ann")] == ["cheap"]
-            assert (await broker.owner("ann")).cursor == 1
+            assert (await broker.subscriber("ann")).cursor == 1
             async with broker.stream("ann") as stream:
                 assert [one.sequence for one in await stream.take(9)] == [2]
                 await broker.publish("ticks", events({"price": 3.0}, {"price": 25.0}))
@@ -162,7 +165,7 @@ def test_a_key_makes_retries_safe(tmp_path: Path) -> None:
             )
             assert (first.first, again.first) == (1, 1)
             assert (first.repeated, again.repeated) == (False, True)
-            assert len(await all_notes(broker, "ann")) == 1
+            assert len(await all_notifications(broker, "ann")) == 1
 
     run(main)
 
@@ -206,7 +209,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
                 await broker.put_subscription("ann", "s", wanted({"price": {"from": 1}}))
             with pytest.raises(bm.UnknownSubscriptionError):
                 await broker.delete_subscription("ann", "s")
-            assert (await broker.owner("ann")).subscriptions == 0
+            assert (await broker.subscriber("ann")).subscriptions == 0
             await broker.create_feed(ticks("other"))
             await broker.put_subscription("ann", "s", wanted("price > 1"))
             with pytest.raises(bm.BrokerError, match="one to feed 'ticks'"):
@@ -225,16 +228,16 @@ def test_a_feed_gains_attributes_and_goes(tmp_path: Path) -> None:
             await broker.extend_feed("ticks", {"halted": "bool"})
             await broker.put_subscription("ann", "halted", wanted("halted"))
             await broker.publish("ticks", events({"price": 1.0, "halted": True}))
-            [note] = await all_notes(broker, "ann")
-            assert sorted(note.subscriptions) == ["cheap", "halted"]
+            [notification] = await all_notifications(broker, "ann")
+            assert sorted(notification.subscriptions) == ["cheap", "halted"]
             await broker.drop_feed("ticks")
             assert broker.subscriptions("ann") == []
-            assert await all_notes(broker, "ann") == []
+            assert await all_notifications(broker, "ann") == []
             with pytest.raises(bm.UnknownFeedError):
                 broker.feed("ticks")
             await broker.create_feed(ticks())
             await broker.publish("ticks", events({"price": 1.0}))
-            assert await all_notes(broker, "ann") == []
+            assert await all_notifications(broker, "ann") == []
 
     run(main)
 
@@ -248,7 +251,9 @@ def test_dry_run_and_explain(tmp_path: Path) -> None:
             assert (dry.events, dry.matches) == (100, 10)
             assert [one.sequence for one in dry.examples] == [16, 17, 18, 19, 20]
             await broker.put_subscription("ann", "cheap", wanted("price < 20"))
-            told = await broker.explain("ticks", sequence=50, owner="ann", subscription="cheap")
+            told = await broker.explain(
+                "ticks", sequence=50, subscriber="ann", subscription="cheap"
+            )
             assert not told.matched
             told = await broker.explain("ticks", event={"price": 5.0}, filter="price < 20")
             assert told.matched
@@ -262,8 +267,8 @@ def test_a_slow_listener_does_not_hold_up_the_others(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_feed(ticks())
-            for owner in ("slow", "quick"):
-                await broker.put_subscription(owner, "all", wanted("price > 0"))
+            for subscriber in ("slow", "quick"):
+                await broker.put_subscription(subscriber, "all", wanted("price > 0"))
             async with broker.stream("slow") as slow, broker.stream("quick") as quick:
                 got: list[int] = []
                 for _ in range(30):
@@ -288,15 +293,15 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
             truth = bm.Matcher(SCHEMA, index="scan")
             expected: dict[str, list[tuple[int, list[str]]]] = {"ann": [], "bob": []}
             for _ in range(150):
-                owner, number = rng.choice(["ann", "bob"]), rng.randrange(8)
-                id = f"{owner}/{number}"
+                subscriber, number = rng.choice(["ann", "bob"]), rng.randrange(8)
+                id = f"{subscriber}/{number}"
                 if rng.random() < 0.4:
                     low = rng.randrange(50)
                     text = f"price BETWEEN {low} AND {low + 30} OR symbol = '{rng.choice('ab')}'"
-                    await broker.put_subscription(owner, str(number), wanted(text))
+                    await broker.put_subscription(subscriber, str(number), wanted(text))
                     truth.subscribe(id, text)
                 elif rng.random() < 0.3 and id in truth:
-                    await broker.delete_subscription(owner, str(number))
+                    await broker.delete_subscription(subscriber, str(number))
                     truth.unsubscribe(id)
                 else:
                     rows = [
@@ -311,8 +316,8 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
                             if mine:
                                 told.append((receipt.first + place, mine))
             for name, told in expected.items():
-                notes = await all_notes(broker, name)
-                assert [(one.sequence, sorted(one.subscriptions)) for one in notes] == told
+                notifications = await all_notifications(broker, name)
+                assert [(one.sequence, sorted(one.subscriptions)) for one in notifications] == told
 
     run(main)
 
@@ -320,7 +325,7 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
 def test_publishers_wait_for_room_and_are_sent_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boxmatch.broker.broker._PATIENCE", 0.05)
+    monkeypatch.setattr("boxmatch.broker.broker._ROOM_TIMEOUT", 0.05)
 
     async def main() -> None:
         async with running(tmp_path, queue_events=10) as broker:
@@ -407,8 +412,8 @@ def test_many_subscriptions_at_once_are_all_or_none(tmp_path: Path) -> None:
                 )
             assert len(broker.subscriptions("ann")) == 5
             await broker.publish("ticks", events({"price": 2.5}, {"price": 200.0}))
-            [note] = await all_notes(broker, "ann")
-            assert sorted(note.subscriptions) == ["s3", "s4"]
+            [notification] = await all_notifications(broker, "ann")
+            assert sorted(notification.subscriptions) == ["s3", "s4"]
             assert [one.matches for one in broker.subscriptions("ann")] == [0, 0, 0, 1, 1]
             await broker.create_feed(ticks("other"))
             with pytest.raises(bm.BrokerError, match="one feed"):
@@ -433,8 +438,8 @@ def test_indexes_are_made_tidy_when_it_is_quiet(
             while feed.changes:
                 await asyncio.sleep(0.02)
             await broker.publish("ticks", events({"price": 100.5}))
-            [note] = await all_notes(broker, "ann")
-            assert len(note.subscriptions) == 199
+            [notification] = await all_notifications(broker, "ann")
+            assert len(notification.subscriptions) == 199
 
     run(main)
 
@@ -450,16 +455,16 @@ def test_of_two_who_make_a_feed_at_once_one_is_told_that_it_is_there(tmp_path: P
     run(main)
 
 
-def test_who_polls_is_seen_to_get_notes_whether_or_not_it_waits(tmp_path: Path) -> None:
+def test_who_polls_is_seen_to_get_notifications_whether_or_not_it_waits(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_feed(ticks())
             await broker.put_subscription("ann", "all", wanted("price > 0"))
             await broker.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
-            await broker.notes("ann", after=None, limit=10)
-            assert (await broker.owner("ann")).delivered == 2
-            await broker.notes("ann", after=1, limit=10, wait=5.0)
-            assert (await broker.owner("ann")).delivered == 3
+            await broker.notifications("ann", after=None, limit=10)
+            assert (await broker.subscriber("ann")).delivered == 2
+            await broker.notifications("ann", after=1, limit=10, wait=5.0)
+            assert (await broker.subscriber("ann")).delivered == 3
 
     run(main)
 
@@ -470,28 +475,28 @@ def test_who_listens_before_subscribing_is_counted_and_not_left_waiting(tmp_path
             waiting = asyncio.create_task(stream.take(1))
             await asyncio.sleep(0)
             assert broker.session_count() == 1
-            assert (await broker.watching.summary()).sessions == 1
-            assert (await broker.watching.summary()).owner_count == 0
+            assert (await broker.history.summary()).sessions == 1
+            assert (await broker.history.summary()).subscriber_count == 0
             await broker.stop()
             assert await waiting == []
 
     run(main)
 
 
-def test_what_is_watched_may_be_read_while_owners_come(tmp_path: Path) -> None:
+def test_what_is_watched_may_be_read_while_subscribers_come(tmp_path: Path) -> None:
     """Metrics are put together in a thread of their own."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:
             directory = broker._directory
             for number in range(1, 20_000):
-                directory.settle(f"owner{number}", number, 0)
+                directory.settle(f"subscriber{number}", number, 0)
             reading = asyncio.create_task(asyncio.to_thread(read, broker))
             number = 20_000
             while not reading.done():
                 for _ in range(100):
                     number += 1
-                    directory.settle(f"owner{number}", number, 0)
+                    directory.settle(f"subscriber{number}", number, 0)
                 await asyncio.sleep(0)
             await reading
 

@@ -123,14 +123,16 @@ TEXTS = [f"event number {number} of a few" for number in range(6)]
 
 
 def prepare(url: str) -> list[int]:
-    """A feed, a state feed and three owners who want all; the numbers of the events."""
+    """A feed, a state feed and three subscribers who want all; the numbers of the events."""
     with httpx.Client(base_url=url, timeout=30) as http:
         made(http.post("/feeds", json={"name": "f", "schema": {"text": "string", "x": "int"}}))
         made(http.post("/feeds", json={"name": "s", "kind": "state", "schema": {"x": "int"}}))
-        for owner in ("ann", "bob", "cleo"):
-            path = f"/owners/{owner}/subscriptions"
-            made(http.put(f"{path}/all-of-{owner}", json={"feed": "f", "filter": "x >= 0"}))
-            made(http.put(f"{path}/near-{owner}", json={"feed": "s", "region": {"x": [0, 10]}}))
+        for subscriber in ("ann", "bob", "cleo"):
+            path = f"/subscribers/{subscriber}/subscriptions"
+            made(http.put(f"{path}/all-of-{subscriber}", json={"feed": "f", "filter": "x >= 0"}))
+            made(
+                http.put(f"{path}/near-{subscriber}", json={"feed": "s", "region": {"x": [0, 10]}})
+            )
         numbers = [publish(http, text) for text in TEXTS]
         made(http.put("/feeds/s/publications/here", json={"region": {"x": 3}}))
     return numbers
@@ -150,9 +152,15 @@ def logged(http: httpx.Client) -> list[str]:
     return [event["event"]["text"] for event in answer["events"]]
 
 
-def told(http: httpx.Client, owner: str) -> list[str]:
-    answer = made(http.get(f"/owners/{owner}/notes", params={"after": 0, "limit": 1000}))
-    return [note["event"]["text"] for note in answer["notes"] if note["feed"] == "f"]
+def told(http: httpx.Client, subscriber: str) -> list[str]:
+    answer = made(
+        http.get(f"/subscribers/{subscriber}/notifications", params={"after": 0, "limit": 1000})
+    )
+    return [
+        notification["event"]["text"]
+        for notification in answer["notifications"]
+        if notification["feed"] == "f"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +172,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     broker.kill()
     shutil.copytree(broker.data, folder / "killed")
     with broker, httpx.Client(base_url=broker.url, timeout=30) as http:
-        assert made(http.post("/owners/cleo/acknowledge", json={"sequence": numbers[1]}))
+        assert made(http.post("/subscribers/cleo/acknowledge", json={"sequence": numbers[1]}))
     assert not (broker.data / WAL).exists()
     return folder
 
@@ -203,9 +211,9 @@ def test_a_full_disk_refuses_and_goes_on(tight: RunningBroker) -> None:
         check_refused(answer)
         check_refused(http.post("/feeds/f/events", json=[{"text": "y" * 5000, "x": 1}] * 9))
         one = {"feed": "f", "filter": "x = 1"}
-        check_refused(http.put("/owners/ann/subscriptions/one", json=one))
-        assert http.get("/owners/ann/subscriptions/one").status_code == 404
-        check_refused(http.put("/owners/new/subscriptions/one", json=one))
+        check_refused(http.put("/subscribers/ann/subscriptions/one", json=one))
+        assert http.get("/subscribers/ann/subscriptions/one").status_code == 404
+        check_refused(http.put("/subscribers/new/subscriptions/one", json=one))
         check_refused(http.put("/feeds/s/publications/there", json={"region": {"x": 4}}))
         assert http.get("/feeds/s/publications/there").status_code == 404
         check_refused(http.post("/feeds", json={"name": "g", "schema": {"x": "int"}}))
@@ -217,16 +225,16 @@ def test_a_full_disk_refuses_and_goes_on(tight: RunningBroker) -> None:
         assert told(http, "ann") == told(http, "bob") == texts
         made(http.get("/healthz"))
         check_refused(http.get("/readyz"))
-        with connect(f"{tight.socket_url}/owners/ann/notes/socket") as socket:
+        with connect(f"{tight.socket_url}/subscribers/ann/notifications/socket") as socket:
             assert json.loads(socket.recv())["type"] == "ready"
-            assert json.loads(socket.recv())["notes"][0]["event"]["text"] == TEXTS[0]
-        made(http.post("/owners/ann/acknowledge", json={"sequence": 2}))
+            assert json.loads(socket.recv())["notifications"][0]["event"]["text"] == TEXTS[0]
+        made(http.post("/subscribers/ann/acknowledge", json={"sequence": 2}))
         # And with room, so does writing, without a restart.
         filling.unlink()
         assert publish(http, text, headers=key) > 0
         texts.append(text)
         made(http.put("/feeds/s/publications/there", json={"region": {"x": 4}}))
-        made(http.put("/owners/new/subscriptions/one", json=one))
+        made(http.put("/subscribers/new/subscriptions/one", json=one))
         publish(http, "last")
         texts.append("last")
         assert logged(http) == told(http, "bob") == texts
@@ -240,9 +248,9 @@ def test_on_a_full_disk_one_can_delete_and_acknowledge(tight: RunningBroker) -> 
         prepare(tight.url)
         filling = fill(tight.data.parent)
         use_up(http)
-        assert http.delete("/owners/ann/subscriptions/near-ann").status_code == 204
+        assert http.delete("/subscribers/ann/subscriptions/near-ann").status_code == 204
         made(http.delete("/feeds/s/publications/here"))
-        made(http.post("/owners/bob/acknowledge", json={"sequence": 3}))
+        made(http.post("/subscribers/bob/acknowledge", json={"sequence": 3}))
         # Not that there was room now: what is in reserve is not for this.
         use_up(http)
         check_refused(http.get("/readyz"))
@@ -250,8 +258,8 @@ def test_on_a_full_disk_one_can_delete_and_acknowledge(tight: RunningBroker) -> 
     tight.wait_ready = False  # it starts, but the disk is full
     tight.start()
     with httpx.Client(base_url=tight.url, timeout=30) as http:
-        assert made(http.get("/owners/bob"))["cursor"] == 3
-        assert http.get("/owners/ann/subscriptions/near-ann").status_code == 404
+        assert made(http.get("/subscribers/bob"))["cursor"] == 3
+        assert http.get("/subscribers/ann/subscriptions/near-ann").status_code == 404
         assert http.get("/feeds/s/publications/here").status_code == 404
         use_up(http)
         assert http.delete("/feeds/f").status_code == 204
@@ -259,8 +267,10 @@ def test_on_a_full_disk_one_can_delete_and_acknowledge(tight: RunningBroker) -> 
         wait_ready(http)
         made(http.put("/feeds/s/publications/there", json={"region": {"x": 4}}))
         changes = [
-            (note["change"]["kind"], note["change"]["publication"])
-            for note in made(http.get("/owners/cleo/notes", params={"after": 0}))["notes"]
+            (notification["change"]["kind"], notification["change"]["publication"])
+            for notification in made(
+                http.get("/subscribers/cleo/notifications", params={"after": 0})
+            )["notifications"]
         ]
         assert changes == [("enter", "here"), ("deleted", "here"), ("enter", "there")]
 
@@ -283,11 +293,11 @@ def wait_ready(http: httpx.Client) -> None:
 
 def test_an_acknowledgement_that_was_answered_survives(stopped: RunningBroker) -> None:
     stopped.start()
-    answer = httpx.post(f"{stopped.url}/owners/ann/acknowledge", json={"sequence": 4})
+    answer = httpx.post(f"{stopped.url}/subscribers/ann/acknowledge", json={"sequence": 4})
     stopped.kill()
     assert made(answer) == {"cursor": 4}
     with stopped, httpx.Client(base_url=stopped.url, timeout=30) as http:
-        assert made(http.get("/owners/ann"))["cursor"] == 4
+        assert made(http.get("/subscribers/ann"))["cursor"] == 4
 
 
 def check_refused(answer: httpx.Response) -> None:
@@ -301,7 +311,7 @@ def check_refused(answer: httpx.Response) -> None:
 def check_again(broker: RunningBroker, texts: list[str]) -> None:
     """All is there after a restart too, although when it was stopped there was no room again."""
     limit_files(broker.pid, 1)
-    httpx.post(f"{broker.url}/owners/ann/acknowledge", json={"sequence": 3})
+    httpx.post(f"{broker.url}/subscribers/ann/acknowledge", json={"sequence": 3})
     assert broker.stop() == 0
     broker.start()
     with httpx.Client(base_url=broker.url, timeout=30) as http:
@@ -310,9 +320,11 @@ def check_again(broker: RunningBroker, texts: list[str]) -> None:
         numbers += [e["sequence"] for e in made(http.get("/feeds/s/events"))["events"]]
         assert sorted(numbers) == list(range(1, len(numbers) + 1))
         changes = [
-            (note["change"]["kind"], note["change"]["publication"])
-            for note in made(http.get("/owners/bob/notes", params={"after": 0}))["notes"]
-            if note["feed"] == "s"
+            (notification["change"]["kind"], notification["change"]["publication"])
+            for notification in made(
+                http.get("/subscribers/bob/notifications", params={"after": 0})
+            )["notifications"]
+            if notification["feed"] == "s"
         ]
         assert changes == [("enter", "here"), ("enter", "there")]
 
@@ -357,24 +369,27 @@ def test_a_new_broker_in_a_read_only_directory_is_refused(tmp_path: Path) -> Non
 def test_a_damaged_event_and_a_damaged_inbox_are_left_out(stopped: RunningBroker) -> None:
     file = stopped.data / DATABASE
     flip(file, b"number 3 of")
-    notes = (
+    notifications = (
         b'[[0,["all-of-ann"]]]'  # one for each event; this is the first one's, or the last one's
     )
-    overwrite(file, file.read_bytes().index(notes) + notes.index(b"ann"), b"zzz")
+    overwrite(file, file.read_bytes().index(notifications) + notifications.index(b"ann"), b"zzz")
     rest = [text for text in TEXTS if "number 3" not in text]
     with stopped, httpx.Client(base_url=stopped.url, timeout=30) as http:
         assert logged(http) == told(http, "bob") == rest
         assert told(http, "ann") in (rest[1:], rest[:-1])
-        assert made(http.get("/owners/cleo"))["cursor"] == 2
+        assert made(http.get("/subscribers/cleo"))["cursor"] == 2
         new = publish(http, "new")
         assert logged(http) == told(http, "bob") == [*rest, "new"]
-        with connect(f"{stopped.socket_url}/owners/ann/notes/socket") as socket:
+        with connect(f"{stopped.socket_url}/subscribers/ann/notifications/socket") as socket:
             assert json.loads(socket.recv())["type"] == "ready"
-            received = [note["sequence"] for note in json.loads(socket.recv())["notes"]]
+            received = [
+                notification["sequence"]
+                for notification in json.loads(socket.recv())["notifications"]
+            ]
             assert received == sorted(set(received))
             assert received[-1] == new
     assert "damaged: batch 4" in stopped.log()
-    assert "damaged: notes of owner" in stopped.log()
+    assert "damaged: notifications of subscriber" in stopped.log()
 
 
 def test_rubbish_behind_the_log_ahead_is_left_out(ended: Path, tmp_path: Path) -> None:
@@ -403,7 +418,7 @@ def test_of_a_log_ahead_that_was_cut_the_rest_counts(ended: Path, tmp_path: Path
         assert texts == TEXTS[: len(texts)]
         if cut < 5_000:
             assert texts == TEXTS
-        if http.get("/owners/bob/subscriptions/all-of-bob").status_code == 200:
+        if http.get("/subscribers/bob/subscriptions/all-of-bob").status_code == 200:
             publish(http, "new")
             assert told(http, "bob") == [*texts, "new"]
 
@@ -440,19 +455,28 @@ def test_whatever_is_damaged_it_is_said_and_nothing_breaks(
 
 
 def ask_everything(http: httpx.Client) -> Iterator[httpx.Response]:
-    for path in ("/healthz", "/readyz", "/feeds", "/feeds/f/events", "/feeds/s/events", "/owners"):
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/feeds",
+        "/feeds/f/events",
+        "/feeds/s/events",
+        "/subscribers",
+    ):
         yield http.get(path)
-    for owner in ("ann", "bob"):
-        yield http.get(f"/owners/{owner}")
-        yield http.get(f"/owners/{owner}/subscriptions")
+    for subscriber in ("ann", "bob"):
+        yield http.get(f"/subscribers/{subscriber}")
+        yield http.get(f"/subscribers/{subscriber}/subscriptions")
         for wait in (0, 0.1):
-            yield http.get(f"/owners/{owner}/notes", params={"after": 0, "wait": wait})
-        yield http.get(f"/owners/{owner}/dead-letters")
+            yield http.get(
+                f"/subscribers/{subscriber}/notifications", params={"after": 0, "wait": wait}
+            )
+        yield http.get(f"/subscribers/{subscriber}/dead-letters")
     yield http.post("/feeds/f/dry-run", json={"filter": "x = 1"})
     yield http.post("/feeds/f/events", json={"text": "new", "x": 1})
     yield http.put("/feeds/s/publications/here", json={"region": {"x": 4}})
-    yield http.put("/owners/ann/subscriptions/more", json={"feed": "f", "filter": "x = 1"})
-    yield http.post("/owners/bob/acknowledge", json={"sequence": 3})
+    yield http.put("/subscribers/ann/subscriptions/more", json={"feed": "f", "filter": "x = 1"})
+    yield http.post("/subscribers/bob/acknowledge", json={"sequence": 3})
 
 
 # Two at once
@@ -508,8 +532,11 @@ def test_subscriptions_change_while_memory_steps_back(tmp_path: Path) -> None:
         assert isinstance(changed, SubscriptionInfo)
         for x in range(1, 6):
             await broker.put_publication("s", f"p{x}", regions={"region": {"x": x}})
-        notes = await broker.notes("ann", after=0, limit=100)
-        heard = [(orjson.loads(note.body)["publication"], note.subscriptions) for note in notes]
+        notifications = await broker.notifications("ann", after=0, limit=100)
+        heard = [
+            (orjson.loads(notification.body)["publication"], notification.subscriptions)
+            for notification in notifications
+        ]
         assert heard == [("p3", ["next"]), ("p4", ["other"]), ("p5", ["changed"])]
         await broker.stop()
 

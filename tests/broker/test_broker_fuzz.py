@@ -68,7 +68,7 @@ _CHECKS: list[Any] = [
 ]
 _KNOWN: dict[str, list[str]] = {
     "feed": ["trades", "loose", "places", "nowhere"],
-    "owner": ["olga", "nobody"],
+    "subscriber": ["olga", "nobody"],
     "id": ["a", "b"],
 }
 
@@ -99,7 +99,7 @@ def _caller(broker: RunningBroker, wrong: list[str]) -> Callable[..., None]:
                 case.path_parameters[name] = known
             if known is not None and isinstance(case.body, dict) and name in case.body:
                 case.body[name] = known
-        if "wait" in (case.query or {}) and case.path.endswith("/notes"):
+        if "wait" in (case.query or {}) and case.path.endswith("/notifications"):
             case.query["wait"] = 0  # it may be a minute
         began = time.monotonic()
         if case.path.endswith("/stream"):
@@ -417,7 +417,7 @@ def ask(http: httpx.Client, filter: Any) -> list[httpx.Response]:
     """A filter in the three places that take one."""
     event = {"price": 1, "symbol": "a", "size": 3, "ok": True}
     return [
-        http.put("/owners/olga/subscriptions/f", json={"feed": "trades", "filter": filter}),
+        http.put("/subscribers/olga/subscriptions/f", json={"feed": "trades", "filter": filter}),
         http.post("/feeds/trades/dry-run", json={"filter": filter}),
         http.post("/feeds/trades/explain", json={"event": event, "filter": filter}),
     ]
@@ -429,7 +429,7 @@ def check_filter(http: httpx.Client, text: str, seconds: float) -> None:
     statuses = {check_answer(answer).status_code for answer in ask(http, text)}
     assert statuses in ({200}, {422})
     assert time.monotonic() - began < seconds
-    http.delete("/owners/olga/subscriptions/f")
+    http.delete("/subscribers/olga/subscriptions/f")
 
 
 @pytest.mark.parametrize("name", filters(100))
@@ -480,7 +480,7 @@ def run_filters(http: httpx.Client, examples: int) -> None:
         assert statuses in ({200}, {422})
 
     asked()
-    http.delete("/owners/olga/subscriptions/f")
+    http.delete("/subscribers/olga/subscriptions/f")
 
 
 def test_filters_of_all_kinds(http: httpx.Client) -> None:

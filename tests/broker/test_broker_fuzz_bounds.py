@@ -17,7 +17,7 @@ from hostile_client import TRADES, Siege, check_answer, make_feeds, memory_mib
 pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
-LARGE = {"symbol": "big", "side": "buy", "note": "x" * MIB}
+LARGE = {"symbol": "big", "side": "buy", "remark": "x" * MIB}
 COUNT = 80
 
 
@@ -29,8 +29,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
             feed = {"name": "large", "schema": TRADES, "unknown": "carry"}
             assert http.post("/feeds", json=feed).status_code == 201
             wanted = {"feed": "large", "filter": "symbol = 'big'"}
-            for owner in ("lara", "lars"):
-                answer = http.put(f"/owners/{owner}/subscriptions/s", json=wanted)
+            for subscriber in ("lara", "lars"):
+                answer = http.put(f"/subscribers/{subscriber}/subscriptions/s", json=wanted)
                 assert answer.status_code == 200
             publish_large(http)
         yield running
@@ -92,10 +92,10 @@ def test_a_filter_does_not_keep_others_waiting(
     assert found[1] < 0.5
 
 
-def test_an_answer_with_notes_is_not_much_larger_than_its_limit(http: httpx.Client) -> None:
-    answer = http.get("/owners/lara/notes", params={"limit": 1_000})
+def test_an_answer_with_notifications_is_not_much_larger_than_its_limit(http: httpx.Client) -> None:
+    answer = http.get("/subscribers/lara/notifications", params={"limit": 1_000})
     assert len(answer.content) < 20 * MIB
-    assert answer.json()["next"] == answer.json()["notes"][-1]["sequence"]
+    assert answer.json()["next"] == answer.json()["notifications"][-1]["sequence"]
 
 
 def test_an_answer_with_events_is_not_much_larger_than_its_limit(http: httpx.Client) -> None:
@@ -106,15 +106,16 @@ def test_an_answer_with_events_is_not_much_larger_than_its_limit(http: httpx.Cli
 
 def test_a_socket_that_nobody_reads_holds_little(broker: RunningBroker, http: httpx.Client) -> None:
     request = (
-        b"GET /owners/lars/notes/socket HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n"
+        b"GET /subscribers/lars/notifications/socket HTTP/1.1\r\nhost: localhost\r\n"
+        b"upgrade: websocket\r\n"
         b"connection: upgrade\r\nsec-websocket-version: 13\r\n"
         b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     last = http.get("/feeds/large").json()["last_sequence"]
-    http.post("/owners/lars/acknowledge", json={"sequence": last})
+    http.post("/subscribers/lars/acknowledge", json={"sequence": last})
     publish_large(http)  # once without a reader, so that caches are full
     last = http.get("/feeds/large").json()["last_sequence"]
-    http.post("/owners/lars/acknowledge", json={"sequence": last})
+    http.post("/subscribers/lars/acknowledge", json={"sequence": last})
     before = memory_mib(broker.pid)
     with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as connection:
         connection.sendall(request)

@@ -42,14 +42,14 @@ def http(broker: ImpatientBroker) -> Iterator[httpx.Client]:
         yield client
 
 
-def path_of(owner: str, **query: Any) -> str:
+def path_of(subscriber: str, **query: Any) -> str:
     text = "&".join(f"{name}={value}" for name, value in query.items())
-    return f"/owners/{owner}/notes/socket" + (f"?{text}" if text else "")
+    return f"/subscribers/{subscriber}/notifications/socket" + (f"?{text}" if text else "")
 
 
 @contextlib.contextmanager
-def listening(broker: ImpatientBroker, owner: str, **query: Any) -> Iterator[ClientConnection]:
-    url = "ws" + broker.url.removeprefix("http") + path_of(owner, **query)
+def listening(broker: ImpatientBroker, subscriber: str, **query: Any) -> Iterator[ClientConnection]:
+    url = "ws" + broker.url.removeprefix("http") + path_of(subscriber, **query)
     with connect(url, open_timeout=10, close_timeout=5) as connection:
         assert json.loads(connection.recv(10))["type"] == "ready"
         yield connection
@@ -68,15 +68,15 @@ def refusal(connection: ClientConnection) -> tuple[str | None, int]:
         return code, closed.rcvd.code if closed.rcvd is not None else 1006
 
 
-def subscribe(http: httpx.Client, owner: str) -> None:
-    wanted = {"feed": "trades", "filter": f"symbol = '{owner}'"}
-    answer = http.put(f"/owners/{owner}/subscriptions/all", json=wanted)
+def subscribe(http: httpx.Client, subscriber: str) -> None:
+    wanted = {"feed": "trades", "filter": f"symbol = '{subscriber}'"}
+    answer = http.put(f"/subscribers/{subscriber}/subscriptions/all", json=wanted)
     assert check_answer(answer).status_code == 200
 
 
-def publish(http: httpx.Client, owner: str, count: int = 1) -> list[int]:
-    """The sequence numbers of events for an owner."""
-    answer = http.post("/feeds/trades/events", json=[{"symbol": owner}] * count)
+def publish(http: httpx.Client, subscriber: str, count: int = 1) -> list[int]:
+    """The sequence numbers of events for a subscriber."""
+    answer = http.post("/feeds/trades/events", json=[{"symbol": subscriber}] * count)
     receipt = check_answer(answer).json()
     return list(range(receipt["first"], receipt["last"] + 1))
 
@@ -121,7 +121,7 @@ def test_messages_that_are_refused(
         code, closed = refusal(connection)
     assert closed in REFUSALS
     assert code == "message" or closed in (1007, 1009)
-    assert http.get("/owners/mia").json()["cursor"] == 0
+    assert http.get("/subscribers/mia").json()["cursor"] == 0
 
 
 def run_messages(broker: ImpatientBroker, examples: int) -> None:
@@ -184,36 +184,36 @@ def test_queries_that_are_refused(broker: ImpatientBroker, query: str) -> None:
 
 
 def test_acknowledgements_that_do_no_harm(broker: ImpatientBroker, http: httpx.Client) -> None:
-    """The past, the same again, out of order; and a flood of them does not stop the notes."""
+    """The past, the same again, out of order; a flood of them does not stop notifications."""
     subscribe(http, "flo")
     with listening(broker, "flo", window=5) as connection:
         numbers = publish(http, "flo", 20)
         got: list[int] = []
         while len(got) < 20:
-            got += [one["sequence"] for one in json.loads(connection.recv(10))["notes"]]
+            got += [one["sequence"] for one in json.loads(connection.recv(10))["notifications"]]
             for sequence in (0, got[0], got[-1], got[0], got[-1]):
                 connection.send(json.dumps({"type": "acknowledge", "sequence": sequence}))
         assert got == numbers
         for _ in range(5_000):
             connection.send(json.dumps({"type": "acknowledge", "sequence": got[-1]}))
         [last] = publish(http, "flo")
-        assert json.loads(connection.recv(10))["notes"][0]["sequence"] == last
+        assert json.loads(connection.recv(10))["notifications"][0]["sequence"] == last
         connection.send(json.dumps({"type": "acknowledge", "sequence": last}))
         connection.send(json.dumps({"type": "acknowledge", "sequence": last + 1}))
         assert refusal(connection) == ("message", 1008)
-    assert http.get("/owners/flo").json()["cursor"] == last
+    assert http.get("/subscribers/flo").json()["cursor"] == last
 
 
 def test_no_more_than_a_window_is_sent(broker: ImpatientBroker, http: httpx.Client) -> None:
     subscribe(http, "win")
     with listening(broker, "win", window=3) as connection:
         publish(http, "win", 50)
-        got = json.loads(connection.recv(10))["notes"]
+        got = json.loads(connection.recv(10))["notifications"]
         with contextlib.suppress(TimeoutError):
             while len(got) < 50:
-                got += json.loads(connection.recv(0.5))["notes"]
+                got += json.loads(connection.recv(0.5))["notifications"]
         assert len(got) == 3
-    assert http.get("/owners/win").json()["cursor"] == 0
+    assert http.get("/subscribers/win").json()["cursor"] == 0
 
 
 # Below the messages
@@ -232,7 +232,7 @@ def frame(opcode: int, payload: bytes = b"", *, final: bool = True, masked: bool
 
 
 @contextlib.contextmanager
-def raw_socket(broker: ImpatientBroker, owner: str) -> Iterator[socket.socket]:
+def raw_socket(broker: ImpatientBroker, subscriber: str) -> Iterator[socket.socket]:
     """A WebSocket after its handshake, without a client behind it."""
     key = base64.b64encode(bytes(16))
     request = (
@@ -240,7 +240,7 @@ def raw_socket(broker: ImpatientBroker, owner: str) -> Iterator[socket.socket]:
         b"sec-websocket-version: 13\r\nsec-websocket-key: %b\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as connection:
-        connection.sendall(request % (path_of(owner).encode(), key))
+        connection.sendall(request % (path_of(subscriber).encode(), key))
         seen = b""
         while b'"ready"' not in seen:
             seen += connection.recv(65536)
@@ -291,7 +291,7 @@ def test_refusals_are_no_errors_of_the_server(broker: ImpatientBroker) -> None:
     """Whoever can connect could fill the log otherwise."""
     before = len(broker.log())
     url = "ws" + broker.url.removeprefix("http")
-    for path, status in (("/feeds", 404), ("/owners/a/notes/socket?after=x", 422)):
+    for path, status in (("/feeds", 404), ("/subscribers/a/notifications/socket?after=x", 422)):
         with pytest.raises(InvalidStatus) as refused:
             connect(url + path)
         answer = refused.value.response
@@ -304,8 +304,8 @@ def test_refusals_are_no_errors_of_the_server(broker: ImpatientBroker) -> None:
     assert broker.log()[before:] == ""
 
 
-def sessions(http: httpx.Client, owner: str) -> int:
-    return int(http.get(f"/owners/{owner}").json()["sessions"])
+def sessions(http: httpx.Client, subscriber: str) -> int:
+    return int(http.get(f"/subscribers/{subscriber}").json()["sessions"])
 
 
 def test_those_who_say_nothing_are_cut(broker: ImpatientBroker, http: httpx.Client) -> None:
@@ -346,9 +346,9 @@ def test_pings_do_not_fill_the_memory(broker: ImpatientBroker) -> None:
 
 @pytest.mark.slow
 def test_a_stream_that_nobody_reads_is_cut(broker: ImpatientBroker, http: httpx.Client) -> None:
-    """Server-Sent Events to one who takes nothing: the notes wait on disk, not in memory."""
+    """Server-Sent Events to one who takes nothing: notifications wait on disk, not in memory."""
     subscribe(http, "sol")
-    request = b"GET /owners/sol/notes/stream HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    request = b"GET /subscribers/sol/notifications/stream HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(10)

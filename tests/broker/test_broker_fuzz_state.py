@@ -39,7 +39,7 @@ def everywhere(http: httpx.Client, feed: str, body: dict[str, Any]) -> list[int]
     named = {"region_filter" if name == "filter" else name: body[name] for name in body}
     answers = [
         http.put(publication, json=body),
-        http.put("/owners/hostile.stan/subscriptions/s", json={"feed": feed, **named}),
+        http.put("/subscribers/hostile.stan/subscriptions/s", json={"feed": feed, **named}),
         http.patch(publication, json=body),
         http.get(publication),
     ]

@@ -32,7 +32,7 @@ CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 UPGRADE = b"host: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
 SOCKET = UPGRADE + b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 MOST_SECONDS = 6.0
-"""Patience is 0.4 s, the look at the clock every 0.1 s and the farewell 1 s; the rest is for a
+"""Timeouts is 0.4 s, the look at the clock every 0.1 s and the farewell 1 s; the rest is for a
 machine that is busy."""
 
 
@@ -89,7 +89,7 @@ NONSENSE = {
     "options *": b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     "proxy": b"GET http://example.com/x HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     "upgrade": b"GET /feeds HTTP/1.1\r\nhost: a\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
-    "bare socket": b"GET /owners/a/notes/socket HTTP/1.1\r\n" + UPGRADE + b"\r\n",
+    "bare socket": b"GET /subscribers/a/notifications/socket HTTP/1.1\r\n" + UPGRADE + b"\r\n",
     "socket elsewhere": b"GET /feeds HTTP/1.1\r\n" + SOCKET + b"\r\n",
     "socket with a body": b"POST /feeds HTTP/1.1\r\n" + SOCKET + b"content-length: 2\r\n\r\n{}",
     "socket with headers": b"GET /feeds HTTP/1.1\r\n" + SOCKET + b"a: b\r\n" * 200 + b"\r\n",
@@ -162,9 +162,10 @@ def test_noise_many_times(broker: ImpatientBroker) -> None:
         "/feeds/trades;x=1", "/feeds/trades%20", "/feeds/%20trades", "/feeds/-trades", "/feeds/*",
         "/feeds/" + "a" * 129, "/feeds/" + "a" * 5000, "/feeds/" + "%41" * 2000,
         "/feeds/trades%ef%bc%8fevents", "/feeds/tr%c3%a4des", "/feeds/%F0%9F%98%80",
-        "/owners/a%2f..%2fb/notes", "/owners/%00/notes", "/owners/a/subscriptions/..",
-        "/owners/a/../b",
-        "/owners/a%0d%0a/notes/stream", "/owners/a%00/notes/socket",
+        "/subscribers/a%2f..%2fb/notifications", "/subscribers/%00/notifications",
+        "/subscribers/a/subscriptions/..",
+        "/subscribers/a/../b",
+        "/subscribers/a%0d%0a/notifications/stream", "/subscribers/a%00/notifications/socket",
     ],
 )  # fmt: skip
 def test_path_tricks(broker: ImpatientBroker, http: httpx.Client, path: str) -> None:
@@ -195,7 +196,12 @@ def test_path_tricks(broker: ImpatientBroker, http: httpx.Client, path: str) -> 
 )  # fmt: skip
 def test_header_tricks(broker: ImpatientBroker, header: bytes) -> None:
     host = b"" if header.startswith(b"host") else b"host: localhost\r\n"
-    for line in (b"GET /feeds", b"GET /nowhere", b"PUT /feeds", b"GET /owners/a/notes"):
+    for line in (
+        b"GET /feeds",
+        b"GET /nowhere",
+        b"PUT /feeds",
+        b"GET /subscribers/a/notifications",
+    ):
         raw = exchange(
             broker.port, line + b" HTTP/1.1\r\n" + host + header + b"\r\nconnection: close\r\n\r\n"
         )
@@ -226,7 +232,8 @@ SLOW = {
     "trailers": (CHUNKED + b"0\r\n", b"a: b\r\n"),
     "silence": (HEAD + b"content-length: 10\r\n\r\n", b""),
     "body of another route": (
-        b"PUT /owners/a/webhook HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n", b" ",
+        b"PUT /subscribers/a/webhook HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n",
+        b" ",
     ),
     "body of nobody": (
         b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n", b" ",
@@ -235,7 +242,7 @@ SLOW = {
         b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\n", b"a: b\r\n",
     ),
     "websocket": (
-        b"GET /owners/a/notes/socket HTTP/1.1\r\n" + UPGRADE, b"a: b\r\n",
+        b"GET /subscribers/a/notifications/socket HTTP/1.1\r\n" + UPGRADE, b"a: b\r\n",
     ),
 }  # fmt: skip
 
@@ -272,8 +279,11 @@ def test_many_slow_clients_do_not_keep_others_out(
     "raw",
     [
         b"POST /feeds HTTP/1.1\r\n" + SOCKET + b"content-length: 2\r\n\r\n{}",
-        b"GET /owners/a/notes/socket HTTP/1.1\r\n" + SOCKET + b"a: b\r\n" * 200 + b"\r\n",
-        b"GET /owners/a/notes/socket HTTP/1.1\r\n" + SOCKET + b"\r\n",
+        b"GET /subscribers/a/notifications/socket HTTP/1.1\r\n"
+        + SOCKET
+        + b"a: b\r\n" * 200
+        + b"\r\n",
+        b"GET /subscribers/a/notifications/socket HTTP/1.1\r\n" + SOCKET + b"\r\n",
     ],
     ids=["with a body", "with many headers", "without a sign of life"],
 )

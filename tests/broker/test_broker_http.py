@@ -228,7 +228,7 @@ def test_precision_under_load_is_chosen_and_shown(http: httpx.Client) -> None:
 
 def test_many_subscriptions_in_one_request(http: httpx.Client) -> None:
     feed = make_feed(http, "f.many")
-    base = "/owners/max/subscriptions"
+    base = "/subscribers/max/subscriptions"
     filters = {f"s{number}": f"price < {number}" for number in range(50)}
     made = http.post(base, json={"feed": feed, "filters": filters})
     assert (made.status_code, made.json()) == (200, {"count": 50})
@@ -239,21 +239,21 @@ def test_many_subscriptions_in_one_request(http: httpx.Client) -> None:
         http.post(base, json={"feed": feed, "filters": {"a/b": "price < 1"}}), 422, "parameters"
     )
     problem(http.post(base, json={"feed": feed, "filters": {}}), 422, "body")
-    assert http.get("/owners/max").json()["subscriptions"] == 50
+    assert http.get("/subscribers/max").json()["subscriptions"] == 50
     http.post(f"/feeds/{feed}/events", json={"price": 47.5}).raise_for_status()
-    [note] = http.get("/owners/max/notes").json()["notes"]
-    assert sorted(note["subscriptions"]) == ["s48", "s49"]
+    [notification] = http.get("/subscribers/max/notifications").json()["notifications"]
+    assert sorted(notification["subscriptions"]) == ["s48", "s49"]
 
 
 def test_subscriptions_are_put_listed_and_deleted(http: httpx.Client) -> None:
     feed = make_feed(http, "f.subs")
     other = make_feed(http, "f.subs2")
-    base = "/owners/sue/subscriptions"
+    base = "/subscribers/sue/subscriptions"
     for number in range(5):
         wanted = {"feed": feed if number else other, "filter": f"price < {number}"}
         assert http.put(f"{base}/s{number}", json=wanted).status_code == 200
     shown = http.get(f"{base}/s3").json()
-    assert (shown["owner"], shown["id"], shown["filter"]) == ("sue", "s3", "price < 3")
+    assert (shown["subscriber"], shown["id"], shown["filter"]) == ("sue", "s3", "price < 3")
     changed = http.put(f"{base}/s3", json={"feed": feed, "filter": {"price": {"low": 9}}}).json()
     assert changed["filter"] == {"price": {"low": 9}}
     half_open = {"price": {"low": 9, "low_open": True, "high": None}}
@@ -270,15 +270,17 @@ def test_subscriptions_are_put_listed_and_deleted(http: httpx.Client) -> None:
     assert http.delete(f"{base}/s3").status_code == 204
     problem(http.delete(f"{base}/s3"), 404, "unknown-subscription")
     problem(http.get(f"{base}/s3"), 404, "unknown-subscription")
-    assert http.get("/owners/sue").json()["subscriptions"] == 4
-    assert "sue" in [one["owner"] for one in http.get("/owners?limit=1000").json()["owners"]]
+    assert http.get("/subscribers/sue").json()["subscriptions"] == 4
+    assert "sue" in [
+        one["subscriber"] for one in http.get("/subscribers?limit=1000").json()["subscribers"]
+    ]
 
 
 def test_a_filter_that_makes_no_sense_is_located(http: httpx.Client) -> None:
     make_feed(http, "f.filters")
 
     def put(wanted: dict[str, Any]) -> httpx.Response:
-        return http.put("/owners/sue/subscriptions/x", json={"feed": "f.filters", **wanted})
+        return http.put("/subscribers/sue/subscriptions/x", json={"feed": "f.filters", **wanted})
 
     told = problem(put({"filter": "price < 5 AND colour = 'red'"}), 422, "filter")
     assert told["position"] == 14
@@ -295,43 +297,52 @@ def test_a_filter_that_makes_no_sense_is_located(http: httpx.Client) -> None:
     problem(put({"filter": "price < 1 OR " * 9000 + "price < 2"}), 413, "filter-size")
 
 
-def test_notes_are_polled_from_the_cursor(http: httpx.Client) -> None:
+def test_notifications_are_polled_from_the_cursor(http: httpx.Client) -> None:
     feed = make_feed(http, "f.poll")
     for id, text in (("cheap", "price < 10"), ("a", "symbol = 'A'")):
-        http.put(f"/owners/pol/subscriptions/{id}", json={"feed": feed, "filter": text})
+        http.put(f"/subscribers/pol/subscriptions/{id}", json={"feed": feed, "filter": text})
     receipt = publish(http, feed, {"price": 5, "symbol": "A"}, {"price": 50}, {"price": 6})
-    told = http.get("/owners/pol/notes").json()
-    first, second = told["notes"]
+    told = http.get("/subscribers/pol/notifications").json()
+    first, second = told["notifications"]
     assert sorted(first["subscriptions"]) == ["a", "cheap"]
     assert (first["feed"], first["event"]) == (feed, {"price": 5, "symbol": "A"})
     assert (first["sequence"], second["sequence"]) == (receipt["first"], receipt["last"])
     assert told["next"] == receipt["last"]
-    assert http.get("/owners/pol/notes").json() == told  # nothing is acknowledged by looking
-    assert http.get("/owners/pol/notes?limit=1").json()["next"] == receipt["first"]
-    cursor = http.post("/owners/pol/acknowledge", json={"sequence": receipt["first"]}).json()
+    assert (
+        http.get("/subscribers/pol/notifications").json() == told
+    )  # nothing is acknowledged by looking
+    assert http.get("/subscribers/pol/notifications?limit=1").json()["next"] == receipt["first"]
+    cursor = http.post("/subscribers/pol/acknowledge", json={"sequence": receipt["first"]}).json()
     assert cursor == {"cursor": receipt["first"]}
-    assert http.post("/owners/pol/acknowledge", json={"sequence": 0}).json() == cursor
-    assert [one["sequence"] for one in http.get("/owners/pol/notes").json()["notes"]] == [
-        receipt["last"]
-    ]
-    late = http.get("/owners/pol/notes", params={"after": receipt["last"], "wait": 0.2}).json()
-    assert (late["notes"], late["next"]) == ([], receipt["last"])
+    assert http.post("/subscribers/pol/acknowledge", json={"sequence": 0}).json() == cursor
+    assert [
+        one["sequence"]
+        for one in http.get("/subscribers/pol/notifications").json()["notifications"]
+    ] == [receipt["last"]]
+    late = http.get(
+        "/subscribers/pol/notifications", params={"after": receipt["last"], "wait": 0.2}
+    ).json()
+    assert (late["notifications"], late["next"]) == ([], receipt["last"])
     for bad in ({"sequence": -1}, {"sequence": 1.5}, {"sequence": 1 << 63}, {}, {"sequence": "1"}):
-        problem(http.post("/owners/pol/acknowledge", json=bad), 422, "body")
+        problem(http.post("/subscribers/pol/acknowledge", json=bad), 422, "body")
 
 
-def test_a_poll_waits_for_the_next_note(http: httpx.Client, open_broker: RunningBroker) -> None:
+def test_a_poll_waits_for_the_next_notification(
+    http: httpx.Client, open_broker: RunningBroker
+) -> None:
     feed = make_feed(http, "f.wait")
-    http.put("/owners/will/subscriptions/all", json={"feed": feed, "filter": "price > 0"})
+    http.put("/subscribers/will/subscriptions/all", json={"feed": feed, "filter": "price > 0"})
     found: list[Any] = []
 
     def wait() -> None:
         with httpx.Client(base_url=open_broker.url, timeout=30) as other:
-            found.extend(other.get("/owners/will/notes?wait=20").json()["notes"])
+            found.extend(
+                other.get("/subscribers/will/notifications?wait=20").json()["notifications"]
+            )
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while http.get("/owners/will").json()["sessions"] == 0:
+    while http.get("/subscribers/will").json()["sessions"] == 0:
         pass
     publish(http, feed, {"price": 1})
     waiting.join(20)
@@ -349,8 +360,8 @@ def test_dry_run_and_explain(http: httpx.Client) -> None:
     told = http.post(ask, json={"sequence": receipt["first"], "filter": "price > 3"}).json()
     assert told["matched"] is False
     assert told["alternatives"][0][0]["got"] == 0
-    http.put("/owners/ask/subscriptions/s", json={"feed": feed, "filter": "price > 3"})
-    stored = {"event": {"price": 4}, "owner": "ask", "subscription": "s"}
+    http.put("/subscribers/ask/subscriptions/s", json={"feed": feed, "filter": "price > 3"})
+    stored = {"event": {"price": 4}, "subscriber": "ask", "subscription": "s"}
     assert http.post(ask, json=stored).json()["matched"] is True
     for bad in ({}, {"event": {}}, {**stored, "sequence": 1}, {**stored, "filter": "price > 1"}):
         problem(http.post(ask, json=bad), 422, "body")
@@ -359,7 +370,7 @@ def test_dry_run_and_explain(http: httpx.Client) -> None:
         deep = [deep]
     problem(http.post(ask, json={"event": {"price": deep}, "filter": "price > 1"}), 400, "json")
     problem(http.post(ask, json={"event": {}, "filter": {"price": deep}}), 400, "json")
-    half = {"event": {}, "owner": "ask", "filter": "price > 1"}
+    half = {"event": {}, "subscriber": "ask", "filter": "price > 1"}
     problem(http.post(ask, json=half), 422, "body")
     unknown = {**stored, "subscription": "none"}
     problem(http.post(ask, json=unknown), 404, "unknown-subscription")
@@ -433,7 +444,7 @@ def test_a_state_feed_tells_of_changes(http: httpx.Client) -> None:
     assert made.json()["spaces"] == spaces
     region = {"x": [0, 10], "y": {"low": 0, "high": 10, "high_open": True}}
     wanted = {"feed": "f.state", "region": region}
-    put = http.put("/owners/stan/subscriptions/box", json=wanted)
+    put = http.put("/subscribers/stan/subscriptions/box", json=wanted)
     assert put.status_code == 200, put.text
     url = "/feeds/f.state/publications/car"
     assert http.put(url, json={"region": {"x": 5, "y": 5}}).json()["count"] == 1
@@ -441,7 +452,9 @@ def test_a_state_feed_tells_of_changes(http: httpx.Client) -> None:
     assert http.patch(url, json={"region": {"y": 10}}).json()["count"] == 1
     assert http.patch(url, json={"region": {"y": 9}}).json()["count"] == 1
     assert http.delete(url).json()["count"] == 1
-    changes = [one["change"] for one in http.get("/owners/stan/notes").json()["notes"]]
+    changes = [
+        one["change"] for one in http.get("/subscribers/stan/notifications").json()["notifications"]
+    ]
     assert [one["kind"] for one in changes] == ["enter", "leave", "enter", "deleted"]
     assert {one["publication"] for one in changes} == {"car"}
     problem(http.get(url), 404, "unknown-publication")
@@ -466,7 +479,7 @@ def test_a_state_feed_tells_of_changes(http: httpx.Client) -> None:
 
 
 def test_a_webhook_is_put_and_its_secret_shown_once(http: httpx.Client) -> None:
-    url = "/owners/wes/webhook"
+    url = "/subscribers/wes/webhook"
     problem(http.get(url), 404, "unknown-webhook")
     problem(http.delete(url), 404, "unknown-webhook")
     made = http.put(url, json={"url": "https://example.com/hook", "paused": True})
@@ -475,16 +488,16 @@ def test_a_webhook_is_put_and_its_secret_shown_once(http: httpx.Client) -> None:
     shown = http.get(url).json()
     assert (shown["url"], shown["paused"]) == ("https://example.com/hook", True)
     assert "secret" not in shown
-    assert "secret" not in http.get("/owners/wes").json()["webhook"]
+    assert "secret" not in http.get("/subscribers/wes").json()["webhook"]
     own = {"url": "https://example.com/hook", "secret": "s" * 20, "paused": True}
     assert http.put(url, json=own).json()["secret"] is None
     for bad in ({}, {**own, "secret": "short"}, {**own, "timeout": 0}, {**own, "attempts": 1000}):
         problem(http.put(url, json=bad), 422, "body")
     problem(http.put(url, json={**own, "url": "ftp://example.com"}), 422, "webhook")
     problem(http.put(url, json={**own, "url": "http://127.0.0.1/hook"}), 422, "webhook")
-    assert http.get("/owners/wes/dead-letters").json() == {"dead_letters": [], "next": None}
-    assert http.post("/owners/wes/dead-letters/replay", json={}).json() == {"replayed": 0}
-    assert http.delete("/owners/wes/dead-letters?number=1&number=2").json() == {"discarded": 0}
+    assert http.get("/subscribers/wes/dead-letters").json() == {"dead_letters": [], "next": None}
+    assert http.post("/subscribers/wes/dead-letters/replay", json={}).json() == {"replayed": 0}
+    assert http.delete("/subscribers/wes/dead-letters?number=1&number=2").json() == {"discarded": 0}
     assert http.delete(url).status_code == 204
     problem(http.get(url), 404, "unknown-webhook")
 
@@ -493,7 +506,7 @@ def test_a_webhook_is_put_and_its_secret_shown_once(http: httpx.Client) -> None:
     "query", ["after=-1", "after=x", f"after={1 << 53}", "limit=0", "limit=100001", "wait=1e9"]
 )
 def test_parameters_out_of_range(http: httpx.Client, query: str) -> None:
-    told = problem(http.get(f"/owners/pol/notes?{query}"), 422, "parameters")
+    told = problem(http.get(f"/subscribers/pol/notifications?{query}"), 422, "parameters")
     assert told["errors"][0]["in"] == f"query.{query.partition('=')[0]}"
 
 

@@ -59,7 +59,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             made = guarded.call("admin", "POST", "/feeds", json={"name": feed, "schema": SCHEMA})
             assert made.status_code == 201, made.text
         wanted = {"feed": "mine", "filter": "price < 3"}
-        guarded.call("admin", "PUT", "/owners/ann/subscriptions/s", json=wanted)
+        guarded.call("admin", "PUT", "/subscribers/ann/subscriptions/s", json=wanted)
         yield guarded
 
 
@@ -82,31 +82,31 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ),
     ("POST", "/feeds/mine/explain", {"sequence": 1, "filter": "price < 1"}, {"reader"}),
     (
-        "POST", "/feeds/mine/explain", {"event": {}, "owner": "ann", "subscription": "s"},
+        "POST", "/feeds/mine/explain", {"event": {}, "subscriber": "ann", "subscription": "s"},
         {"subscriber"},
     ),
     ("PUT", "/feeds/mine/publications/p", {"region": {"price": 1}}, {"publisher"}),
     ("PATCH", "/feeds/mine/publications/p", {"region": {"price": 1}}, {"publisher"}),
     ("GET", "/feeds/mine/publications/p", None, {"publisher", "reader"}),
     ("DELETE", "/feeds/mine/publications/p", None, {"publisher"}),
-    ("GET", "/owners", None, set()),
-    ("GET", "/owners/ann", None, {"subscriber"}),
-    ("PUT", "/owners/ann/subscriptions/s", WANTED, {"subscriber"}),
-    ("GET", "/owners/ann/subscriptions/s", None, {"subscriber"}),
-    ("DELETE", "/owners/ann/subscriptions/none", None, {"subscriber"}),
-    ("GET", "/owners/ann/subscriptions", None, {"subscriber"}),
+    ("GET", "/subscribers", None, set()),
+    ("GET", "/subscribers/ann", None, {"subscriber"}),
+    ("PUT", "/subscribers/ann/subscriptions/s", WANTED, {"subscriber"}),
+    ("GET", "/subscribers/ann/subscriptions/s", None, {"subscriber"}),
+    ("DELETE", "/subscribers/ann/subscriptions/none", None, {"subscriber"}),
+    ("GET", "/subscribers/ann/subscriptions", None, {"subscriber"}),
     (
-        "POST", "/owners/ann/subscriptions", {"feed": "mine", "filters": {"many": "price < 9"}},
-        {"subscriber"},
+        "POST", "/subscribers/ann/subscriptions",
+        {"feed": "mine", "filters": {"many": "price < 9"}}, {"subscriber"},
     ),
-    ("GET", "/owners/ann/notes", None, {"subscriber"}),
-    ("POST", "/owners/ann/acknowledge", {"sequence": 0}, {"subscriber"}),
-    ("PUT", "/owners/ann/webhook", {"url": "ftp"}, {"subscriber"}),
-    ("GET", "/owners/ann/webhook", None, {"subscriber"}),
-    ("DELETE", "/owners/ann/webhook", None, {"subscriber"}),
-    ("GET", "/owners/ann/dead-letters", None, {"subscriber"}),
-    ("POST", "/owners/ann/dead-letters/replay", {}, {"subscriber"}),
-    ("DELETE", "/owners/ann/dead-letters", None, {"subscriber"}),
+    ("GET", "/subscribers/ann/notifications", None, {"subscriber"}),
+    ("POST", "/subscribers/ann/acknowledge", {"sequence": 0}, {"subscriber"}),
+    ("PUT", "/subscribers/ann/webhook", {"url": "ftp"}, {"subscriber"}),
+    ("GET", "/subscribers/ann/webhook", None, {"subscriber"}),
+    ("DELETE", "/subscribers/ann/webhook", None, {"subscriber"}),
+    ("GET", "/subscribers/ann/dead-letters", None, {"subscriber"}),
+    ("POST", "/subscribers/ann/dead-letters/replay", {}, {"subscriber"}),
+    ("DELETE", "/subscribers/ann/dead-letters", None, {"subscriber"}),
     ("GET", "/metrics", None, set()),
     ("GET", "/overview", None, EVERYONE),
     ("GET", "/overview/history", None, EVERYONE),
@@ -121,7 +121,7 @@ def test_every_route_with_every_role(
     guarded: Guarded, method: str, path: str, body: Any, allowed: set[str]
 ) -> None:
     for role in ("admin", "publisher", "reader", "subscriber", "others"):
-        if path == "/feeds/mine/explain" and role == "others" and "owner" not in body:
+        if path == "/feeds/mine/explain" and role == "others" and "subscriber" not in body:
             continue  # may ask about filters, as all who subscribe; see below
         answer = guarded.call(role, method, path, json=body)
         if role == "others" and path == "/feeds/mine/dry-run":
@@ -144,7 +144,7 @@ def test_all_documented_routes_are_in_the_table(guarded: Guarded) -> None:
     known = {(method, _template(path, described)) for method, path, _, _ in ROUTES}
     every = {(method.upper(), path) for path, one in described.items() for method in one}
     free = {("GET", path) for path in ("/healthz", "/readyz", "/feeds")}
-    assert every - known - free == {("GET", "/owners/{owner}/notes/stream")}
+    assert every - known - free == {("GET", "/subscribers/{subscriber}/notifications/stream")}
     for _, path in free - {("GET", "/feeds")}:
         assert guarded.call(None, "GET", path).status_code == 200
 
@@ -165,11 +165,15 @@ def test_what_others_have_looks_as_if_it_were_not_there(guarded: Guarded) -> Non
         answer = guarded.call("others", "GET", path.replace("NAME", name))
         return answer.status_code, answer.text.replace(name, "NAME")
 
-    for path in ("/owners/NAME", "/owners/NAME/subscriptions/s", "/owners/NAME/notes"):
+    for path in (
+        "/subscribers/NAME",
+        "/subscribers/NAME/subscriptions/s",
+        "/subscribers/NAME/notifications",
+    ):
         assert told(path, "ann") == told(path, "nobody")
     for path in ("/feeds/NAME", "/feeds/NAME/events"):
         assert told(path, "mine") == told(path, "nothing")
-    about = {"event": {}, "owner": "ann", "subscription": "s"}
+    about = {"event": {}, "subscriber": "ann", "subscription": "s"}
     unknown = {**about, "subscription": "none"}
     answers = [
         guarded.call("others", "POST", "/feeds/mine/explain", json=one) for one in (about, unknown)
@@ -210,7 +214,7 @@ def test_rates_and_sizes_of_a_key(guarded: Guarded) -> None:
 
     def put(id: str, text: str) -> httpx.Response:
         wanted = {"feed": "mine", "filter": text}
-        return guarded.call("short", "PUT", f"/owners/short/subscriptions/{id}", json=wanted)
+        return guarded.call("short", "PUT", f"/subscribers/short/subscriptions/{id}", json=wanted)
 
     assert put("a", "price < 1").status_code == put("b", "price < 1").status_code == 200
     assert put("a", "price < 2").status_code == 200  # in the place of another
@@ -226,7 +230,7 @@ def test_other_schemes_are_refused(guarded: Guarded) -> None:
 
 
 def test_a_socket_takes_its_key_from_the_header(guarded: Guarded) -> None:
-    url = guarded.broker.socket_url + "/owners/ann/notes/socket"
+    url = guarded.broker.socket_url + "/subscribers/ann/notifications/socket"
     for role, status in (("others", 403), ("publisher", 403), ("nonsense", 401)):
         key = guarded.keys.get(role, role)
         with pytest.raises(InvalidStatus) as caught:
@@ -254,7 +258,7 @@ def test_a_socket_with_a_wrong_hello_is_closed(
 ) -> None:
     if hello == "OTHERS":
         hello = f'{{"type":"hello","key":"{guarded.keys["others"]}"}}'
-    with connect(guarded.broker.socket_url + "/owners/ann/notes/socket") as socket:
+    with connect(guarded.broker.socket_url + "/subscribers/ann/notifications/socket") as socket:
         socket.send(hello)
         assert f'"code":"{code}"' in str(socket.recv(5))
         with pytest.raises(ConnectionClosed) as caught:
@@ -264,7 +268,7 @@ def test_a_socket_with_a_wrong_hello_is_closed(
 
 
 def test_a_socket_takes_its_key_from_a_hello(guarded: Guarded) -> None:
-    with connect(guarded.broker.socket_url + "/owners/ann/notes/socket") as socket:
+    with connect(guarded.broker.socket_url + "/subscribers/ann/notifications/socket") as socket:
         socket.send(f'{{"type":"hello","key":"{guarded.keys["subscriber"]}"}}')
         assert '"ready"' in str(socket.recv(5))
 
@@ -272,15 +276,15 @@ def test_a_socket_takes_its_key_from_a_hello(guarded: Guarded) -> None:
 def test_a_revoked_key_hears_no_more(guarded: Guarded) -> None:
     with Keys.open(guarded.broker.data) as keys:
         grant, text = keys.create("brief", subscribe=["eve"])
-        wait_until(lambda: guarded.call(text, "GET", "/owners/eve").status_code == 200)
+        wait_until(lambda: guarded.call(text, "GET", "/subscribers/eve").status_code == 200)
         wanted = {"feed": "mine", "filter": "price > 70"}
-        guarded.call(text, "PUT", "/owners/eve/subscriptions/s", json=wanted)
+        guarded.call(text, "PUT", "/subscribers/eve/subscriptions/s", json=wanted)
         headers = {"authorization": f"Bearer {text}"}
-        url = guarded.broker.socket_url + "/owners/eve/notes/socket"
+        url = guarded.broker.socket_url + "/subscribers/eve/notifications/socket"
         with connect(url, additional_headers=headers) as socket:
             assert '"ready"' in str(socket.recv(5))
             keys.revoke(grant.id)
-            wait_until(lambda: guarded.call(text, "GET", "/owners/eve").status_code == 401)
+            wait_until(lambda: guarded.call(text, "GET", "/subscribers/eve").status_code == 401)
             guarded.call("publisher", "POST", "/feeds/mine/events", json={"price": 71})
             assert '"code":"unauthorized"' in str(socket.recv(5))
             with pytest.raises(ConnectionClosed):

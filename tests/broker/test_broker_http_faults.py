@@ -13,7 +13,9 @@ import pytest
 from fake_broker import FakeBroker
 
 from boxmatch.broker.access import Keys
-from boxmatch.broker.http import body_room, make_app, notes
+from boxmatch.broker.http import body_budget as body_room
+from boxmatch.broker.http import make_app
+from boxmatch.broker.http import notifications as notifications
 from boxmatch.broker.messages import Events, Receipt
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
@@ -148,11 +150,13 @@ class Exchange:
 
 
 def test_an_idle_event_stream_has_a_heartbeat(keys: Keys, monkeypatch: Any) -> None:
-    monkeypatch.setattr(notes, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(notifications, "HEARTBEAT_SECONDS", 0.02)
     broker = FakeBroker()
 
     async def run() -> None:
-        async with Exchange(broker, keys, "http", "/owners/ann/notes/stream") as exchange:
+        async with Exchange(
+            broker, keys, "http", "/subscribers/ann/notifications/stream"
+        ) as exchange:
             assert (await exchange.next())["status"] == 200
             assert (await exchange.next())["body"] == b": ready\n\n"
             assert (await exchange.next())["body"] == b":\n\n"
@@ -176,15 +180,19 @@ def test_a_socket_is_told_that_the_broker_stops_or_fails(keys: Keys) -> None:
         assert json.loads((await exchange.next())["text"])["type"] == "ready"
 
     async def run() -> None:
-        async with Exchange(broker, keys, "websocket", "/owners/ann/notes/socket") as exchange:
+        async with Exchange(
+            broker, keys, "websocket", "/subscribers/ann/notifications/socket"
+        ) as exchange:
             await connected(exchange)
             for stream in tuple(broker.known.streams):
                 stream.close()
             closed = await exchange.next()
             assert (closed["type"], closed["code"]) == ("websocket.close", 1012)
         broker.error = StorageError("a damaged page")
-        broker.known.last = 9  # so that notes are read from the disk
-        async with Exchange(broker, keys, "websocket", "/owners/ann/notes/socket") as exchange:
+        broker.known.last = 9  # so that notifications are read from the disk
+        async with Exchange(
+            broker, keys, "websocket", "/subscribers/ann/notifications/socket"
+        ) as exchange:
             await connected(exchange)
             assert json.loads((await exchange.next())["text"])["code"] == "storage"
             assert (await exchange.next())["code"] == 1011
@@ -198,12 +206,14 @@ def test_acknowledgements_may_come_before_a_send_returns(keys: Keys) -> None:
     broker = FakeBroker()
 
     async def run() -> None:
-        async with Exchange(broker, keys, "websocket", "/owners/ann/notes/socket") as exchange:
+        async with Exchange(
+            broker, keys, "websocket", "/subscribers/ann/notifications/socket"
+        ) as exchange:
             await exchange.next()
             await exchange.next()
             broker.offer(1, 2, 3)
             sent = json.loads((await exchange.next())["text"])
-            assert [one["sequence"] for one in sent["notes"]] == [1, 2, 3]
+            assert [one["sequence"] for one in sent["notifications"]] == [1, 2, 3]
             text = '{"type":"acknowledge","sequence":3}'
             exchange.said.put_nowait({"type": "websocket.receive", "text": text})
             while not broker.acknowledged:

@@ -64,17 +64,17 @@ def test_answers_have_the_shapes_that_are_described(
         ("post", "/feeds", feed),
         ("post", "/feeds", state),
         ("get", "/feeds", None),
-        ("put", "/owners/{owner}/subscriptions/{id}", wanted),
-        ("put", "/owners/{owner}/subscriptions/{id}", {**wanted, "filter": "price"}),
-        ("get", "/owners/{owner}/subscriptions", None),
+        ("put", "/subscribers/{subscriber}/subscriptions/{id}", wanted),
+        ("put", "/subscribers/{subscriber}/subscriptions/{id}", {**wanted, "filter": "price"}),
+        ("get", "/subscribers/{subscriber}/subscriptions", None),
         ("post", "/feeds/{feed}/events", {"price": 3}),
         ("post", "/feeds/{feed}/events", {"price": 30}),
         ("get", "/feeds/{feed}/events", None),
-        ("get", "/owners/{owner}/notes", None),
-        ("put", "/owners/{owner}/webhook", hook),
-        ("get", "/owners/{owner}/webhook", None),
-        ("get", "/owners/{owner}", None),
-        ("get", "/owners", None),
+        ("get", "/subscribers/{subscriber}/notifications", None),
+        ("put", "/subscribers/{subscriber}/webhook", hook),
+        ("get", "/subscribers/{subscriber}/webhook", None),
+        ("get", "/subscribers/{subscriber}", None),
+        ("get", "/subscribers", None),
         ("post", "/feeds/{feed}/dry-run", {"filter": "price < 5"}),
         ("post", "/feeds/{feed}/explain", question),
         ("post", "/feeds/{feed}/dry-run", {"filter": "price < 5", "recent": 50}),
@@ -83,14 +83,14 @@ def test_answers_have_the_shapes_that_are_described(
         ("get", "/feeds/{feed}/subscriptions", None),
         ("get", "/overview", None),
         ("get", "/overview/history", None),
-        ("get", "/owners/{owner}/dead-letters", None),
-        ("delete", "/owners/{owner}/dead-letters", None),
-        ("post", "/owners/{owner}/acknowledge", {"sequence": 0}),
-        ("delete", "/owners/{owner}/webhook", None),
+        ("get", "/subscribers/{subscriber}/dead-letters", None),
+        ("delete", "/subscribers/{subscriber}/dead-letters", None),
+        ("post", "/subscribers/{subscriber}/acknowledge", {"sequence": 0}),
+        ("delete", "/subscribers/{subscriber}/webhook", None),
         ("get", "/healthz", None),
     ]
     for method, path, body in asked:
-        url = path.format(owner="o.owner", feed="o.shapes", id="s")
+        url = path.format(subscriber="o.subscriber", feed="o.shapes", id="s")
         answer = http.request(method, url, json=body)
         declared = described["paths"][path][method]["responses"][str(answer.status_code)]
         if answer.status_code == 204:

@@ -1,4 +1,4 @@
-"""Notes over WebSockets and Server-Sent Events, from a real server."""
+"""Notifications over WebSockets and Server-Sent Events, from a real server."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from websockets.sync.client import ClientConnection, connect
 
 
 def listen_to(http: httpx.Client, name: str) -> str:
-    """A feed, and an owner of the same name who wants all of it."""
+    """A feed, and a subscriber of the same name who wants all of it."""
     http.post("/feeds", json={"name": name, "schema": {"n": "int", "text": "string"}})
     wanted = {"feed": name, "filter": "n >= 0"}
-    put = http.put(f"/owners/{name}/subscriptions/all", json=wanted)
+    put = http.put(f"/subscribers/{name}/subscriptions/all", json=wanted)
     assert put.status_code == 200, put.text
     return name
 
@@ -29,8 +29,12 @@ def publish(http: httpx.Client, name: str, *numbers: int, text: str = "") -> lis
     return list(range(receipt["first"], receipt["last"] + 1))
 
 
-def socket_to(broker: RunningBroker, owner: str, query: str = "", **more: Any) -> ClientConnection:
-    return connect(f"{broker.socket_url}/owners/{owner}/notes/socket{query}", **more)
+def socket_to(
+    broker: RunningBroker, subscriber: str, query: str = "", **more: Any
+) -> ClientConnection:
+    return connect(
+        f"{broker.socket_url}/subscribers/{subscriber}/notifications/socket{query}", **more
+    )
 
 
 def receive(socket: ClientConnection, timeout: float = 10) -> dict[str, Any]:
@@ -40,13 +44,13 @@ def receive(socket: ClientConnection, timeout: float = 10) -> dict[str, Any]:
     return told
 
 
-def receive_notes(socket: ClientConnection, count: int) -> list[dict[str, Any]]:
-    notes: list[dict[str, Any]] = []
-    while len(notes) < count:
+def receive_notifications(socket: ClientConnection, count: int) -> list[dict[str, Any]]:
+    notifications: list[dict[str, Any]] = []
+    while len(notifications) < count:
         message = receive(socket)
-        assert message["type"] == "notes"
-        notes += message["notes"]
-    return notes
+        assert message["type"] == "notifications"
+        notifications += message["notifications"]
+    return notifications
 
 
 def acknowledge(socket: ClientConnection, sequence: int) -> None:
@@ -61,55 +65,63 @@ def is_silent(socket: ClientConnection, seconds: float = 0.3) -> bool:
     return False
 
 
-def test_notes_come_as_they_are_published(http: httpx.Client, open_broker: RunningBroker) -> None:
-    owner = listen_to(http, "w.live")
-    before = publish(http, owner, 0, 1)
-    with socket_to(open_broker, owner) as socket:
+def test_notifications_come_as_they_are_published(
+    http: httpx.Client, open_broker: RunningBroker
+) -> None:
+    subscriber = listen_to(http, "w.live")
+    before = publish(http, subscriber, 0, 1)
+    with socket_to(open_broker, subscriber) as socket:
         ready = receive(socket)
         assert ready == {"type": "ready", "cursor": ready["cursor"], "window": 1000, "dropped": 0}
-        old = receive_notes(socket, 2)
+        old = receive_notifications(socket, 2)
         assert [one["sequence"] for one in old] == before
-        after = publish(http, owner, 2)
-        (note,) = receive_notes(socket, 1)
-        assert note["event"] == {"n": 2, "text": ""}
-        assert (note["feed"], note["subscriptions"]) == (owner, ["all"])
+        after = publish(http, subscriber, 2)
+        (notification,) = receive_notifications(socket, 1)
+        assert notification["event"] == {"n": 2, "text": ""}
+        assert (notification["feed"], notification["subscriptions"]) == (subscriber, ["all"])
         acknowledge(socket, before[-1])
         acknowledge(socket, before[0])  # never goes back
-        publish(http, owner, -1, 3)  # a note afterwards: then the ones before were read
-        receive_notes(socket, 1)
-    with socket_to(open_broker, owner) as socket:
+        publish(
+            http, subscriber, -1, 3
+        )  # a notification afterwards: then the ones before were read
+        receive_notifications(socket, 1)
+    with socket_to(open_broker, subscriber) as socket:
         assert receive(socket)["cursor"] == before[-1]
-        assert receive_notes(socket, 2)[0]["sequence"] == after[0]
-    with socket_to(open_broker, owner, f"?after={before[0]}") as socket:
+        assert receive_notifications(socket, 2)[0]["sequence"] == after[0]
+    with socket_to(open_broker, subscriber, f"?after={before[0]}") as socket:
         assert receive(socket)["cursor"] == before[-1]
-        assert receive_notes(socket, 3)[0]["sequence"] == before[1]
+        assert receive_notifications(socket, 3)[0]["sequence"] == before[1]
 
 
 def test_the_window_limits_what_is_under_way(
     http: httpx.Client, open_broker: RunningBroker
 ) -> None:
-    owner = listen_to(http, "w.window")
-    with socket_to(open_broker, owner, "?window=3") as socket:
+    subscriber = listen_to(http, "w.window")
+    with socket_to(open_broker, subscriber, "?window=3") as socket:
         assert receive(socket)["window"] == 3
-        numbers = publish(http, owner, *range(10))
-        notes = receive_notes(socket, 3)
-        assert [one["sequence"] for one in notes] == numbers[:3]
+        numbers = publish(http, subscriber, *range(10))
+        notifications = receive_notifications(socket, 3)
+        assert [one["sequence"] for one in notifications] == numbers[:3]
         assert is_silent(socket)
         acknowledge(socket, numbers[1])
-        assert [one["sequence"] for one in receive_notes(socket, 2)] == numbers[3:5]
+        assert [one["sequence"] for one in receive_notifications(socket, 2)] == numbers[3:5]
         assert is_silent(socket)
         acknowledge(socket, numbers[4])
-        assert [one["sequence"] for one in receive_notes(socket, 3)] == numbers[5:8]
-    with socket_to(open_broker, owner, "?window=1000000") as socket:
+        assert [one["sequence"] for one in receive_notifications(socket, 3)] == numbers[5:8]
+    with socket_to(open_broker, subscriber, "?window=1000000") as socket:
         assert receive(socket)["window"] == 1000  # what the broker allows
 
 
-def test_large_notes_go_in_several_frames(http: httpx.Client, open_broker: RunningBroker) -> None:
-    owner = listen_to(http, "w.large")
-    publish(http, owner, *range(8), text="x" * 200_000)
-    with socket_to(open_broker, owner) as socket:  # clients take a megabyte unless told otherwise
+def test_large_notifications_go_in_several_frames(
+    http: httpx.Client, open_broker: RunningBroker
+) -> None:
+    subscriber = listen_to(http, "w.large")
+    publish(http, subscriber, *range(8), text="x" * 200_000)
+    with socket_to(
+        open_broker, subscriber
+    ) as socket:  # clients take a megabyte unless told otherwise
         receive(socket)
-        assert [one["event"]["n"] for one in receive_notes(socket, 8)] == list(range(8))
+        assert [one["event"]["n"] for one in receive_notifications(socket, 8)] == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -161,11 +173,11 @@ def test_a_foreign_page_may_not_open_a_socket(open_broker: RunningBroker) -> Non
 
 
 def test_a_socket_that_closes_is_forgotten(http: httpx.Client, open_broker: RunningBroker) -> None:
-    owner = listen_to(http, "w.gone")
-    with socket_to(open_broker, owner) as socket:
+    subscriber = listen_to(http, "w.gone")
+    with socket_to(open_broker, subscriber) as socket:
         receive(socket)
-        assert http.get(f"/owners/{owner}").json()["sessions"] == 1
-    while http.get(f"/owners/{owner}").json()["sessions"]:
+        assert http.get(f"/subscribers/{subscriber}").json()["sessions"] == 1
+    while http.get(f"/subscribers/{subscriber}").json()["sessions"]:
         pass
 
 
@@ -179,24 +191,24 @@ def events_of(answer: httpx.Response) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def test_server_sent_events_go_on_from_the_last_id(http: httpx.Client) -> None:
-    owner = listen_to(http, "e.live")
-    url = f"/owners/{owner}/notes/stream"
-    numbers = publish(http, owner, 0, 1, 2)
+    subscriber = listen_to(http, "e.live")
+    url = f"/subscribers/{subscriber}/notifications/stream"
+    numbers = publish(http, subscriber, 0, 1, 2)
     with http.stream("GET", url) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         events = events_of(answer)
         told = [next(events) for _ in range(3)]
         assert [id for id, _ in told] == numbers
-        assert [note["event"]["n"] for _, note in told] == [0, 1, 2]
+        assert [notification["event"]["n"] for _, notification in told] == [0, 1, 2]
     with http.stream("GET", url, headers={"Last-Event-ID": str(numbers[1])}) as answer:
         events = events_of(answer)
         assert next(events)[0] == numbers[2]
-        assert http.get(f"/owners/{owner}").json()["cursor"] == numbers[1]
-        (live,) = publish(http, owner, 3)
+        assert http.get(f"/subscribers/{subscriber}").json()["cursor"] == numbers[1]
+        (live,) = publish(http, subscriber, 3)
         assert next(events)[0] == live
     with http.stream("GET", url, params={"after": numbers[2]}) as answer:
         assert next(events_of(answer))[0] == live
-    while http.get(f"/owners/{owner}").json()["sessions"]:  # that we left was noticed
+    while http.get(f"/subscribers/{subscriber}").json()["sessions"]:  # that we left was noticed
         pass
     assert http.get(url, headers={"Last-Event-ID": "x"}).status_code == 422
 
@@ -204,10 +216,10 @@ def test_server_sent_events_go_on_from_the_last_id(http: httpx.Client) -> None:
 def test_a_stop_ends_all_streams(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         with httpx.Client(base_url=broker.url, timeout=30) as http:
-            owner = listen_to(http, "stop")
+            subscriber = listen_to(http, "stop")
             with (
-                socket_to(broker, owner) as socket,
-                http.stream("GET", f"/owners/{owner}/notes/stream") as answer,
+                socket_to(broker, subscriber) as socket,
+                http.stream("GET", f"/subscribers/{subscriber}/notifications/stream") as answer,
             ):
                 receive(socket)
                 assert broker.stop() == 0

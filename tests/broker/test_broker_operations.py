@@ -13,16 +13,16 @@ from small_server import (
     lines,
 )
 
-from boxmatch.broker.logs import LogSettings, configure_logs
-from boxmatch.broker.messages import FeedInfo, FeedSpec, Note
-from boxmatch.broker.metrics import (
+from boxmatch.broker.messages import FeedInfo, FeedSpec, Notification
+from boxmatch.broker.monitoring.metrics import (
     BUCKETS,
     MOST_HISTOGRAMS,
     MOST_LABELS,
-    MOST_OWNERS,
+    MOST_SUBSCRIBERS,
     STAGES,
     Metrics,
 )
+from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.store import Sizes
 from boxmatch.model.schema import Schema
 
@@ -30,8 +30,8 @@ KEY = "bm_abcd1234_" + "s3cret" * 7 + "x"
 
 
 class FakeBroker:
-    def __init__(self, owners: int = 3) -> None:
-        self.owners = owners
+    def __init__(self, subscribers: int = 3) -> None:
+        self.subscribers = subscribers
         self.broken = False
 
     def queue_depth(self) -> tuple[int, int]:
@@ -48,14 +48,14 @@ class FakeBroker:
         return [FeedInfo(plain, 1, 11, 0, 5, 6, 42), FeedInfo(state, 2, 4, 9, 0, 0, 40)]
 
     def backlogs(self) -> dict[str, int]:
-        return {f"owner{number}": number for number in range(self.owners)}
+        return {f"subscriber{number}": number for number in range(self.subscribers)}
 
     def sizes(self) -> Sizes:
         return Sizes(nbytes=4096, log_bytes=1024, batches=3, inbox_rows=5, free_pages=0)
 
 
-def notes(feed: str, count: int) -> list[Note]:
-    return [Note(number, feed, 1.0, ["s"], b"{}") for number in range(count)]
+def notifications(feed: str, count: int) -> list[Notification]:
+    return [Notification(number, feed, 1.0, ["s"], b"{}") for number in range(count)]
 
 
 def test_metrics_count() -> None:
@@ -64,8 +64,8 @@ def test_metrics_count() -> None:
     metrics.events_received("trades", 20)
     metrics.matched("trades", 120, 30)
     metrics.committed("trades", 120)
-    metrics.delivered("socket", notes("trades", 25))
-    metrics.delivered("poll", [*notes("trades", 2), *notes("other", 3)])
+    metrics.delivered("socket", notifications("trades", 25))
+    metrics.delivered("poll", [*notifications("trades", 2), *notifications("other", 3)])
     metrics.dropped(4)
     metrics.refused("overload")
     metrics.webhook("delivered")
@@ -75,7 +75,7 @@ def test_metrics_count() -> None:
     assert found['boxmatch_events_matched_total{feed="trades"}'] == 120
     assert found['boxmatch_matches_total{feed="trades"}'] == 30
     assert found['boxmatch_events_committed_total{feed="trades"}'] == 120
-    delivered = "boxmatch_notes_delivered_total"
+    delivered = "boxmatch_notifications_delivered_total"
     assert found[delivered + '{feed="trades",way="socket"}'] == 25
     assert found[delivered + '{feed="trades",way="poll"}'] == 2
     assert found[delivered + '{feed="other",way="poll"}'] == 3
@@ -83,7 +83,7 @@ def test_metrics_count() -> None:
     assert metrics.counts("trades")[:5] == (120, 120, 30, 120, 27)
     assert sum(metrics.counts("trades").stages["end_to_end"]) == 27
     assert sum(metrics.counts("other").stages["end_to_end"]) == 3
-    assert found["boxmatch_notes_dropped_total"] == 4
+    assert found["boxmatch_notifications_dropped_total"] == 4
     assert found['boxmatch_refused_total{reason="overload"}'] == 1
     assert found['boxmatch_webhook_deliveries_total{outcome="delivered"}'] == 1
     route = '{method="GET",route="/feeds/{feed}",status="200"}'
@@ -136,7 +136,7 @@ def test_histograms_are_bounded() -> None:
 
 def test_gauges_are_read_when_asked_for() -> None:
     metrics = Metrics()
-    broker = FakeBroker(owners=3 * MOST_OWNERS)
+    broker = FakeBroker(subscribers=3 * MOST_SUBSCRIBERS)
     metrics.watch(broker)
     found = lines(metrics)
     assert found["boxmatch_queue_events"] == 7
@@ -146,11 +146,11 @@ def test_gauges_are_read_when_asked_for() -> None:
     assert found['boxmatch_publications{feed="fleet"}'] == 9
     assert 'boxmatch_publications{feed="trades"}' not in found
     assert found["boxmatch_last_sequence"] == 42
-    shown = [name for name in found if name.startswith("boxmatch_backlog_notes{")]
-    assert len(shown) == MOST_OWNERS
-    assert found['boxmatch_backlog_notes{owner="owner299"}'] == 299
-    assert found["boxmatch_backlog_notes_all"] == sum(range(300))
-    assert found["boxmatch_backlog_owners"] == 299
+    shown = [name for name in found if name.startswith("boxmatch_backlog_notifications{")]
+    assert len(shown) == MOST_SUBSCRIBERS
+    assert found['boxmatch_backlog_notifications{subscriber="subscriber299"}'] == 299
+    assert found["boxmatch_backlog_notifications_all"] == sum(range(300))
+    assert found["boxmatch_backlog_subscribers"] == 299
     assert found["boxmatch_storage_bytes"] == 4096
     assert found["boxmatch_scrape_failed"] == 0
 
@@ -158,7 +158,7 @@ def test_gauges_are_read_when_asked_for() -> None:
     metrics.dropped(1)
     found = lines(metrics)
     assert found["boxmatch_scrape_failed"] == 1
-    assert found["boxmatch_notes_dropped_total"] == 1
+    assert found["boxmatch_notifications_dropped_total"] == 1
     assert "boxmatch_sessions" not in found
 
 

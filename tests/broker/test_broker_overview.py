@@ -1,4 +1,4 @@
-"""What the dashboard shows: numbers of feeds and owners to those who may see them; its page."""
+"""What the dashboard shows: feeds and subscribers, to those who may see them; its page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from test_broker_core import events, run, running, ticks, wanted  # in this fold
 
 from boxmatch.broker.access import Keys
 from boxmatch.broker.messages import FeedSpec, Wanted
-from boxmatch.broker.metrics import BUCKETS, STAGES
-from boxmatch.broker.watching import HISTORY, MOST_FEEDS
+from boxmatch.broker.monitoring.history import HISTORY, MOST_FEEDS
+from boxmatch.broker.monitoring.metrics import BUCKETS, STAGES
 from boxmatch.model.schema import Schema
 
 SCHEMA = {"price": "float"}
@@ -34,7 +34,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 class Watched(Callers):
-    """A broker with keys, two feeds and two owners."""
+    """A broker with keys, two feeds and two subscribers."""
 
     def overview(self, role: str) -> dict[str, Any]:
         answer = self.call(role, "GET", "/overview")
@@ -59,7 +59,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             for feed in ("mine", "theirs"):
                 body = {"name": feed, "schema": SCHEMA}
                 assert watched.call("admin", "POST", "/feeds", body).status_code == 201
-            for owner, id, feed, filter in (
+            for subscriber, id, feed, filter in (
                 ("ann", "often", "mine", "price > 0"),
                 ("ann", "once", "mine", "price = 3"),
                 ("ann", "never", "mine", "price < 0"),
@@ -67,14 +67,14 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
                 ("bob", "silent", "mine", "price < -1"),
                 ("bob", "other", "theirs", "price > 0"),
             ):
-                path = f"/owners/{owner}/subscriptions/{id}"
+                path = f"/subscribers/{subscriber}/subscriptions/{id}"
                 body = {"feed": feed, "filter": filter}
                 assert watched.call("admin", "PUT", path, body).status_code == 200
             rows = [{"price": price} for price in (1, 2, 3)]
             for feed in ("mine", "theirs"):
                 path = f"/feeds/{feed}/events"
                 assert watched.call("admin", "POST", path, rows).status_code == 200
-            watched.call("ann", "GET", "/owners/ann/notes")
+            watched.call("ann", "GET", "/subscribers/ann/notifications")
             yield watched
 
 
@@ -98,7 +98,7 @@ def test_numbers_of_a_feed(watched: Watched) -> None:
     assert {name: mine[name] for name in expected} == expected
     assert list(mine["stages"]) == list(STAGES)
     assert {len(counts) for counts in mine["stages"].values()} == {len(BUCKETS) + 1}
-    # One request was one batch; three notes were handed out.
+    # One request was one batch; three notifications were handed out.
     assert [sum(mine["stages"][stage]) for stage in STAGES] == [1, 1, 1, 3]
     theirs = watched.feed("theirs")
     assert (theirs["received"], theirs["delivered"]) == (3, 0)
@@ -113,8 +113,8 @@ def test_what_a_key_sees(watched: Watched) -> None:
     seen = {
         role: (
             [one["name"] for one in told["feeds"]],
-            {one["owner"] for one in told["owners"]},
-            told["owner_count"],
+            {one["subscriber"] for one in told["subscribers"]},
+            told["subscriber_count"],
             told["broker"] is not None,
         )
         for role in GIVEN
@@ -155,21 +155,23 @@ def test_the_history_fills(watched: Watched) -> None:
     assert samples("ann")[-1]["feeds"] == []
 
 
-def test_owners(watched: Watched) -> None:
+def test_subscribers(watched: Watched) -> None:
     hook = {"url": "https://example.com/hook", "paused": True}
-    assert watched.call("admin", "PUT", "/owners/bob/webhook", hook).status_code == 200
+    assert watched.call("admin", "PUT", "/subscribers/bob/webhook", hook).status_code == 200
 
     def bob() -> dict[str, Any]:
-        [found] = [one for one in watched.overview("admin")["owners"] if one["owner"] == "bob"]
+        [found] = [
+            one for one in watched.overview("admin")["subscribers"] if one["subscriber"] == "bob"
+        ]
         return dict(found)
 
     expected = {
-        "owner": "bob", "backlog": 5, "sessions": 0, "delivered": 0, "dropped": 0,
+        "subscriber": "bob", "backlog": 5, "sessions": 0, "delivered": 0, "dropped": 0,
         "subscriptions": 3, "webhook": "paused", "dead_letters": 0, "last_error": None,
     }  # fmt: skip
     wait_until(lambda: bob() == expected)  # it is counted now and then
-    assert watched.overview("admin")["owners"][0]["owner"] == "bob"
-    assert watched.overview("ann")["owners"][0]["webhook"] is None
+    assert watched.overview("admin")["subscribers"][0]["subscriber"] == "bob"
+    assert watched.overview("ann")["subscribers"][0]["webhook"] is None
 
 
 def ranked(watched: Watched, role: str, query: str = "") -> tuple[list[str], int, int]:
@@ -192,7 +194,7 @@ def test_the_busiest_and_the_dead(watched: Watched) -> None:
     [often] = answer["subscriptions"]
     assert often.pop("created") < time.time() + 1
     assert often == {
-        "owner": "ann", "id": "often", "filter": "price > 0", "exact": False, "matches": 3,
+        "subscriber": "ann", "id": "often", "filter": "price > 0", "exact": False, "matches": 3,
     }  # fmt: skip
     for role in ("publisher", "reader"):
         assert watched.call(role, "GET", "/feeds/mine/subscriptions").status_code == 403
@@ -291,7 +293,7 @@ def test_events_wait_until_they_are_durable(tmp_path: Path) -> None:
             wrong = asyncio.create_task(broker.publish("ticks", events({"price": "x"})))
             while broker.feed("ticks").waiting < 6:
                 await asyncio.sleep(0.001)
-            shown = {one["name"]: one for one in broker.watching.feeds(lambda name: True)}
+            shown = {one["name"]: one for one in broker.history.feeds(lambda name: True)}
             assert (shown["ticks"]["waiting"], shown["idle"]["waiting"]) == (6, 0)
             assert shown["ticks"]["received"] == 6
             gate.set()
@@ -308,7 +310,7 @@ def test_events_wait_until_they_are_durable(tmp_path: Path) -> None:
 def test_the_history_is_bounded(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            watching = broker.watching
+            watching = broker.history
             names = [f"f{number:02}" for number in range(MOST_FEEDS + 5)]
             for name in names:
                 await broker.create_feed(ticks(name))
@@ -340,9 +342,9 @@ def test_a_state_feed(tmp_path: Path) -> None:
             wants = Wanted(feed="places", regions={"region": {"x": [0, 9]}})
             await broker.put_subscription("ann", "near", wants)
             await broker.put_publication("places", "p", regions=regions)
-            [shown] = broker.watching.feeds(lambda name: True)
+            [shown] = broker.history.feeds(lambda name: True)
             assert (shown["kind"], shown["publications"], shown["committed"]) == ("state", 1, 1)
-            found = await broker.rank_subscriptions("places", None, "busiest", 5)
+            found = await broker.top_subscriptions("places", None, "busiest", 5)
             assert [(one.id, one.matches) for one in found.subscriptions] == [("near", 1)]
 
     run(main)
@@ -358,13 +360,13 @@ def test_subscriptions_that_come_and_go_are_ranked(tmp_path: Path) -> None:
             await broker.publish("ticks", events({"price": 50.5}, {"price": 2.5}))
             for number in (0, 1, 60):
                 await broker.delete_subscription("ann", f"s{number:03}")
-            found = await broker.rank_subscriptions("ticks", None, "busiest", 3)
+            found = await broker.top_subscriptions("ticks", None, "busiest", 3)
             assert [(one.id, one.matches) for one in found.subscriptions] == [
                 ("s002", 2), ("b", 2), ("s003", 1),
             ]  # fmt: skip
             assert (found.total, found.dead) == (98, 48)
             await broker.put_subscription("bob", "new", wanted("price < 0"))
-            found = await broker.rank_subscriptions("ticks", ["bob"], "dead", 3)
+            found = await broker.top_subscriptions("ticks", ["bob"], "dead", 3)
             assert [one.id for one in found.subscriptions] == ["new"]
             assert (found.total, found.dead) == (2, 1)
 
@@ -377,17 +379,17 @@ def test_a_summary_is_made_for_all_who_ask(tmp_path: Path) -> None:
             await broker.create_feed(ticks())
             await broker.put_subscription("ann", "all", wanted("price > 0"))
             sums: list[int] = []
-            before = broker.watching._sum_up
+            before = broker.history._sum_up
 
             def counted(*given: Any) -> Any:
                 sums.append(1)
                 return before(*given)
 
-            broker.watching._sum_up = counted  # type: ignore[method-assign]
-            broker.watching._summary = None
-            told = await asyncio.gather(*(broker.watching.summary() for _ in range(20)))
+            broker.history._sum_up = counted  # type: ignore[method-assign]
+            broker.history._summary = None
+            told = await asyncio.gather(*(broker.history.summary() for _ in range(20)))
             assert len(sums) == 1
             assert {id(one) for one in told} == {id(told[0])}
-            assert told[0].owner_count == 1
+            assert told[0].subscriber_count == 1
 
     run(main)

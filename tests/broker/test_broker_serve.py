@@ -29,8 +29,8 @@ from small_server import (
 
 from boxmatch.broker.access import Keys
 from boxmatch.broker.backup import back_up
-from boxmatch.broker.listening import ADDRESS, bind
 from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.server.sockets import ADDRESS, bind
 from boxmatch.broker.store import Store
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
@@ -114,12 +114,12 @@ def test_a_broker_that_is_stopped_keeps_what_it_acknowledged(tmp_path: Path) -> 
         async with httpx.AsyncClient(base_url=broker.url, timeout=20) as client:
             schema = {"name": "trades", "schema": {"price": "float"}}
             assert (await client.post("/feeds", json=schema)).is_success
-            notes = "/owners/ann/notes"
-            polling = asyncio.create_task(client.get(notes, params={"wait": 30}))
+            notifications = "/subscribers/ann/notifications"
+            polling = asyncio.create_task(client.get(notifications, params={"wait": 30}))
             publishing = [asyncio.create_task(publish(client)) for _ in range(4)]
             async with (
-                client.stream("GET", notes + "/stream") as stream,
-                websockets.connect(broker.socket_url + notes + "/socket") as connection,
+                client.stream("GET", notifications + "/stream") as stream,
+                websockets.connect(broker.socket_url + notifications + "/socket") as connection,
             ):
                 assert json.loads(await connection.recv())["type"] == "ready"
                 await asyncio.sleep(0.5)
@@ -153,8 +153,11 @@ SOCKET = (
     "raw",
     [
         b"POST /feeds HTTP/1.1\r\n" + SOCKET + b"Content-Length: 2\r\n\r\n{}",
-        b"GET /owners/ann/notes/socket HTTP/1.1\r\n" + SOCKET + b"X: a\r\n" * 200 + b"\r\n",
-        b"GET /owners/ann/notes/socket HTTP/1.1\r\n" + SOCKET + b"\r\n",
+        b"GET /subscribers/ann/notifications/socket HTTP/1.1\r\n"
+        + SOCKET
+        + b"X: a\r\n" * 200
+        + b"\r\n",
+        b"GET /subscribers/ann/notifications/socket HTTP/1.1\r\n" + SOCKET + b"\r\n",
     ],
     ids=["a handshake with a body", "a handshake that is too large", "a socket"],
 )

@@ -17,10 +17,10 @@ from small_server import (
     lines,
 )
 
-from boxmatch.broker.listening import bind, raise_file_limit
-from boxmatch.broker.metrics import Metrics
-from boxmatch.broker.patience import Patience
-from boxmatch.broker.server import ServerOptions, Signals, serve_app
+from boxmatch.broker.monitoring.metrics import Metrics
+from boxmatch.broker.server.process import ServerOptions, Signals, serve_app
+from boxmatch.broker.server.sockets import bind, raise_file_limit
+from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.broker.settings import Settings
 
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
@@ -201,7 +201,7 @@ def test_connections_are_limited(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         assert (await server.get("/echo")).status_code == 200
 
-    in_server(tmp_path, scenario, connections=3, patience=Patience())
+    in_server(tmp_path, scenario, connections=3, timeouts=Timeouts())
 
 
 def test_file_limit_is_raised() -> None:
@@ -245,7 +245,7 @@ def test_stopping_ends_reads_and_finishes_writes(tmp_path: Path) -> None:
             assert (await writing).text == "5"
         await asyncio.wait_for(server.task, 5)
 
-    in_server(tmp_path, scenario, patience=Patience(), shutdown_seconds=8.0)
+    in_server(tmp_path, scenario, timeouts=Timeouts(), shutdown_seconds=8.0)
 
 
 def test_stopping_does_not_wait_for_ever(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import orjson
 import pytest
-from test_broker_core import all_notes, run, running  # in this folder
+from test_broker_core import all_notifications, run, running  # in this folder
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.slots import Slots
-from boxmatch.broker.messages import FeedSpec, Note, Wanted
-from boxmatch.broker.owners import Owner, Subscription
+from boxmatch.broker.messages import FeedSpec, Notification, Wanted
+from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.model.schema import Schema
 
 ZONES = FeedSpec(name="zones", kind="state", spaces={"map": Schema({"x": "int", "y": "int"})})
@@ -26,12 +26,17 @@ def inside(x: tuple[int, int], y: tuple[int, int], **more: Any) -> Wanted:
     return Wanted(feed="zones", regions={"region": {"x": list(x), "y": list(y)}}, **more)
 
 
-def told(notes: list[Note]) -> list[tuple[int, str, str, list[str]]]:
+def told(notifications: list[Notification]) -> list[tuple[int, str, str, list[str]]]:
     listed = []
-    for note in notes:
-        change = orjson.loads(note.to_json())["change"]
+    for notification in notifications:
+        change = orjson.loads(notification.to_json())["change"]
         listed.append(
-            (note.sequence, change["kind"], change["publication"], sorted(note.subscriptions))
+            (
+                notification.sequence,
+                change["kind"],
+                change["publication"],
+                sorted(notification.subscriptions),
+            )
         )
     return listed
 
@@ -56,7 +61,7 @@ def test_transitions_only(tmp_path: Path) -> None:
                 await broker.retract("zones", "car")
                 await put(broker, "van", 1, 1)
                 await broker.retract("zones", "van")
-                got: list[Note] = []
+                got: list[Notification] = []
                 while len(got) < 5:
                     got += await stream.take(10)
             assert told(got) == [
@@ -93,13 +98,13 @@ def test_all_of_it_is_there_again(tmp_path: Path) -> None:
             await put(broker, "car", 4, 4)
             await put(broker, "van", 5, 5)
             await put(broker, "car", 20, 4)
-            assert told(await all_notes(broker, "ann")) == [
+            assert told(await all_notifications(broker, "ann")) == [
                 (1, "enter", "car", ["home"]),
                 (2, "enter", "van", ["home"]),
                 (3, "leave", "car", ["home"]),
             ]
             await broker.put_subscription("bob", "all", inside((0, 99), (0, 99)))
-            assert [one[1:3] for one in sorted(told(await all_notes(broker, "bob")))] == [
+            assert [one[1:3] for one in sorted(told(await all_notifications(broker, "bob")))] == [
                 ("enter", "car"),
                 ("enter", "van"),
             ]
@@ -126,8 +131,8 @@ def test_what_expires_is_told_once(tmp_path: Path) -> None:
             feed._time = lambda: now[0]
             feed._moment.now = now[0]
             await broker._state.expire()
-            notes = told(await all_notes(broker, "ann"))
-            assert [one[1] for one in notes] == kinds
+            notifications = told(await all_notifications(broker, "ann"))
+            assert [one[1] for one in notifications] == kinds
             assert [one.id for one in broker.subscriptions("ann")] == ["home"]
             assert broker.feed("zones").publications == 0
 
@@ -165,7 +170,7 @@ def test_many_operations_against_the_library(tmp_path: Path) -> None:
                 elif id in set(truth.subscriptions()):
                     truth.unsubscribe(id)
                     await broker.delete_subscription("ann", id)
-            got = told(await all_notes(broker, "ann"))
+            got = told(await all_notifications(broker, "ann"))
             flat = [(kind, publication, one) for _, kind, publication, ids in got for one in ids]
             assert sorted(flat) == sorted(expected)
             assert len(expected) > 50
@@ -190,7 +195,10 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
             assert broker.publication("zones", "car").regions["region"]["x"].low == 3
             await put(broker, "car", 31, 3)
             await asyncio.sleep(0)
-            assert [one[1] for one in told(await all_notes(broker, "ann"))] == ["enter", "leave"]
+            assert [one[1] for one in told(await all_notifications(broker, "ann"))] == [
+                "enter",
+                "leave",
+            ]
 
     run(main)
 
@@ -202,7 +210,7 @@ def test_time_passes_by_itself(tmp_path: Path) -> None:
             await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
             async with broker.stream("ann") as stream:
                 await put(broker, "car", 3, 3, ttl=0.2)
-                got: list[Note] = []
+                got: list[Notification] = []
                 while len(got) < 2:
                     got += await stream.take(10)
             assert [one[1] for one in told(got)] == ["enter", "deleted"]
@@ -225,7 +233,7 @@ def test_what_expires_in_an_operation_that_fails_is_told_by_the_next(tmp_path: P
             with pytest.raises(bm.UnknownMemberError):
                 await broker.retract("zones", "nothing")
             await put(broker, "van", 50, 50)
-            changes = [orjson.loads(one.body) for one in await all_notes(broker, "ann")]
+            changes = [orjson.loads(one.body) for one in await all_notifications(broker, "ann")]
             assert [one["kind"] for one in changes] == ["enter", "deleted"]
             assert changes[1]["regions"] == {"region": {"x": 3, "y": 3}}
 
@@ -251,16 +259,16 @@ def test_what_expires_before_operations_that_fail_is_let_go_once(tmp_path: Path)
                 now[0] += 10
                 with pytest.raises(bm.UnknownMemberError):
                     await broker.retract("zones", "none")
-            for owner in ("ann", "bob"):
+            for subscriber in ("ann", "bob"):
                 for number in range(4):
-                    await broker.put_subscription(owner, f"s{number}", inside((0, 9), (0, 9)))
+                    await broker.put_subscription(subscriber, f"s{number}", inside((0, 9), (0, 9)))
             await put(broker, "car", 3, 3)
             ids = [f"s{number}" for number in range(4)]
-            for owner in ("ann", "bob"):
-                assert [one[1:] for one in told(await all_notes(broker, owner))] == [
+            for subscriber in ("ann", "bob"):
+                assert [one[1:] for one in told(await all_notifications(broker, subscriber))] == [
                     ("enter", "car", ids)
                 ]
-                assert [one.id for one in broker.subscriptions(owner)] == ids
+                assert [one.id for one in broker.subscriptions(subscriber)] == ids
 
     run(main)
 
@@ -277,7 +285,7 @@ def test_a_subscription_that_has_expired_can_be_put_again(tmp_path: Path) -> Non
             await put(broker, "car", 3, 3)
             now[0] += 10
             await broker.put_subscription("ann", "brief", inside((0, 9), (0, 9)))
-            kinds = [one[1] for one in told(await all_notes(broker, "ann"))]
+            kinds = [one[1] for one in told(await all_notifications(broker, "ann"))]
             assert kinds == ["enter", "leave", "enter"]
             now[0] += 10
             await broker.delete_subscription("ann", "brief")
@@ -316,7 +324,7 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
             await broker.put_subscription("ann", "home", inside((0, 5), (0, 5)))
             assert broker.feed("zones").subscriptions == 1
             await put(broker, "car", 3, 3)
-            assert [one[1:] for one in told(await all_notes(broker, "ann"))] == [
+            assert [one[1:] for one in told(await all_notifications(broker, "ann"))] == [
                 ("enter", "car", ["home"])
             ]
             await broker.delete_subscription("ann", "home")
@@ -327,7 +335,7 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
 
 def test_a_slot_is_freed_once() -> None:
     slots = Slots()
-    slot = slots.add(Subscription(Owner(1, "ann"), "s", inside((0, 9), (0, 9)), 0.0, 0.0))
+    slot = slots.add(Subscription(Subscriber(1, "ann"), "s", inside((0, 9), (0, 9)), 0.0, 0.0))
     assert slots.remove(slot).id == "s"
     with pytest.raises(bm.BrokerError, match="no subscription has slot 0"):
         slots.remove(slot)

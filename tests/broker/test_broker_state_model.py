@@ -33,11 +33,11 @@ from boxmatch.broker.store import Store, Transaction
 from boxmatch.model.schema import Schema
 
 SPEC = FeedSpec(name="s", kind="state", spaces={"s": Schema({"x": "int"})})
-OWNERS = ("ann", "bob")
+SUBSCRIBERS = ("ann", "bob")
 
 Key = tuple[str, str]
 Interval = tuple[int, int]
-owners = st.sampled_from(OWNERS)
+subscribers = st.sampled_from(SUBSCRIBERS)
 ids = st.sampled_from("abc")
 intervals = st.tuples(st.integers(0, 9), st.integers(0, 5)).map(lambda one: (one[0], sum(one)))
 lifetimes = st.none() | st.integers(1, 4)
@@ -63,7 +63,7 @@ class Model(RuleBasedStateMachine):
         self.publications: dict[str, Member] = {}
         self.subscriptions: dict[Key, Member] = {}
         self.told: Counter[tuple[str, str, str, str, str]] = Counter()
-        """Owner, kind, publication with what it was, and subscription."""
+        """Subscriber, kind, publication with what it was, and subscription."""
         self.refuse = False
         self.start()
         self.run(self.broker.create_feed(SPEC))
@@ -124,26 +124,26 @@ class Model(RuleBasedStateMachine):
 
     # What is done
 
-    @rule(owner=owners, id=ids, x=intervals, ttl=lifetimes)
-    def put_subscription(self, owner: str, id: str, x: Interval, ttl: int | None) -> None:
+    @rule(subscriber=subscribers, id=ids, x=intervals, ttl=lifetimes)
+    def put_subscription(self, subscriber: str, id: str, x: Interval, ttl: int | None) -> None:
         lifetime, expires = self.end_of(ttl)
         wanted = Wanted(feed="s", regions={"region": {"x": list(x)}}, ttl=lifetime)
-        if not self.do(self.broker.put_subscription(owner, id, wanted)):
+        if not self.do(self.broker.put_subscription(subscriber, id, wanted)):
             return
-        before, new = self.subscriptions.get((owner, id)), Member(x, expires)
+        before, new = self.subscriptions.get((subscriber, id)), Member(x, expires)
         for publication, one in self.publications.items():
             was = before is not None and before.meets(one)
-            self.moved(publication, one, was, new.meets(one), (owner, id))
-        self.subscriptions[owner, id] = new
+            self.moved(publication, one, was, new.meets(one), (subscriber, id))
+        self.subscriptions[subscriber, id] = new
 
-    @rule(owner=owners, id=ids)
-    def delete_subscription(self, owner: str, id: str) -> None:
-        work = self.broker.delete_subscription(owner, id)
-        if (owner, id) not in self.subscriptions:
+    @rule(subscriber=subscribers, id=ids)
+    def delete_subscription(self, subscriber: str, id: str) -> None:
+        work = self.broker.delete_subscription(subscriber, id)
+        if (subscriber, id) not in self.subscriptions:
             with pytest.raises(bm.UnknownSubscriptionError):
                 self.run(work)
-        elif self.do(work, lambda: (owner, id) in self.subscriptions):
-            del self.subscriptions[owner, id]
+        elif self.do(work, lambda: (subscriber, id) in self.subscriptions):
+            del self.subscriptions[subscriber, id]
 
     @rule(id=ids, x=intervals, ttl=lifetimes)
     def put_publication(self, id: str, x: Interval, ttl: int | None) -> None:
@@ -218,22 +218,24 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def all_are_told(self) -> None:
         assert self.heard() == self.told
-        for owner in OWNERS:
-            known = {one.id for one in self.broker.subscriptions(owner)}
-            assert known == {id for name, id in self.subscriptions if name == owner}
+        for subscriber in SUBSCRIBERS:
+            known = {one.id for one in self.broker.subscriptions(subscriber)}
+            assert known == {id for name, id in self.subscriptions if name == subscriber}
         info = self.broker.feed("s")
         assert info.subscriptions == len(self.subscriptions)
         assert info.publications == len(self.publications)
 
     def heard(self) -> Counter[tuple[str, str, str, str, str]]:
         heard: Counter[tuple[str, str, str, str, str]] = Counter()
-        for owner in OWNERS:
-            for note in self.run(self.broker.notes(owner, after=0, limit=100_000)):
-                change = orjson.loads(note.body)
+        for subscriber in SUBSCRIBERS:
+            for notification in self.run(
+                self.broker.notifications(subscriber, after=0, limit=100_000)
+            ):
+                change = orjson.loads(notification.body)
                 x = change["regions"]["region"]["x"]
                 was = tuple(x) if isinstance(x, list) else (x, x)
-                for id in note.subscriptions:
-                    heard[owner, change["kind"], change["publication"], str(was), id] += 1
+                for id in notification.subscriptions:
+                    heard[subscriber, change["kind"], change["publication"], str(was), id] += 1
         return heard
 
 

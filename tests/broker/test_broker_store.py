@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from boxmatch.broker.messages import DeadLetter, FeedSpec, Note
+from boxmatch.broker.messages import DeadLetter, FeedSpec, Notification
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import (
     Appended,
     LoggedEvent,
     MemberRow,
-    OwnerRow,
     Store,
+    SubscriberRow,
     SubscriptionRow,
     Transaction,
 )
@@ -40,8 +40,8 @@ def spec(name: str, **more: Any) -> FeedSpec:
     return FeedSpec(name=name, spaces={name: Schema({"price": "float"})}, **more)
 
 
-def feed_and_owner(store: Store) -> tuple[int, int]:
-    return do(store, lambda t: (t.put_feed(spec("f")), t.put_owner("ann")))
+def feed_and_subscriber(store: Store) -> tuple[int, int]:
+    return do(store, lambda t: (t.put_feed(spec("f")), t.put_subscriber("ann")))
 
 
 def bodies(*values: int) -> list[bytes]:
@@ -49,22 +49,22 @@ def bodies(*values: int) -> list[bytes]:
 
 
 def test_what_is_appended_is_read(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
-    bob = do(store, lambda t: t.put_owner("bob"))
+    feed, ann = feed_and_subscriber(store)
+    bob = do(store, lambda t: t.put_subscriber("bob"))
     inboxes = {ann: [(0, ["low"]), (2, ["low", "high"])], bob: [(1, ["all"])]}
     appended = do(store, lambda t: t.append(feed, 5.0, bodies(7, 8, 9), inboxes, rate=0.25))
     assert appended == Appended(1, 3, repeated=False)
     assert store.next_sequence == 4
     seven, eight, nine = bodies(7, 8, 9)
     assert store.inbox(ann, 0, 10) == [
-        Note(1, "f", 5.0, ["low"], seven, "events", 0.25),
-        Note(3, "f", 5.0, ["low", "high"], nine, "events", 0.25),
+        Notification(1, "f", 5.0, ["low"], seven, "events", 0.25),
+        Notification(3, "f", 5.0, ["low", "high"], nine, "events", 0.25),
     ]
-    assert [note.sequence for note in store.inbox(ann, 1, 10)] == [3]
-    assert [note.sequence for note in store.inbox(ann, 0, 1)] == [1]
+    assert [notification.sequence for notification in store.inbox(ann, 1, 10)] == [3]
+    assert [notification.sequence for notification in store.inbox(ann, 0, 1)] == [1]
     assert store.inbox(ann, 3, 10) == []
     assert store.inbox(ann, 0, 0) == []
-    assert [note.body for note in store.inbox(bob, 0, 10)] == [eight]
+    assert [notification.body for notification in store.inbox(bob, 0, 10)] == [eight]
     assert store.events(feed, 0, 10) == [
         LoggedEvent(1, 5.0, seven),
         LoggedEvent(2, 5.0, eight),
@@ -98,8 +98,8 @@ def test_events_are_read_by_pages_and_feeds(store: Store) -> None:
 
 
 def test_many_or_large_events_go_into_several_rows(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
-    bob = do(store, lambda t: t.put_owner("bob"))
+    feed, ann = feed_and_subscriber(store)
+    bob = do(store, lambda t: t.put_subscriber("bob"))
     large = [b'"%s"' % (b"%d" % place * 30_000) for place in range(100)]
     large[50] = b'"%s"' % (b"x" * 1_000_000)
     mine = [(place, [f"s{place}"]) for place in range(0, 100, 7)]
@@ -107,15 +107,19 @@ def test_many_or_large_events_go_into_several_rows(store: Store) -> None:
     assert appended == Appended(1, 100)
     assert store.sizes().batches > 10
     assert [event.body for event in store.events(feed, 0, 1000)] == large
-    notes = store.inbox(ann, 0, 100)
-    assert [(note.sequence - 1, note.subscriptions) for note in notes] == mine
-    assert [note.body for note in notes] == [large[place] for place, _ in mine]
-    assert [note.sequence for note in store.inbox(bob, 0, 100)] == [100]
+    notifications = store.inbox(ann, 0, 100)
+    assert [
+        (notification.sequence - 1, notification.subscriptions) for notification in notifications
+    ] == mine
+    assert [notification.body for notification in notifications] == [
+        large[place] for place, _ in mine
+    ]
+    assert [notification.sequence for notification in store.inbox(bob, 0, 100)] == [100]
     assert store.backlogs() == {ann: len(mine), bob: 1}
 
 
 def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     for _ in range(4):
         same = [b'"%s"' % (b"x" * 98)] * 3
         inbox = {ann: [(0, ["s"]), (2, ["s"])]}
@@ -129,28 +133,32 @@ def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) ->
         assert len(events) == min(count, 3)
         last = store.last_events(feed, 11, most_bytes=most)
         assert [one.sequence for one in last] == list(range(13 - count, 13))
-        notes = store.inbox(ann, 1, 99, most_bytes=most)
-        assert [one.sequence for one in notes] == [3, 4, 6, 7, 9, 10, 12][:count]
-        assert store.inbox(ann, 1, 3, most_bytes=most) == notes[:3]
+        notifications = store.inbox(ann, 1, 99, most_bytes=most)
+        assert [one.sequence for one in notifications] == [3, 4, 6, 7, 9, 10, 12][:count]
+        assert store.inbox(ann, 1, 3, most_bytes=most) == notifications[:3]
 
 
 def test_an_inbox_of_many_rows(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     for number in range(600):
         store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n), {ann: [(0, ["s"])]}))
     do(store, lambda t: None)
-    assert [note.sequence for note in store.inbox(ann, 0, 1000)] == list(range(1, 601))
-    assert [note.sequence for note in store.inbox(ann, 100, 300)] == list(range(101, 401))
+    assert [notification.sequence for notification in store.inbox(ann, 0, 1000)] == list(
+        range(1, 601)
+    )
+    assert [notification.sequence for notification in store.inbox(ann, 100, 300)] == list(
+        range(101, 401)
+    )
 
 
 def test_no_events_need_no_number(store: Store) -> None:
-    feed, _ = feed_and_owner(store)
+    feed, _ = feed_and_subscriber(store)
     assert do(store, lambda t: t.append(feed, 0.0, [], {})) == Appended(1, 0)
     assert store.next_sequence == 1
 
 
 def test_keys_make_repeats_harmless(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     other = do(store, lambda t: t.put_feed(spec("other")))
 
     def append(feed: int, at: float, key: str) -> Appended:
@@ -166,7 +174,7 @@ def test_keys_make_repeats_harmless(store: Store) -> None:
 
 
 def test_keys_that_come_together(store: Store) -> None:
-    feed, _ = feed_and_owner(store)
+    feed, _ = feed_and_subscriber(store)
 
     def twice(t: Transaction) -> list[Appended]:
         return [t.append(feed, 0.0, bodies(1), {}, key="k") for _ in range(2)]
@@ -185,7 +193,7 @@ def test_keys_that_come_together(store: Store) -> None:
 
 @pytest.mark.parametrize("with_statement", [False, True])
 def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     gate = threading.Event()
     heard: list[object] = []
 
@@ -193,7 +201,7 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
         t.append(feed, 0.0, bodies(1, 2), {ann: [(0, ["no"])]}, key="no")
         t.move_cursor(ann, 2)
         if with_statement:
-            t.put_owner("nobody")
+            t.put_subscriber("nobody")
             t.put_feed(spec("nothing"))
             t.append(feed, 0.0, bodies(3), {ann: [(0, ["no"])]})
         raise ValueError("no")
@@ -212,10 +220,10 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     do(store, lambda t: None)
     assert heard == [failing.exception(), Appended(2, 2)]
     assert [event.body for event in store.events(feed, 0, 10)] == bodies(4, 5)
-    assert [note.subscriptions for note in store.inbox(ann, 0, 10)] == [["yes"]] * 2
-    assert store.owners() == [OwnerRow(ann, "ann", 0, 0, 0)]
+    assert [notification.subscriptions for notification in store.inbox(ann, 0, 10)] == [["yes"]] * 2
+    assert store.subscribers() == [SubscriberRow(ann, "ann", 0, 0, 0)]
     assert [number for number, _ in store.feeds()] == [feed]
-    with pytest.raises(StorageError, match="no owner 2"):
+    with pytest.raises(StorageError, match="no subscriber 2"):
         do(store, lambda t: t.append(feed, 0.0, bodies(1), {2: [(0, ["s"])]}))
 
 
@@ -223,7 +231,7 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     ("wrong", "reason"),
     [
         (lambda t: t.append(9, 0.0, [b"1"], {}), "no feed '9'"),
-        (lambda t: t.append(1, 0.0, [b"1"], {9: [(0, ["s"])]}), "no owner 9"),
+        (lambda t: t.append(1, 0.0, [b"1"], {9: [(0, ["s"])]}), "no subscriber 9"),
         (lambda t: t.append(1, 0.0, [b"1"], {1: [(1, ["s"])]}), "others than the 1 events"),
         (lambda t: t.append(1, 0.0, [], {1: [(0, ["s"])]}), "others than the 0 events"),
         (lambda t: t.append(1, float("nan"), [b"1"], {}), "cannot be stored at nan"),
@@ -231,7 +239,7 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
         (lambda t: t.append(1, 0.0, ["text"], {}), "bytes"),
         (lambda t: t.append(1, 0.0, [b"1"], {1: [(0, ["\ud800"])]}), "."),
         (lambda t: t.append(1, 0.0, [b"1"], {}, key="\ud800"), "surrogates"),
-        (lambda t: t.move_cursor(9, 0), "no owner 9"),
+        (lambda t: t.move_cursor(9, 0), "no subscriber 9"),
         (lambda t: t.put_member(1, "m", b"", float("nan")), "expire at nan"),
         (lambda t: t.put_member(9, "m", b"", None), "no feed '9'"),
         (lambda t: t.put_subscription(1, "s", 9, b"", 0.0), "no feed '9'"),
@@ -244,7 +252,7 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
 def test_wrong_changes_concern_nobody_else(
     store: Store, wrong: Callable[[Transaction], Any], reason: str
 ) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     gate = threading.Event()
     store.write(lambda t: gate.wait())
     before = store.write(lambda t: t.append(feed, 0.0, bodies(1), {ann: [(0, ["s"])]}))
@@ -258,14 +266,14 @@ def test_wrong_changes_concern_nobody_else(
 
 
 def test_cursors_go_forward_only(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
-    notes = [(place, ["s"]) for place in range(4)]
-    do(store, lambda t: t.append(feed, 0.0, bodies(1, 2, 3, 4), {ann: notes}))
+    feed, ann = feed_and_subscriber(store)
+    notifications = [(place, ["s"]) for place in range(4)]
+    do(store, lambda t: t.append(feed, 0.0, bodies(1, 2, 3, 4), {ann: notifications}))
 
     def moved(*places: int) -> tuple[int, int]:
         do(store, lambda t: [t.move_cursor(ann, place) for place in places])
-        [owner] = store.owners()
-        return owner.cursor, store.backlogs()[ann]
+        [subscriber] = store.subscribers()
+        return subscriber.cursor, store.backlogs()[ann]
 
     assert moved(2) == (2, 2)
     assert moved(1) == (2, 2)
@@ -297,7 +305,7 @@ def test_feeds(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_dropped_feed_takes_all_with_it(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     other = do(store, lambda t: t.put_feed(spec("other")))
     for one in (feed, other):
         do(store, lambda t, one=one: t.append(one, 0.0, bodies(1), {ann: [(0, ["s"])]}, key="k"))
@@ -306,7 +314,7 @@ def test_a_dropped_feed_takes_all_with_it(store: Store) -> None:
     do(store, lambda t: t.append(feed, 0.0, bodies(2), {}))
     do(store, lambda t: t.drop_feed(feed))
     assert [number for number, _ in store.feeds()] == [other]
-    assert [note.feed for note in store.inbox(ann, 0, 10)] == ["other"]
+    assert [notification.feed for notification in store.inbox(ann, 0, 10)] == ["other"]
     assert store.events(feed, 0, 10) == []
     assert list(store.subscriptions(feed)) == []
     assert list(store.members(feed)) == []
@@ -321,7 +329,7 @@ def test_a_dropped_feed_takes_all_with_it(store: Store) -> None:
 
 
 def test_subscriptions(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     other = do(store, lambda t: t.put_feed(spec("other")))
     a = do(store, lambda t: t.put_subscription(ann, "a", feed, b"1", 1.0))
     b = do(store, lambda t: t.put_subscription(ann, "b", feed, b"2", 2.0))
@@ -338,22 +346,22 @@ def test_subscriptions(store: Store) -> None:
 
 
 def test_many_subscriptions_are_read_by_pages(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     names = [f"s{number}" for number in range(2500)]
     do(store, lambda t: [t.put_subscription(ann, name, feed, b"", 0.0) for name in names])
     assert [row.id for row in store.subscriptions(feed)] == names
 
 
 def test_members(store: Store) -> None:
-    feed, _ = feed_and_owner(store)
+    feed, _ = feed_and_subscriber(store)
     do(store, lambda t: [t.put_member(feed, name, b"1", None) for name in ("z", "a", "m")])
     do(store, lambda t: (t.put_member(feed, "z", b"2", 8.0), t.delete_member(feed, "a")))
     assert list(store.members(feed)) == [MemberRow("z", b"2", 8.0), MemberRow("m", b"1", None)]
 
 
 def test_webhooks_and_dead_letters(store: Store) -> None:
-    _, ann = feed_and_owner(store)
-    bob = do(store, lambda t: t.put_owner("bob"))
+    _, ann = feed_and_subscriber(store)
+    bob = do(store, lambda t: t.put_subscriber("bob"))
     do(store, lambda t: (t.put_webhook(ann, b"1"), t.put_webhook(bob, b"2")))
     do(store, lambda t: (t.put_webhook(ann, b"3"), t.put_webhook(bob, None)))
     assert store.webhooks() == [(ann, b"3")]
@@ -376,7 +384,7 @@ def test_webhooks_and_dead_letters(store: Store) -> None:
 
 def test_all_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     with Store.open(tmp_path, sync="normal") as store:
-        feed, ann = feed_and_owner(store)
+        feed, ann = feed_and_subscriber(store)
         futures = [
             store.write(lambda t, n=n: t.append(feed, 0.0, bodies(n), {ann: [(0, ["s"])]}))
             for n in range(50)
@@ -386,14 +394,14 @@ def test_all_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     store.close()
     with Store.open(tmp_path) as store:
         assert store.next_sequence == 51
-        assert store.owners() == [OwnerRow(ann, "ann", 10, 0, 0)]
+        assert store.subscribers() == [SubscriberRow(ann, "ann", 10, 0, 0)]
         assert store.backlogs() == {ann: 40}
         assert [event.body for event in store.events(feed, 0, 100)] == bodies(*range(50))
         # Numbers do not come again when all events have gone.
         assert store.tidy(1e9, Retention()).batches == 50
     with Store.open(tmp_path) as store:
         assert store.next_sequence == store.first_sequence() == 51
-        assert store.owners() == [OwnerRow(ann, "ann", 10, 40, 50)]
+        assert store.subscribers() == [SubscriberRow(ann, "ann", 10, 40, 50)]
 
 
 def test_closed(tmp_path: Path) -> None:
@@ -405,53 +413,55 @@ def test_closed(tmp_path: Path) -> None:
 
 
 def test_tidy_by_age_and_size(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
-    notes = [(0, ["s"]), (1, ["s"])]
+    feed, ann = feed_and_subscriber(store)
+    notifications = [(0, ["s"]), (1, ["s"])]
     for at in range(10):
-        do(store, lambda t, at=at: t.append(feed, float(at), bodies(at, at), {ann: notes}))
+        do(store, lambda t, at=at: t.append(feed, float(at), bodies(at, at), {ann: notifications}))
     do(store, lambda t: t.move_cursor(ann, 5))
     done = store.tidy(9.0, Retention(seconds=5.0))
     # Numbers 1 to 8 are too old, of which 1 to 5 are acknowledged, though not the row of 5 and 6.
-    assert (done.batches, done.notes_acknowledged, done.dropped) == (4, 4, {ann: 3})
-    assert store.owners() == [OwnerRow(ann, "ann", 5, 3, 8)]
-    assert [note.sequence for note in store.inbox(ann, 0, 99)] == list(range(9, 21))
+    assert (done.batches, done.notifications_acknowledged, done.dropped) == (4, 4, {ann: 3})
+    assert store.subscribers() == [SubscriberRow(ann, "ann", 5, 3, 8)]
+    assert [notification.sequence for notification in store.inbox(ann, 0, 99)] == list(range(9, 21))
     assert store.first_sequence() == 9
     half = store.sizes().log_bytes // 2
     done = store.tidy(9.0, Retention(nbytes=half))
     assert (done.batches, done.dropped) == (3, {ann: 6})
     assert store.sizes().log_bytes <= half
-    assert store.owners() == [OwnerRow(ann, "ann", 5, 9, 14)]
+    assert store.subscribers() == [SubscriberRow(ann, "ann", 5, 9, 14)]
 
 
-def test_tidy_shortens_backlogs_to_the_note(store: Store) -> None:
-    feed, ann = feed_and_owner(store)
-    bob = do(store, lambda t: t.put_owner("bob"))
+def test_tidy_shortens_backlogs_to_the_notification(store: Store) -> None:
+    feed, ann = feed_and_subscriber(store)
+    bob = do(store, lambda t: t.put_subscriber("bob"))
     for _ in range(10):
         inboxes = {ann: [(place, ["s"]) for place in range(3)], bob: [(0, ["s"])]}
         do(store, lambda t, i=inboxes: t.append(feed, 0.0, bodies(1, 2, 3), i))
     do(store, lambda t: t.move_cursor(ann, 4))
     assert store.tidy(0.0, Retention(backlog=10)).dropped == {ann: 16}
-    assert [note.sequence for note in store.inbox(ann, 0, 99)] == list(range(21, 31))
+    assert [notification.sequence for notification in store.inbox(ann, 0, 99)] == list(
+        range(21, 31)
+    )
     assert store.backlogs() == {ann: 10, bob: 10}
-    assert store.owners()[0] == OwnerRow(ann, "ann", 4, 16, 20)
+    assert store.subscribers()[0] == SubscriberRow(ann, "ann", 4, 16, 20)
     assert store.tidy(0.0, Retention(backlog=10)).dropped == {}
     assert store.tidy(0.0, Retention(backlog=0)).dropped == {ann: 10, bob: 10}
 
 
 def test_tidy_in_many_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from boxmatch.broker.store import tidying
+    from boxmatch.broker.store import retention as tidying
 
-    feed, ann = feed_and_owner(store)
-    owners = [ann, *do(store, lambda t: [t.put_owner(f"o{n}") for n in range(70)])]
-    inboxes = {owner: [(0, ["s"])] for owner in owners}
+    feed, ann = feed_and_subscriber(store)
+    subscribers = [ann, *do(store, lambda t: [t.put_subscriber(f"o{n}") for n in range(70)])]
+    inboxes = {subscriber: [(0, ["s"])] for subscriber in subscribers}
     for number in range(100):
         store.write(lambda t: t.append(feed, 0.0, bodies(1), inboxes, key=f"{number}"))  # noqa: B023
         do(store, lambda t: None)
     monkeypatch.setattr(tidying, "_ROWS_AT_ONCE", 20)
-    assert store.tidy(0.0, Retention(backlog=10)).dropped == dict.fromkeys(owners, 90)
-    do(store, lambda t: [t.move_cursor(owner, 95) for owner in owners])
-    assert store.tidy(0.0, Retention()).notes_acknowledged == 5 * len(owners)
-    assert store.sizes().inbox_rows == 5 * len(owners)
+    assert store.tidy(0.0, Retention(backlog=10)).dropped == dict.fromkeys(subscribers, 90)
+    do(store, lambda t: [t.move_cursor(subscriber, 95) for subscriber in subscribers])
+    assert store.tidy(0.0, Retention()).notifications_acknowledged == 5 * len(subscribers)
+    assert store.sizes().inbox_rows == 5 * len(subscribers)
     store.tidy(DAY, Retention())
     with sqlite3.connect(store.path / "broker.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM repeat").fetchall() == [(0,)]
@@ -459,7 +469,7 @@ def test_tidy_in_many_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_backup_while_it_is_written(store: Store, tmp_path: Path) -> None:
-    feed, ann = feed_and_owner(store)
+    feed, ann = feed_and_subscriber(store)
     large = [b"x" * 100_000] * 100
     do(store, lambda t: t.append(feed, 0.0, large, {ann: [(0, ["s"])]}))
     shares: list[float] = []
@@ -488,7 +498,7 @@ def test_backup_while_it_is_written(store: Store, tmp_path: Path) -> None:
 
 def test_one_commit_for_many_changes(tmp_path: Path) -> None:
     with Store.open(tmp_path, pace=0.02) as store:
-        feed, _ = feed_and_owner(store)
+        feed, _ = feed_and_subscriber(store)
         commits = 0
         transaction = store._writer._transaction
         commit = transaction.commit
@@ -508,7 +518,7 @@ def test_one_commit_for_many_changes(tmp_path: Path) -> None:
 
 
 def test_a_change_that_nobody_wants_any_more(store: Store) -> None:
-    feed, _ = feed_and_owner(store)
+    feed, _ = feed_and_subscriber(store)
     gate = threading.Event()
     heard: list[object] = []
     store.write(lambda t: gate.wait())
@@ -521,7 +531,7 @@ def test_a_change_that_nobody_wants_any_more(store: Store) -> None:
 
 
 def test_what_follows_a_write_may_fail_and_write(store: Store) -> None:
-    feed, _ = feed_and_owner(store)
+    feed, _ = feed_and_subscriber(store)
     chained: list[Any] = []
 
     def done(result: object) -> None:

@@ -28,12 +28,16 @@ SPEC = FeedSpec(name="f", spaces={"f": Schema({"a": "int"})})
 
 
 def make(store: Store) -> tuple[int, int]:
-    return store.write(lambda t: (t.put_feed(SPEC), t.put_owner("ann"))).result()
+    return store.write(lambda t: (t.put_feed(SPEC), t.put_subscriber("ann"))).result()
 
 
-def append(store: Store, feed: int, owner: int, content: bytes = b"1", size: int = 1) -> Appended:
-    notes = [(place, ["s"]) for place in range(size)]
-    return store.write(lambda t: t.append(feed, 0.0, [content] * size, {owner: notes})).result()
+def append(
+    store: Store, feed: int, subscriber: int, content: bytes = b"1", size: int = 1
+) -> Appended:
+    notifications = [(place, ["s"]) for place in range(size)]
+    return store.write(
+        lambda t: t.append(feed, 0.0, [content] * size, {subscriber: notifications})
+    ).result()
 
 
 def run_and_kill(folder: Path, sync: str, after: float) -> list[tuple[int, int, int, int]]:
@@ -61,17 +65,23 @@ def test_killed_in_the_middle_of_work(tmp_path: Path) -> None:
             log = {event.sequence: event.body for event in store.events(feed, 0, 10**9)}
             assert list(log) == list(range(1, store.next_sequence))
             heard = {
-                owner.number: {note.sequence: note for note in store.inbox(owner.number, 0, 10**9)}
-                for owner in store.owners()
+                subscriber.number: {
+                    notification.sequence: notification
+                    for notification in store.inbox(subscriber.number, 0, 10**9)
+                }
+                for subscriber in store.subscribers()
             }
-            # Each number has gone to exactly one owner, whether it was acknowledged or not.
-            assert sorted(n for notes in heard.values() for n in notes) == list(log)
+            # Each number has gone to exactly one subscriber, whether it was acknowledged or not.
+            assert sorted(n for notifications in heard.values() for n in notifications) == list(log)
             assert store.damage == []
-            for first, last, call, owner in acknowledged:
+            for first, last, call, subscriber in acknowledged:
                 for place, number in enumerate(range(first, last + 1)):
                     assert log[number] == body(place, call)
-                    note = heard[owner][number]
-                    assert (note.body, note.subscriptions) == (log[number], [f"s{call}"])
+                    notification = heard[subscriber][number]
+                    assert (notification.body, notification.subscriptions) == (
+                        log[number],
+                        [f"s{call}"],
+                    )
     numbers = [n for first, last, *_ in acknowledged for n in range(first, last + 1)]
     assert len(numbers) == len(set(numbers))
     assert numbers
@@ -89,11 +99,13 @@ def test_a_full_disk_is_told_and_may_be_freed(
         store.write(lambda t: gate.wait()).add_done_callback(lambda _: None)
         heard: list[object] = []
         large = [b"x" * 200_000]
-        notes = {ann: [(0, ["s"])]}
+        notifications = {ann: [(0, ["s"])]}
         futures = [
-            store.write(lambda t: t.append(feed, 0.0, [b"2"], notes, key="k"), heard.append),
-            store.write(lambda t: t.append(feed, 0.0, large, notes), heard.append),
-            store.write(lambda t: (t.put_owner("bob"), t.put_feed(other("g")))),
+            store.write(
+                lambda t: t.append(feed, 0.0, [b"2"], notifications, key="k"), heard.append
+            ),
+            store.write(lambda t: t.append(feed, 0.0, large, notifications), heard.append),
+            store.write(lambda t: (t.put_subscriber("bob"), t.put_feed(other("g")))),
         ]
         gate.set()
         errors = [future.exception() for future in futures]
@@ -101,10 +113,10 @@ def test_a_full_disk_is_told_and_may_be_freed(
         assert all("full" in str(error) for error in errors)
         assert len(set(map(id, errors))) == 3
         assert store.next_sequence == 2
-        assert [owner.name for owner in store.owners()] == ["ann"]
-        assert [note.sequence for note in store.inbox(ann, 0, 10)] == [1]
+        assert [subscriber.name for subscriber in store.subscribers()] == ["ann"]
+        assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [1]
         # What is small still fits, and takes the numbers that were not used.
-        again = store.write(lambda t: t.append(feed, 0.0, [b"2"], notes, key="k")).result()
+        again = store.write(lambda t: t.append(feed, 0.0, [b"2"], notifications, key="k")).result()
         assert again == Appended(2, 2)
         with pytest.raises(StorageError, match="full"):
             append(store, feed, ann, large[0])
@@ -130,7 +142,7 @@ def test_what_frees_room_has_some_in_reserve(tmp_path: Path) -> None:
             use_up(store, feed, ann)
             assert "full" in str(store.failure)
             with pytest.raises(StorageError, match="full"):
-                store.write(lambda t: t.put_owner("bob")).result()
+                store.write(lambda t: t.put_subscriber("bob")).result()
             store.write(lambda t: t.move_cursor(ann, 10), frees=True).result()
             use_up(store, feed, ann)
             with pytest.raises(StorageError, match="full"):
@@ -144,7 +156,9 @@ def test_what_frees_room_has_some_in_reserve(tmp_path: Path) -> None:
             assert store.failure is None
             use_up(store, feed, ann)
         with Store.open(data, pace=0.0) as store:
-            assert [owner.cursor for owner in store.owners() if owner.name == "ann"] == [10]
+            assert [
+                subscriber.cursor for subscriber in store.subscribers() if subscriber.name == "ann"
+            ] == [10]
             use_up(store, feed, ann)
             filling.unlink()
             append(store, feed, ann, b"x" * 20_000)
@@ -153,10 +167,10 @@ def test_what_frees_room_has_some_in_reserve(tmp_path: Path) -> None:
             assert (data / RESERVE).stat().st_size == 8 * 2**20 // 16
 
 
-def use_up(store: Store, feed: int, owner: int) -> None:
+def use_up(store: Store, feed: int, subscriber: int) -> None:
     def append_many() -> None:
         for _ in range(10_000):
-            append(store, feed, owner, b"x" * 20_000)
+            append(store, feed, subscriber, b"x" * 20_000)
 
     with pytest.raises(StorageError, match="full"):
         append_many()
@@ -174,7 +188,7 @@ def test_who_is_refused_for_want_of_room_knows_in_its_turn(
 
         def refused(t: Transaction) -> None:
             try:
-                t.put_owner("bob")
+                t.put_subscriber("bob")
             finally:
                 order.append("refused")
 
@@ -206,12 +220,12 @@ def test_a_full_disk_in_the_middle_of_a_change(tmp_path: Path) -> None:
 
         def change(t: Transaction) -> None:
             t.append(feed, 0.0, [b"x" * 200_000], {ann: [(0, ["s"])]})
-            t.put_owner("bob")
+            t.put_subscriber("bob")
 
         with pytest.raises(StorageError, match="full"):
             store.write(change).result()
         assert append(store, feed, ann) == Appended(1, 1)
-        assert [owner.name for owner in store.owners()] == ["ann"]
+        assert [subscriber.name for subscriber in store.subscribers()] == ["ann"]
 
 
 def test_a_database_that_another_holds(tmp_path: Path) -> None:
@@ -297,7 +311,7 @@ def test_other_databases_and_formats(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match="has format 99; this version reads 1"):
+    with pytest.raises(StorageError, match="has format 99; this version reads 2"):
         Store.open(tmp_path)
     # One whose making was cut short before its first commit is made again.
     file.unlink()
@@ -330,7 +344,12 @@ def test_a_damaged_batch(tmp_path: Path, damage: str, caplog: pytest.LogCaptureF
     change_rows(tmp_path, damage)
     with Store.open(tmp_path, pace=0.0) as store:
         with caplog.at_level(logging.ERROR):
-            assert [note.sequence for note in store.inbox(ann, 0, 10)] == [1, 2, 5, 6]
+            assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [
+                1,
+                2,
+                5,
+                6,
+            ]
             assert [event.sequence for event in store.events(feed, 0, 10)] == [1, 2, 5, 6]
             assert [event.sequence for event in store.last_events(feed, 3)] == [2, 5, 6]
         assert store.damage == ["batch 3"]
@@ -344,21 +363,21 @@ def test_a_damaged_batch(tmp_path: Path, damage: str, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize(
-    "notes", ["'[[0,[\"t\"]]]'", "'nonsense'", "x'fffe'", "CAST(x'fffe' AS TEXT)", "5"]
+    "notifications", ["'[[0,[\"t\"]]]'", "'nonsense'", "x'fffe'", "CAST(x'fffe' AS TEXT)", "5"]
 )
-def test_damaged_notes(tmp_path: Path, notes: str) -> None:
+def test_damaged_notifications(tmp_path: Path, notifications: str) -> None:
     with Store.open(tmp_path, pace=0.0) as store:
         feed, ann = make(store)
         for _ in range(3):
             append(store, feed, ann, size=2)
-    change_rows(tmp_path, f"UPDATE inbox SET notes = {notes} WHERE first = 3")
+    change_rows(tmp_path, f"UPDATE inbox SET notifications = {notifications} WHERE first = 3")
     with Store.open(tmp_path, pace=0.0) as store:
-        assert [note.sequence for note in store.inbox(ann, 0, 10)] == [1, 2, 5, 6]
-        assert store.damage == ["notes of owner 1 in batch 3"]
+        assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [1, 2, 5, 6]
+        assert store.damage == ["notifications of subscriber 1 in batch 3"]
         store.write(lambda t: t.move_cursor(ann, 3)).result()
         assert store.backlogs() == {ann: 4}
         assert store.tidy(0.0, Retention(backlog=3)).dropped == {ann: 2}
-        assert [note.sequence for note in store.inbox(ann, 3, 10)] == [5, 6]
+        assert [notification.sequence for notification in store.inbox(ann, 3, 10)] == [5, 6]
 
 
 def test_damaged_subscriptions_and_members(tmp_path: Path) -> None:
@@ -398,7 +417,7 @@ def test_reports_of_rubbish(tmp_path: Path) -> None:
     file.write_bytes(content)
     with Store.open(tmp_path, pace=0.0) as store:
         assert [event.sequence for event in store.events(feed, 0, 10)] == [1, 2]
-        assert [note.sequence for note in store.inbox(ann, 0, 10)] == [1, 2]
+        assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [1, 2]
         with pytest.raises(StorageError, match="damaged"):
             store.event(3)
 
@@ -410,7 +429,7 @@ def test_a_torn_log_ahead_is_taken_up_to_the_tear(tmp_path: Path) -> None:
         feed, ann = make(store)
         for _ in range(20):
             append(store, feed, ann, b"x" * 5000)
-        # As a power cut may leave it: the database as it was, the log ahead only in part.
+        # As a power cut may leave it: the database as it was, the write-ahead log only in part.
         for name in ("broker.sqlite", "broker.sqlite-wal"):
             (copy / name).write_bytes((source / name).read_bytes())
     log = copy / "broker.sqlite-wal"
@@ -419,7 +438,7 @@ def test_a_torn_log_ahead_is_taken_up_to_the_tear(tmp_path: Path) -> None:
         numbers = [event.sequence for event in store.events(feed, 0, 100)]
         assert numbers == list(range(1, store.next_sequence))
         assert 1 < store.next_sequence < 21
-        assert [note.sequence for note in store.inbox(ann, 0, 100)] == numbers
+        assert [notification.sequence for notification in store.inbox(ann, 0, 100)] == numbers
         assert append(store, feed, ann).first == len(numbers) + 1
 
 
@@ -439,7 +458,7 @@ def test_reading_while_writing(tmp_path: Path) -> None:
 
         def look() -> None:
             before = store.next_sequence
-            numbers = [note.sequence for note in store.inbox(ann, 0, 100_000)]
+            numbers = [notification.sequence for notification in store.inbox(ann, 0, 100_000)]
             assert numbers == list(range(numbers[0], numbers[-1] + 1)) if numbers else True
             assert not numbers or numbers[-1] >= before - 1
             log = [event.sequence for event in store.events(feed, 0, 100_000)]

@@ -1,4 +1,4 @@
-"""The store against plain Python: what is appended, acknowledged and tidied, seen by every read."""
+"""The store against plain Python: what is appended, acknowledged and removed, by every read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boxmatch.broker.store import Store, Transaction
 from boxmatch.model.schema import Schema
 
 FEEDS = 2
-OWNERS = 3
+SUBSCRIBERS = 3
 Who = dict[int, list[str]]
 
 
@@ -26,7 +26,7 @@ class Model(RuleBasedStateMachine):
         self.store = Store.open(Path(self.folder.name), sync="normal", pace=0.0)
         self.now = 0.0
         self.next = 1
-        # First number, feed, time, bodies; and what every owner has, by number.
+        # First number, feed, time, bodies; and what every subscriber has, by number.
         self.batches: list[tuple[int, int, float, list[bytes]]] = []
         self.inboxes: dict[int, dict[int, list[str]]] = {}
         self.cursors: dict[int, int] = {}
@@ -39,19 +39,23 @@ class Model(RuleBasedStateMachine):
             specs = [
                 FeedSpec(name=f"f{n}", spaces={f"f{n}": Schema({"a": "int"})}) for n in range(FEEDS)
             ]
-            return [t.put_feed(s) for s in specs], [t.put_owner(f"o{n}") for n in range(OWNERS)]
+            return [t.put_feed(s) for s in specs], [
+                t.put_subscriber(f"o{n}") for n in range(SUBSCRIBERS)
+            ]
 
-        self.feeds, self.owners = self.store.write(change).result()
-        for owner in self.owners:
-            self.inboxes[owner] = {}
-            self.cursors[owner] = 0
-            self.dropped[owner] = (0, 0)
+        self.feeds, self.subscribers = self.store.write(change).result()
+        for subscriber in self.subscribers:
+            self.inboxes[subscriber] = {}
+            self.cursors[subscriber] = 0
+            self.dropped[subscriber] = (0, 0)
 
     @rule(
         feed=st.integers(0, FEEDS - 1),
         events=st.lists(
             st.dictionaries(
-                st.integers(0, OWNERS - 1), st.lists(st.sampled_from("abc"), min_size=1), max_size=3
+                st.integers(0, SUBSCRIBERS - 1),
+                st.lists(st.sampled_from("abc"), min_size=1),
+                max_size=3,
             ),
             max_size=6,
         ),
@@ -63,8 +67,8 @@ class Model(RuleBasedStateMachine):
         bodies = [b"%d" % (self.next + place) for place in range(len(events))]
         inboxes: dict[int, list[tuple[int, list[str]]]] = {}
         for place, who in enumerate(events):
-            for owner, ids in who.items():
-                inboxes.setdefault(self.owners[owner], []).append((place, ids))
+            for subscriber, ids in who.items():
+                inboxes.setdefault(self.subscribers[subscriber], []).append((place, ids))
         if fails:
 
             def failing(t: Transaction) -> None:
@@ -84,13 +88,15 @@ class Model(RuleBasedStateMachine):
         assert appended == (self.next, self.next + len(events) - 1, False)
         if events:
             self.batches.append((self.next, number, self.now, bodies))
-        for owner, notes in inboxes.items():
-            self.inboxes[owner].update({self.next + place: ids for place, ids in notes})
+        for subscriber, notifications in inboxes.items():
+            self.inboxes[subscriber].update(
+                {self.next + place: ids for place, ids in notifications}
+            )
         self.next += len(events)
 
-    @rule(owner=st.integers(0, OWNERS - 1), back=st.integers(-2, 12))
-    def acknowledge(self, owner: int, back: int) -> None:
-        number, sequence = self.owners[owner], self.next - 1 - back
+    @rule(subscriber=st.integers(0, SUBSCRIBERS - 1), back=st.integers(-2, 12))
+    def acknowledge(self, subscriber: int, back: int) -> None:
+        number, sequence = self.subscribers[subscriber], self.next - 1 - back
         self.store.write(lambda t: t.move_cursor(number, sequence)).result()
         self.cursors[number] = max(self.cursors[number], min(sequence, self.next - 1))
 
@@ -105,7 +111,7 @@ class Model(RuleBasedStateMachine):
     )
     def tidy(self, seconds: float, nbytes: int, backlog: int) -> None:
         done = self.store.tidy(self.now, Retention(seconds=seconds, nbytes=nbytes, backlog=backlog))
-        dropped = dict.fromkeys(self.owners, 0)
+        dropped = dict.fromkeys(self.subscribers, 0)
         total = sum(size_of(bodies) for *_, bodies in self.batches)
         gone = 0
         while self.batches:
@@ -115,22 +121,22 @@ class Model(RuleBasedStateMachine):
             gone += 1
             total -= size_of(bodies)
             del self.batches[0]
-            for owner in self.owners:
-                dropped[owner] += self.drop(owner, range(first, first + len(bodies)))
-        for owner in self.owners:
-            waiting = [n for n in self.inboxes[owner] if n > self.cursors[owner]]
-            dropped[owner] += self.drop(owner, waiting[: max(len(waiting) - backlog, 0)])
+            for subscriber in self.subscribers:
+                dropped[subscriber] += self.drop(subscriber, range(first, first + len(bodies)))
+        for subscriber in self.subscribers:
+            waiting = [n for n in self.inboxes[subscriber] if n > self.cursors[subscriber]]
+            dropped[subscriber] += self.drop(subscriber, waiting[: max(len(waiting) - backlog, 0)])
         assert done.batches == gone
-        assert done.dropped == {owner: count for owner, count in dropped.items() if count}
+        assert done.dropped == {subscriber: count for subscriber, count in dropped.items() if count}
 
-    def drop(self, owner: int, numbers: range | list[int]) -> int:
-        present = [number for number in numbers if number in self.inboxes[owner]]
-        unread = [number for number in present if number > self.cursors[owner]]
+    def drop(self, subscriber: int, numbers: range | list[int]) -> int:
+        present = [number for number in numbers if number in self.inboxes[subscriber]]
+        unread = [number for number in present if number > self.cursors[subscriber]]
         for number in present:
-            del self.inboxes[owner][number]
+            del self.inboxes[subscriber][number]
         if unread:
-            count, through = self.dropped[owner]
-            self.dropped[owner] = (count + len(unread), max(through, unread[-1]))
+            count, through = self.dropped[subscriber]
+            self.dropped[subscriber] = (count + len(unread), max(through, unread[-1]))
         return len(unread)
 
     @rule()
@@ -144,8 +150,8 @@ class Model(RuleBasedStateMachine):
             return
         store = self.store
         assert store.next_sequence == self.next
-        assert [row[2:] for row in store.owners()] == [
-            (self.cursors[owner], *self.dropped[owner]) for owner in self.owners
+        assert [row[2:] for row in store.subscribers()] == [
+            (self.cursors[subscriber], *self.dropped[subscriber]) for subscriber in self.subscribers
         ]
         bodies = {
             first + place: body
@@ -153,15 +159,20 @@ class Model(RuleBasedStateMachine):
             for place, body in enumerate(all_)
         }
         assert store.first_sequence() == (self.batches[0][0] if self.batches else self.next)
-        for owner in self.owners:
-            cursor = self.cursors[owner]
+        for subscriber in self.subscribers:
+            cursor = self.cursors[subscriber]
             # What is acknowledged may be there still; what is not must be.
-            wanted = [(n, ids) for n, ids in self.inboxes[owner].items() if n > cursor]
-            notes = store.inbox(owner, cursor, 1000)
-            assert [(note.sequence, note.subscriptions) for note in notes] == wanted
-            assert all(note.body == bodies[note.sequence] for note in notes)
-            assert store.inbox(owner, cursor, 2) == notes[:2]
-            assert store.backlogs([owner]) == {owner: len(wanted)}
+            wanted = [(n, ids) for n, ids in self.inboxes[subscriber].items() if n > cursor]
+            notifications = store.inbox(subscriber, cursor, 1000)
+            assert [
+                (notification.sequence, notification.subscriptions)
+                for notification in notifications
+            ] == wanted
+            assert all(
+                notification.body == bodies[notification.sequence] for notification in notifications
+            )
+            assert store.inbox(subscriber, cursor, 2) == notifications[:2]
+            assert store.backlogs([subscriber]) == {subscriber: len(wanted)}
         for feed in self.feeds:
             log = [
                 n

@@ -16,8 +16,8 @@ from small_server import (
     new_certificate,
 )
 
-from boxmatch.broker.listening import Listening, bind, tls_context
-from boxmatch.broker.patience import Patience
+from boxmatch.broker.server.sockets import Listening, bind, tls_context
+from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.errors import BrokerError
 
 
@@ -53,7 +53,7 @@ def test_tls(tmp_path: Path, certificate: Certificate) -> None:
         scenario,
         certificate=certificate.certificate,
         private_key=certificate.private_key,
-        patience=Patience(),
+        timeouts=Timeouts(),
     )
 
 
@@ -67,7 +67,7 @@ def test_a_handshake_that_does_not_come_is_cut(
     in_server(tmp_path, scenario, certificate=certificate.both)
 
 
-async def hang_up(server: Served) -> None:
+async def disconnect(server: Served) -> None:
     """Send SIGHUP, and wait until it was looked at."""
     signal.raise_signal(signal.SIGHUP)
     async with asyncio.timeout(10):
@@ -88,14 +88,14 @@ def test_a_new_certificate_is_read_on_sighup(tmp_path: Path, certificate: Certif
             with pytest.raises(httpx.ConnectError):
                 await client.get(url)
             used.write_text("nonsense")
-            await hang_up(server)
+            await disconnect(server)
             with pytest.raises(httpx.ConnectError):
                 await client.get(url)
             used.write_bytes(second.both.read_bytes())
-            await hang_up(server)
+            await disconnect(server)
             assert (await client.get(url)).status_code == 200
 
-    in_server(tmp_path, scenario, certificate=used, patience=Patience())
+    in_server(tmp_path, scenario, certificate=used, timeouts=Timeouts())
 
 
 def test_certificates_that_do_not_serve(tmp_path: Path, certificate: Certificate) -> None:

@@ -55,15 +55,15 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
             assert traced.call("admin", "POST", "/feeds", feed).status_code == 201
             state = {"name": "places", "kind": "state", "spaces": {"plane": {"x": "int"}}}
             assert traced.call("admin", "POST", "/feeds", state).status_code == 201
-            for (owner, id), filter in FILTERS.items():
-                path = f"/owners/{owner}/subscriptions/{id}"
+            for (subscriber, id), filter in FILTERS.items():
+                path = f"/subscribers/{subscriber}/subscriptions/{id}"
                 body = {"feed": "ticks", "filter": filter, "exact": id == "ibm"}
                 assert traced.call("admin", "PUT", path, body).status_code == 200
             yield traced
 
 
 def names(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(one["owner"], one["id"]) for one in found]
+    return [(one["subscriber"], one["id"]) for one in found]
 
 
 def test_who_gets_it_and_why_not_the_others(traced: Traced) -> None:
@@ -71,7 +71,7 @@ def test_who_gets_it_and_why_not_the_others(traced: Traced) -> None:
     assert (told["sequence"], told["rate"]) == (None, 0.0)
     assert (told["matched"], told["missed"]) == (1, 3)
     assert told["gets"] == [
-        {"owner": "bob", "id": "any", "filter": FILTERS["bob", "any"], "exact": False}
+        {"subscriber": "bob", "id": "any", "filter": FILTERS["bob", "any"], "exact": False}
     ]
     assert names(told["misses"]) == [("ann", "ibm"), ("ann", "cheap"), ("bob", "dear")]
     assert [one["failed"] for one in told["misses"]] == [1, 1, 2]
@@ -124,8 +124,10 @@ def test_publishing_takes_the_right_to(traced: Traced) -> None:
     told = traced.trace("publisher", publish=True).json()
     assert told["sequence"] > before["last_sequence"]
     assert told["matched"] == 1
-    [note] = traced.call("both", "GET", "/owners/bob/notes").json()["notes"]
-    assert (note["sequence"], note["event"]) == (told["sequence"], EVENT)
+    [notification] = traced.call("both", "GET", "/subscribers/bob/notifications").json()[
+        "notifications"
+    ]
+    assert (notification["sequence"], notification["event"]) == (told["sequence"], EVENT)
 
 
 @pytest.mark.parametrize(
@@ -168,27 +170,27 @@ def test_a_trace_agrees_with_what_is_delivered(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.create_feed(ticks(adaptive=Adaptive(maximum=0.5)))
-            for owner, exact in (("ann", False), ("bob", True)):
+            for subscriber, exact in (("ann", False), ("bob", True)):
                 many = {
                     id: Wanted(feed="ticks", filter=text, exact=exact)
                     for id, text in filters.items()
                 }
-                await broker.put_subscriptions(owner, many)
+                await broker.put_subscriptions(subscriber, many)
             await broker.delete_subscription("ann", "7")
             await broker.put_subscription("bob", "8", wanted("price = 1000"))
             row = {"price": 9.5, "volume": 30}
-            found = await broker.trace("ticks", row, owners=None, limit=100)
+            found = await broker.trace("ticks", row, subscribers=None, limit=100)
             await broker.publish("ticks", events(row))
-            for owner in ("ann", "bob"):
-                [note] = await broker.notes(owner, after=0, limit=10)
-                gets = [one.id for one in found.gets if one.owner.name == owner]
-                assert sorted(gets) == sorted(note.subscriptions)
+            for subscriber in ("ann", "bob"):
+                [notification] = await broker.notifications(subscriber, after=0, limit=10)
+                gets = [one.id for one in found.gets if one.subscriber.name == subscriber]
+                assert sorted(gets) == sorted(notification.subscriptions)
             assert found.matched == len(found.gets)
             assert found.missed == 79 - found.matched == len(found.misses)
-            mine = await broker.trace("ticks", row, owners=["bob", "unknown"], limit=100)
-            assert mine.gets == [one for one in found.gets if one.owner.name == "bob"]
+            mine = await broker.trace("ticks", row, subscribers=["bob", "unknown"], limit=100)
+            assert mine.gets == [one for one in found.gets if one.subscriber.name == "bob"]
             assert mine.matched + mine.missed == 40
-            assert {one.subscription.owner.name for one in mine.misses} == {"bob"}
+            assert {one.subscription.subscriber.name for one in mine.misses} == {"bob"}
 
     run(main)
 
@@ -212,7 +214,7 @@ def test_a_number_that_changes_hands_meanwhile_is_shown_to_nobody(tmp_path: Path
                 return found
 
             feed.matcher.nearest = interrupted  # type: ignore[method-assign]
-            found = await broker.trace("ticks", {"price": 25.0}, owners=None, limit=10)
+            found = await broker.trace("ticks", {"price": 25.0}, subscribers=None, limit=10)
             assert feed.slots.subscriptions[0] is not None
             assert feed.slots.subscriptions[0].id == "later"  # in the place of "secret"
             assert [one.id for one in found.gets] == ["own"]
@@ -235,7 +237,7 @@ def test_matching_goes_on_while_an_event_is_traced(tmp_path: Path) -> None:
                 return nearest(*given, **more)
 
             feed.matcher.nearest = slow  # type: ignore[method-assign]
-            found = await broker.trace("ticks", {"price": 1.0}, owners=None, limit=1)
+            found = await broker.trace("ticks", {"price": 1.0}, subscribers=None, limit=1)
             assert found.matched == 1
             assert broker.last_sequence == 1
 
@@ -247,10 +249,10 @@ def test_attributes_that_are_carried(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             await broker.create_feed(ticks(unknown="carry"))
             await broker.put_subscription("ann", "all", wanted("price > 0"))
-            found = await broker.trace("ticks", {"price": 1.0, "x": [1]}, owners=None, limit=1)
+            found = await broker.trace("ticks", {"price": 1.0, "x": [1]}, subscribers=None, limit=1)
             assert found.matched == 1
             await broker.create_feed(ticks("strict"))
             with pytest.raises(bm.EventError, match="'x'"):
-                await broker.trace("strict", {"x": 1}, owners=None, limit=1)
+                await broker.trace("strict", {"x": 1}, subscribers=None, limit=1)
 
     run(main)

@@ -5,15 +5,15 @@ import contextlib
 import email.utils
 
 import pytest
-from webhook_receiver import NOW, Desk, Receiver, answers, hook, never, note, run, until
+from webhook_receiver import NOW, Desk, Receiver, answers, hook, never, notification, run, until
 
-from boxmatch.broker.delivery.targets import MAX_ANSWER
+from boxmatch.broker.delivery.webhook_targets import MAX_ANSWER
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
 def test_every_2xx_takes(status):
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.cursors.get("ann") == 1)
 
@@ -44,7 +44,7 @@ def test_retry_after_is_honoured_up_to_five_minutes():
     ]
 
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.cursors.get("ann") == 1)
         assert desk.slept == [7.0, 42.0, 300.0, 8.0, 16.0]
@@ -54,10 +54,10 @@ def test_retry_after_is_honoured_up_to_five_minutes():
 
 def test_410_pauses_without_losing_anything():
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.outcomes == [("ann", "paused")])
-        desk.put("ann", note(2))
+        desk.put("ann", notification(2))
         await asyncio.sleep(0.02)
         assert len(receiver.requests) == 1
         assert desk.dead == []
@@ -78,7 +78,7 @@ def test_redirects_are_failures(status):
         async with Receiver() as inside, Desk() as desk:
             moved = f"HTTP/1.1 {status} X\r\nLocation: {inside.url}\r\nContent-Length: 0\r\n\r\n"
             async with Receiver(lambda request: moved.encode()) as receiver:
-                desk.put("ann", note(1))
+                desk.put("ann", notification(1))
                 desk.sender.start("ann", hook(receiver.url, attempts=2))
                 await until(lambda: desk.dead)
                 assert desk.dead[0][4] == f"answered {status}: redirects are not followed"
@@ -118,7 +118,7 @@ async def endless_100(writer):
 @pytest.mark.parametrize("way", [never, slow_head, slow_body, endless_100])
 def test_the_timeout_is_for_the_whole_request(way):
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, attempts=2, timeout=0.15))
         await until(lambda: desk.dead)
         assert desk.dead[0][4] == "no complete answer within 0.15 s"
@@ -142,7 +142,7 @@ def test_what_is_no_answer_is_a_failure(said):
             writer.close()
 
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, attempts=2))
         await until(lambda: desk.dead)
         assert "ProtocolError" in desk.dead[0][4] or "ReadError" in desk.dead[0][4]
@@ -162,7 +162,7 @@ def test_an_endless_body_is_read_only_so_far():
                 sent.append(0x4000)
 
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, batch=1))
         await until(lambda: desk.cursors.get("ann") == 1)
         size = len(sent)
@@ -181,7 +181,7 @@ def test_huge_headers_are_a_failure():
                 await writer.drain()
 
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, attempts=1))
         await until(lambda: desk.dead)
         assert "ProtocolError" in desk.dead[0][4]

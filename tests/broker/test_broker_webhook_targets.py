@@ -6,11 +6,11 @@ import ssl
 import httpx
 import pytest
 import trustme
-from webhook_receiver import Desk, Receiver, hook, note, run, until
+from webhook_receiver import Desk, Receiver, hook, notification, run, until
 
-from boxmatch.broker.delivery import targets as targets_module
-from boxmatch.broker.delivery.targets import Target, is_public
-from boxmatch.broker.delivery.webhooks import check_webhook
+from boxmatch.broker.delivery import webhook_targets as targets_module
+from boxmatch.broker.delivery.webhook_sender import check_webhook
+from boxmatch.broker.delivery.webhook_targets import Target, is_public
 from boxmatch.broker.messages import Webhook
 from boxmatch.errors import TargetError
 
@@ -19,13 +19,13 @@ def test_a_refused_connection_is_a_failure_and_the_next_address_is_tried():
     async def main():
         async with Receiver() as receiver, Desk() as desk:
             desk.names["hooks.example"] = ["127.0.0.2", "127.0.0.1"]
-            desk.put("ann", note(1))
+            desk.put("ann", notification(1))
             desk.sender.start("ann", hook(f"http://hooks.example:{receiver.port}/"))
             await until(lambda: desk.outcomes == [("ann", "delivered")])
             assert receiver.requests[0]["headers"]["host"] == f"hooks.example:{receiver.port}"
             url = receiver.url
         async with Desk() as desk:
-            desk.put("ann", note(1))
+            desk.put("ann", notification(1))
             desk.sender.start("ann", hook(url, attempts=1))
             await until(lambda: desk.dead)
             assert "ConnectError" in desk.dead[0][4]
@@ -76,7 +76,7 @@ def test_addresses_that_are_public(address):
 def test_a_name_at_a_private_address_is_refused_at_every_attempt(answer):
     async def scenario(receiver, desk):
         desk.names["hooks.example"] = answer
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(f"http://hooks.example:{receiver.port}/", attempts=3))
         await until(lambda: desk.dead)
         assert "not a public address" in desk.dead[0][4]
@@ -97,7 +97,7 @@ def test_a_name_that_moves_is_followed_only_after_a_check(monkeypatch):
 
         monkeypatch.setattr(targets_module.Line, "_post_to", refused)
         desk.names["hooks.example"] = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(f"http://hooks.example:{receiver.port}/", attempts=3))
         await until(lambda: desk.dead)
         assert connected == ["93.184.216.34"]
@@ -111,7 +111,7 @@ def test_the_connection_goes_to_the_address_that_was_checked():
 
     async def scenario(receiver, desk):
         desk.names["only-here.invalid"] = ["127.0.0.1"]
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(f"http://only-here.invalid:{receiver.port}/"))
         await until(lambda: desk.cursors.get("ann") == 1)
         assert desk.looked_up == ["only-here.invalid"]
@@ -125,7 +125,7 @@ def test_a_name_without_an_address_is_a_failure():
     async def scenario(receiver, desk):
         desk.names["b.invalid"] = OSError("no such host")
         for name in ("a.invalid", "b.invalid"):
-            desk.put(name, note(1))
+            desk.put(name, notification(1))
             desk.sender.start(name, hook(f"http://{name}/", attempts=1))
         await until(lambda: len(desk.dead) == 2)
         assert sorted(letter[4] for letter in desk.dead) == [
@@ -149,7 +149,7 @@ def test_the_certificate_has_to_be_for_the_name():
         async with Receiver(tls=server) as receiver, Desk(tls=client) as desk:
             desk.names = {"hooks.example": ["127.0.0.1"], "other.example": ["127.0.0.1"]}
             for name in ("hooks", "other"):
-                desk.put(name, note(1))
+                desk.put(name, notification(1))
                 url = f"https://{name}.example:{receiver.port}/"
                 desk.sender.start(name, hook(url, attempts=1))
             await until(lambda: desk.dead and desk.cursors.get("hooks") == 1)
@@ -206,7 +206,7 @@ def test_addresses_in_odd_forms_are_checked_by_what_they_resolve_to():
     async def main():
         async with Desk(allow_private=False, resolve=None) as desk:
             for host in ("127.1", "0x7f000001", "2130706433", "localhost"):
-                desk.put(host, note(1))
+                desk.put(host, notification(1))
                 desk.sender.start(host, hook(f"http://{host}:1/", attempts=1))
             await until(lambda: len(desk.dead) == 4)
             assert all("not a public address" in letter[4] for letter in desk.dead)
@@ -216,7 +216,7 @@ def test_addresses_in_odd_forms_are_checked_by_what_they_resolve_to():
 
 def test_a_stored_url_that_is_no_longer_allowed_pauses():
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.outcomes == [("ann", "paused")])
         said = desk.sender.last_error("ann")

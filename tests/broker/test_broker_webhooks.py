@@ -4,11 +4,22 @@ import asyncio
 import json
 
 import pytest
-from webhook_receiver import NOW, SECRET, Desk, Receiver, answers, hook, never, note, run, until
+from webhook_receiver import (
+    NOW,
+    SECRET,
+    Desk,
+    Receiver,
+    answers,
+    hook,
+    never,
+    notification,
+    run,
+    until,
+)
 
-from boxmatch.broker.delivery import letters as letters_module
-from boxmatch.broker.delivery import webhooks as webhooks_module
-from boxmatch.broker.delivery.letters import letters
+from boxmatch.broker.delivery import webhook_request as request_module
+from boxmatch.broker.delivery import webhook_sender as webhooks_module
+from boxmatch.broker.delivery.webhook_request import letters
 from boxmatch.broker.messages import DeadLetter
 from boxmatch.client.signatures import sign, verify_signature
 from boxmatch.errors import BrokerError, StorageError
@@ -16,7 +27,7 @@ from boxmatch.errors import BrokerError, StorageError
 
 def test_a_batch_is_posted_signed_and_acknowledged():
     async def scenario(receiver, desk):
-        desk.put("ann", note(3), note(5))
+        desk.put("ann", notification(3), notification(5))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.outcomes == [("ann", "delivered")])
         assert desk.cursors == {"ann": 5}
@@ -30,7 +41,7 @@ def test_a_batch_is_posted_signed_and_acknowledged():
         assert headers["boxmatch-attempt"] == "1"
         signature = headers["boxmatch-signature"]
         assert verify_signature(SECRET, signature, request["body"], clock=lambda: NOW)
-        assert json.loads(request["body"])["notes"][0] == {
+        assert json.loads(request["body"])["notifications"][0] == {
             "sequence": 3,
             "feed": "trades",
             "at": 1.5,
@@ -43,12 +54,12 @@ def test_a_batch_is_posted_signed_and_acknowledged():
     run(scenario)
 
 
-def test_notes_go_in_order_in_batches_over_one_connection():
+def test_notifications_go_in_order_in_batches_over_one_connection():
     async def scenario(receiver, desk):
-        desk.put("ann", *map(note, range(1, 8)))
+        desk.put("ann", *map(notification, range(1, 8)))
         desk.sender.start("ann", hook(receiver.url, batch=3))
         await until(lambda: desk.cursors.get("ann") == 7)
-        desk.put("ann", note(9))
+        desk.put("ann", notification(9))
         await until(lambda: desk.cursors["ann"] == 9)
         assert receiver.sequences == [[1, 2, 3], [4, 5, 6], [7], [9]]
         assert receiver.connections == 1
@@ -58,7 +69,7 @@ def test_notes_go_in_order_in_batches_over_one_connection():
 
 def test_the_next_batch_waits_for_the_one_that_fails():
     async def scenario(receiver, desk):
-        desk.put("ann", *map(note, range(1, 5)))
+        desk.put("ann", *map(notification, range(1, 5)))
         desk.sender.start("ann", hook(receiver.url, batch=2))
         await until(lambda: desk.cursors.get("ann") == 4)
         assert receiver.sequences == [[1, 2], [1, 2], [1, 2], [3, 4]]
@@ -71,7 +82,7 @@ def test_the_next_batch_waits_for_the_one_that_fails():
 
 def test_a_webhook_that_begins_to_fail_is_logged_once(caplog):
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.cursors.get("ann") == 1)
         assert receiver.sequences == [[1]] * 3
@@ -84,7 +95,7 @@ def test_a_webhook_that_begins_to_fail_is_logged_once(caplog):
 
 def test_nothing_is_acknowledged_before_a_2xx():
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, attempts=100))
         await until(lambda: len(receiver.requests) > 20)
         assert desk.cursors == {}
@@ -96,20 +107,20 @@ def test_nothing_is_acknowledged_before_a_2xx():
 
 def test_after_the_attempts_the_batch_is_a_dead_letter_and_the_stream_goes_on():
     async def scenario(receiver, desk):
-        desk.put("ann", note(1), note(2), note(3))
+        desk.put("ann", notification(1), notification(2), notification(3))
         desk.sender.start("ann", hook(receiver.url, attempts=3, batch=2))
         await until(lambda: ("ann", "delivered") in desk.outcomes)
         assert desk.cursors == {"ann": 3}
         assert receiver.sequences == [[1, 2]] * 3 + [[3]]
-        ((owner, first, last, attempts, reason, body),) = desk.dead
-        assert (owner, first, last, attempts) == ("ann", 1, 2, 3)
+        ((subscriber, first, last, attempts, reason, body),) = desk.dead
+        assert (subscriber, first, last, attempts) == ("ann", 1, 2, 3)
         assert reason == "answered 500"
         assert body == receiver.requests[0]["body"]
         said = [outcome for _, outcome in desk.outcomes]
         assert said == ["failed", "failed", "failed", "dead", "delivered"]
         assert desk.slept == [1.0, 2.0]
 
-        letter = DeadLetter(1, owner, first, last, attempts, reason, 0.0, body)
+        letter = DeadLetter(1, subscriber, first, last, attempts, reason, 0.0, body)
         assert await desk.sender.repost("ann", hook(receiver.url), letter) is None
         assert receiver.sequences[-1] == [1, 2]
         assert receiver.requests[-1]["headers"]["boxmatch-attempt"] == "4"
@@ -132,7 +143,7 @@ def test_a_paused_webhook_stops_the_earlier_one():
         await until(lambda: desk.open == 1)
         desk.sender.start("ann", hook(receiver.url, paused=True))
         await until(lambda: desk.open == 0)
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         await asyncio.sleep(0.02)
         assert receiver.requests == []
 
@@ -146,17 +157,17 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     test_a_batch_is_posted_signed_and_acknowledged()
 
 
-def test_many_owners_share_a_bounded_number_of_requests():
+def test_many_subscribers_share_a_bounded_number_of_requests():
     async def slowly(request):
         await asyncio.sleep(0.01)
         return 200
 
     async def scenario(receiver, desk):
-        owners = [f"owner{n}" for n in range(60)]
-        for owner in owners:
-            desk.put(owner, *map(note, range(1, 4)))
-            desk.sender.start(owner, hook(receiver.url, batch=1))
-        await until(lambda: all(desk.cursors.get(owner) == 3 for owner in owners))
+        subscribers = [f"subscriber{n}" for n in range(60)]
+        for subscriber in subscribers:
+            desk.put(subscriber, *map(notification, range(1, 4)))
+            desk.sender.start(subscriber, hook(receiver.url, batch=1))
+        await until(lambda: all(desk.cursors.get(subscriber) == 3 for subscriber in subscribers))
         assert receiver.most == 8
         assert len(receiver.requests) == 180
 
@@ -167,11 +178,11 @@ def test_receivers_that_hang_leave_room_for_the_others():
     async def main():
         async with Receiver(never) as hanging, Receiver() as receiver, Desk(requests=4) as desk:
             for n in range(12):
-                desk.put(f"bad{n}", note(1))
+                desk.put(f"bad{n}", notification(1))
                 desk.sender.start(f"bad{n}", hook(hanging.url, timeout=0.2, attempts=100))
             await until(lambda: len(hanging.requests) >= 12)  # all have been found out
             before = asyncio.get_running_loop().time()
-            desk.put("good", *map(note, range(1, 21)))
+            desk.put("good", *map(notification, range(1, 21)))
             desk.sender.start("good", hook(receiver.url, batch=1))
             await until(lambda: desk.cursors.get("good") == 20)
             # One by one behind those that hang, it would be 20 times the timeout.
@@ -182,7 +193,7 @@ def test_receivers_that_hang_leave_room_for_the_others():
 
 def test_shutdown_in_the_middle_of_a_request_acknowledges_nothing():
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, timeout=60))
         await until(lambda: receiver.requests)
         async with asyncio.timeout(1):
@@ -204,7 +215,7 @@ def test_shutdown_with_grace_lets_the_request_finish_but_begins_none():
         return 200
 
     async def scenario(receiver, desk):
-        desk.put("ann", note(1), note(2))
+        desk.put("ann", notification(1), notification(2))
         desk.sender.start("ann", hook(receiver.url, batch=1))
         desk.sender.start("idle", hook(receiver.url))
         await until(lambda: receiver.requests)
@@ -221,7 +232,7 @@ def test_shutdown_with_grace_lets_the_request_finish_but_begins_none():
 
 def test_grace_ends():
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, timeout=60))
         await until(lambda: receiver.requests)
         async with asyncio.timeout(1):
@@ -234,7 +245,7 @@ def test_grace_ends():
 def test_shutdown_while_an_acknowledgement_is_stored_waits_for_it():
     async def scenario(receiver, desk):
         desk.storing = asyncio.Event()
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: receiver.requests)
         await asyncio.sleep(0.02)
@@ -251,7 +262,7 @@ def test_shutdown_while_an_acknowledgement_is_stored_waits_for_it():
 def test_an_acknowledgement_that_cannot_be_stored_is_tried_again_without_posting():
     async def scenario(receiver, desk):
         desk.acknowledge_errors = [StorageError("disk full")] * 3
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.outcomes == [("ann", "delivered")])
         assert desk.cursors == {"ann": 1}
@@ -265,7 +276,7 @@ def test_an_acknowledgement_that_cannot_be_stored_is_tried_again_without_posting
 def test_a_dead_letter_that_cannot_be_stored_is_not_acknowledged():
     async def scenario(receiver, desk):
         desk.letter_errors = [StorageError("disk full")] * 2
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url, attempts=1))
         await until(lambda: desk.cursors.get("ann") == 1)
         assert len(desk.dead) == 1
@@ -277,7 +288,7 @@ def test_a_dead_letter_that_cannot_be_stored_is_not_acknowledged():
 def test_a_stream_that_fails_is_opened_again_from_the_cursor(caplog):
     async def scenario(receiver, desk):
         desk.take_errors = [StorageError("cannot read"), RuntimeError("unforeseen")]
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.cursors.get("ann") == 1)
         assert receiver.sequences == [[1]]
@@ -290,8 +301,8 @@ def test_a_stream_that_fails_is_opened_again_from_the_cursor(caplog):
 def test_a_counter_that_fails_does_not_stop_delivery(caplog):
     async def main():
         async with Receiver() as receiver, Desk() as desk:
-            desk.sender._on_result = lambda owner, outcome: 1 / 0
-            desk.put("ann", note(1), note(2))
+            desk.sender._on_result = lambda subscriber, outcome: 1 / 0
+            desk.put("ann", notification(1), notification(2))
             desk.sender.start("ann", hook(receiver.url, batch=1))
             await until(lambda: desk.cursors.get("ann") == 2)
             assert receiver.sequences == [[1], [2]]
@@ -306,7 +317,7 @@ def test_a_webhook_that_is_replaced_again_and_again_never_posts_twice_at_once():
         return 200
 
     async def scenario(receiver, desk):
-        desk.put("ann", *map(note, range(1, 31)))
+        desk.put("ann", *map(notification, range(1, 31)))
         for n in range(30):
             desk.sender.start("ann", hook(receiver.url, batch=1))
             await asyncio.sleep(0.001 * (n % 9))
@@ -325,22 +336,24 @@ def test_an_idle_connection_is_closed(monkeypatch):
     monkeypatch.setattr(webhooks_module, "KEEP_ALIVE", 0.02)
 
     async def scenario(receiver, desk):
-        desk.put("ann", note(1))
+        desk.put("ann", notification(1))
         desk.sender.start("ann", hook(receiver.url))
         await until(lambda: desk.cursors.get("ann") == 1)
         await asyncio.sleep(0.1)
-        desk.put("ann", note(2))
+        desk.put("ann", notification(2))
         await until(lambda: desk.cursors["ann"] == 2)
         assert receiver.connections == 2
 
     run(scenario)
 
 
-def test_large_notes_are_cut_into_requests(monkeypatch):
-    monkeypatch.setattr(letters_module, "MAX_BODY", 500)
+def test_large_notifications_are_cut_into_requests(monkeypatch):
+    monkeypatch.setattr(request_module, "MAX_BODY", 500)
     sizes = [10, 10, 1000, 10, 200, 200, 200]
-    notes = [note(n, json.dumps("x" * size).encode()) for n, size in enumerate(sizes, 1)]
-    cut = list(letters(notes))
+    notifications = [
+        notification(n, json.dumps("x" * size).encode()) for n, size in enumerate(sizes, 1)
+    ]
+    cut = list(letters(notifications))
     assert [(letter.first, letter.last) for letter in cut] == [
         (1, 2),
         (3, 3),
@@ -348,7 +361,7 @@ def test_large_notes_are_cut_into_requests(monkeypatch):
         (6, 6),
         (7, 7),
     ]
-    bodies = [n["sequence"] for letter in cut for n in json.loads(letter.body)["notes"]]
+    bodies = [n["sequence"] for letter in cut for n in json.loads(letter.body)["notifications"]]
     assert bodies == list(range(1, 8))
     assert list(letters([])) == []
 

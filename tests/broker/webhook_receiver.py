@@ -5,16 +5,16 @@ import contextlib
 import json
 import ssl
 
-from boxmatch.broker.delivery.webhooks import WebhookSender
-from boxmatch.broker.messages import Note, Webhook
+from boxmatch.broker.delivery.webhook_sender import WebhookSender
+from boxmatch.broker.messages import Notification, Webhook
 
 SECRET = "a secret of some length"
 NOW = 1_800_000_000.0
 ENDS = ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError
 
 
-def note(sequence, body=b'{"price":1}'):
-    return Note(sequence, "trades", 1.5, ["a", "b"], body)
+def notification(sequence, body=b'{"price":1}'):
+    return Notification(sequence, "trades", 1.5, ["a", "b"], body)
 
 
 class Receiver:
@@ -75,13 +75,15 @@ class Receiver:
 
     @property
     def sequences(self):
-        return [[n["sequence"] for n in json.loads(r["body"])["notes"]] for r in self.requests]
+        return [
+            [n["sequence"] for n in json.loads(r["body"])["notifications"]] for r in self.requests
+        ]
 
 
 class FakeStream:
-    def __init__(self, desk, owner, after):
-        self.desk, self.owner = desk, owner
-        self.cursor = desk.cursors.get(owner, 0)
+    def __init__(self, desk, subscriber, after):
+        self.desk, self.subscriber = desk, subscriber
+        self.cursor = desk.cursors.get(subscriber, 0)
         self.position = self.cursor if after is None else after
 
     async def __aenter__(self):
@@ -95,7 +97,9 @@ class FakeStream:
         while True:
             if self.desk.take_errors:
                 raise self.desk.take_errors.pop()
-            found = [n for n in self.desk.inbox.get(self.owner, []) if n.sequence > self.position]
+            found = [
+                n for n in self.desk.inbox.get(self.subscriber, []) if n.sequence > self.position
+            ]
             if found:
                 self.position = found[:most][-1].sequence
                 return found[:most]
@@ -122,10 +126,10 @@ class Desk:
             "jitter": lambda: 0.0,
         }
         self.sender = WebhookSender(
-            take_stream=lambda owner, after: FakeStream(self, owner, after),
+            take_stream=lambda subscriber, after: FakeStream(self, subscriber, after),
             acknowledge=self.acknowledge,
             dead_letter=self.dead_letter,
-            on_result=lambda owner, outcome: self.outcomes.append((owner, outcome)),
+            on_result=lambda subscriber, outcome: self.outcomes.append((subscriber, outcome)),
             **settings | options,
         )
 
@@ -138,8 +142,8 @@ class Desk:
         others = [t for t in asyncio.all_tasks() if t.get_name().startswith("webhook")]
         assert others == []
 
-    def put(self, owner, *notes):
-        self.inbox.setdefault(owner, []).extend(notes)
+    def put(self, subscriber, *notifications):
+        self.inbox.setdefault(subscriber, []).extend(notifications)
         self.changed.set()
 
     async def resolve(self, host, port):
@@ -153,18 +157,18 @@ class Desk:
         self.slept.append(seconds)
         await asyncio.sleep(0)
 
-    async def acknowledge(self, owner, sequence):
+    async def acknowledge(self, subscriber, sequence):
         if self.storing is not None:
             await self.storing.wait()
         if self.acknowledge_errors:
             raise self.acknowledge_errors.pop()
-        self.cursors[owner] = max(self.cursors.get(owner, 0), sequence)
+        self.cursors[subscriber] = max(self.cursors.get(subscriber, 0), sequence)
 
-    async def dead_letter(self, owner, first, last, attempts, reason, body):
+    async def dead_letter(self, subscriber, first, last, attempts, reason, body):
         if self.letter_errors:
             raise self.letter_errors.pop()
-        assert self.cursors.get(owner, 0) < first, "stored before it is acknowledged"
-        self.dead.append((owner, first, last, attempts, reason, body))
+        assert self.cursors.get(subscriber, 0) < first, "stored before it is acknowledged"
+        self.dead.append((subscriber, first, last, attempts, reason, body))
 
 
 async def until(condition):

@@ -53,7 +53,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """A broker without keys, for all tests: use names of your own for feeds and owners."""
+    """A broker without keys, for all tests: use names of your own for feeds and subscribers."""
     with RunningBroker(tmp_path_factory.mktemp("watched") / "data") as running:
         yield running
 

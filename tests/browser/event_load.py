@@ -12,16 +12,16 @@ import httpx
 class Load:
     """Publishes the same events again and again, over a connection of its own.
 
-    What an owner gets of them is taken and acknowledged, if one is named.
+    What a subscriber gets of them is taken and acknowledged, if one is named.
     """
 
     def __init__(
-        self, url: str, feed: str, events: Sequence[dict[str, Any]], owner: str | None = None
+        self, url: str, feed: str, events: Sequence[dict[str, Any]], subscriber: str | None = None
     ) -> None:
         self._url = url
         self._feed = feed
         self._events = list(events)
-        self._owner = owner
+        self._subscriber = subscriber
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -42,14 +42,17 @@ class Load:
                 while not self._stop.wait(0.02):
                     path = f"/feeds/{self._feed}/events"
                     client.post(path, json=self._events).raise_for_status()
-                    if self._owner is not None:
+                    if self._subscriber is not None:
                         self._receive(client)
         except BaseException as error:
             self._error = error
 
     def _receive(self, client: httpx.Client) -> None:
-        notes = client.get(f"/owners/{self._owner}/notes").raise_for_status().json()
-        if notes["notes"]:
+        notifications = (
+            client.get(f"/subscribers/{self._subscriber}/notifications").raise_for_status().json()
+        )
+        if notifications["notifications"]:
             client.post(
-                f"/owners/{self._owner}/acknowledge", json={"sequence": notes["next"]}
+                f"/subscribers/{self._subscriber}/acknowledge",
+                json={"sequence": notifications["next"]},
             ).raise_for_status()

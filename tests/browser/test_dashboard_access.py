@@ -21,7 +21,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "publisher": {"publish": ["shared"]},
     "ann-reads": {"subscribe": ["ann"], "read": ["shared"]},
 }
-# Owner, id, feed, filter. Each has a word that stands nowhere else.
+# Subscriber, id, feed, filter. Each has a word that stands nowhere else.
 OWN = [
     ("ann", "own-cheap", "shared", "price < 20.125"),
     ("ann", "own-dear", "shared", "price > 90"),
@@ -36,7 +36,7 @@ EVENT = '{"price": 42.5}'
 
 
 class Locked:
-    """A broker with keys, of two feeds and three owners."""
+    """A broker with keys, of two feeds and three subscribers."""
 
     def __init__(self, broker: RunningBroker, keys: dict[str, str]) -> None:
         self.url = broker.url
@@ -57,9 +57,9 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
         for feed in ("shared", "vault"):
             body: dict[str, Any] = {"name": feed, "schema": {"price": "float"}}
             http.post("/feeds", json=body).raise_for_status()
-        for owner, id, feed, filter in (*OWN, *OTHERS):
+        for subscriber, id, feed, filter in (*OWN, *OTHERS):
             body = {"feed": feed, "filter": filter}
-            http.put(f"/owners/{owner}/subscriptions/{id}", json=body).raise_for_status()
+            http.put(f"/subscribers/{subscriber}/subscriptions/{id}", json=body).raise_for_status()
         for feed in ("shared", "vault"):
             events = [{"price": 10.5}, {"price": 55.5}, {"price": 95.5}]
             http.post(f"/feeds/{feed}/events", json=events).raise_for_status()
@@ -127,7 +127,7 @@ def test_a_subscriber_sees_nothing_of_others(pages: Pages, locked: Locked) -> No
     dashboard.press("1")
     expect(dashboard.at("#feeds-empty")).to_contain_text("This key sees no feed")
     dashboard.press("2")
-    expect(dashboard.at("#owners-table tbody tr")).to_have_count(1)
+    expect(dashboard.at("#subscribers-table tbody tr")).to_have_count(1)
     dashboard.press("5")
     expect(dashboard.at("#trace-misses > li")).to_have_count(2)
     expect(dashboard.at("#trace-publish")).to_be_hidden()
@@ -144,7 +144,7 @@ def test_who_reads_or_publishes_sees_its_feed(pages: Pages, locked: Locked, role
     assert "20.125" not in seen
     assert ("55.5" in seen) == (role == "reader")
     expect(dashboard.at("#trace-summary")).to_contain_text("1 of 3 subscriptions gets it")
-    expect(dashboard.at("#gets-note")).to_contain_text("this key may not see whose they are")
+    expect(dashboard.at("#gets-hint")).to_contain_text("this key may not see whose they are")
     assert dashboard.at("#trace-publish").is_visible() == (role == "publisher")
     expect(dashboard.at("#totals [data-total=backlog]")).to_have_count(0)
 
@@ -164,8 +164,8 @@ def test_an_admin_sees_all(pages: Pages, locked: Locked) -> None:
     seen = use_everything(dashboard)
     assert set(told(seen)) >= {"walrus", "heron", "vault", "31.0625"}
     dashboard.press("2")
-    owners = dashboard.at("#owners-table tbody th")
-    expect(owners).to_have_text(["ann", "heron", "walrus"])
+    subscribers = dashboard.at("#subscribers-table tbody th")
+    expect(subscribers).to_have_text(["ann", "heron", "walrus"])
     dashboard.press("3")
     dashboard.at("#subscriptions-feed").select_option("vault")
     expect(dashboard.at("#dead-table")).to_contain_text("price < -71.875")

@@ -44,9 +44,9 @@ def peak(dashboard: Dashboard, feed: str, chart: str) -> int:
     return int(canvas.evaluate(PEAK, HIGHEST[chart]))
 
 
-def subscribe(http: httpx.Client, owner: str, feed: str, **filters: Any) -> None:
+def subscribe(http: httpx.Client, subscriber: str, feed: str, **filters: Any) -> None:
     body = {"feed": feed, "filters": filters}
-    http.post(f"/owners/{owner}/subscriptions", json=body).raise_for_status()
+    http.post(f"/subscribers/{subscriber}/subscriptions", json=body).raise_for_status()
 
 
 def test_charts_move_under_load_and_remember_it(

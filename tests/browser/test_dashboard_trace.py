@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, expect
 import boxmatch as bm
 
 SCHEMA = {"a": "int", "b": "int", "c": "int", "d": "int"}
-OWNERS = ("trace-ann", "trace-bob", "trace-cy")
+SUBSCRIBERS = ("trace-ann", "trace-bob", "trace-cy")
 SHOWN = 20
 """Of those that get it, and of those that do not."""
 Event = dict[str, int]
@@ -37,11 +37,13 @@ class Random:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.ranges: dict[tuple[str, str], list[Range]] = {
-            (owner, f"s{number}"): self._ranges() for owner in OWNERS for number in range(12)
+            (subscriber, f"s{number}"): self._ranges()
+            for subscriber in SUBSCRIBERS
+            for number in range(12)
         }
         self._oracle = bm.Matcher(bm.Schema(SCHEMA), index="scan")
-        for owner, id in self.ranges:
-            self._oracle.subscribe(f"{owner}/{id}", self.filter((owner, id)))
+        for subscriber, id in self.ranges:
+            self._oracle.subscribe(f"{subscriber}/{id}", self.filter((subscriber, id)))
 
     def _ranges(self) -> list[Range]:
         attributes = self._random.sample(list(SCHEMA), self._random.randint(1, 4))
@@ -63,7 +65,7 @@ class Random:
 
     def getting(self, event: Event) -> set[tuple[str, str]]:
         found = (str(key).split("/") for key in self._oracle.match(event))
-        return {(owner, id) for owner, id in found}
+        return {(subscriber, id) for subscriber, id in found}
 
     def failing(self, key: tuple[str, str], event: Event) -> list[str]:
         return [one.attribute for one in self.ranges[key] if not one.holds(event)]
@@ -75,10 +77,10 @@ def known(broker: RunningBroker) -> Random:
     known = Random(7)
     with httpx.Client(base_url=broker.url, timeout=30) as http:
         http.post("/feeds", json={"name": "traced", "schema": SCHEMA}).raise_for_status()
-        for owner in OWNERS:
-            filters = {key[1]: known.filter(key) for key in known.ranges if key[0] == owner}
+        for subscriber in SUBSCRIBERS:
+            filters = {key[1]: known.filter(key) for key in known.ranges if key[0] == subscriber}
             body = {"feed": "traced", "filters": filters}
-            http.post(f"/owners/{owner}/subscriptions", json=body).raise_for_status()
+            http.post(f"/subscribers/{subscriber}/subscriptions", json=body).raise_for_status()
     return known
 
 
@@ -98,8 +100,8 @@ def trace(dashboard: Dashboard, event: dict[str, Any], button: str = "#trace-sen
 
 
 def listed(items: Locator) -> list[tuple[str, str]]:
-    found = items.evaluate_all("all => all.map((one) => [one.dataset.owner, one.dataset.id])")
-    return [(owner, id) for owner, id in found]
+    found = items.evaluate_all("all => all.map((one) => [one.dataset.subscriber, one.dataset.id])")
+    return [(subscriber, id) for subscriber, id in found]
 
 
 def unmet(items: Locator) -> list[list[str]]:
@@ -127,7 +129,7 @@ def test_exactly_those_that_match_get_it(dashboard: Dashboard, known: Random) ->
         assert len(found) == len(set(found)) == min(len(right), SHOWN)
         assert set(found) <= right
         if len(right) > SHOWN:
-            expect(dashboard.at("#gets-note")).to_have_text(f"and {len(right) - SHOWN} more")
+            expect(dashboard.at("#gets-hint")).to_have_text(f"and {len(right) - SHOWN} more")
 
         wrong = {key: known.failing(key, event) for key in known.ranges if key not in right}
         assert all(wrong.values())  # the oracle and the ranges agree
@@ -153,11 +155,13 @@ def test_to_publish_is_for_real(dashboard: Dashboard, known: Random, http: httpx
     sequence = http.get("/feeds/traced").json()["last_sequence"]
     assert sequence > before
     got = set()
-    for owner in OWNERS:
-        notes = http.get(f"/owners/{owner}/notes?after={sequence - 1}").json()["notes"]
-        for note in notes:
-            assert (note["sequence"], note["event"]) == (sequence, event)
-            got |= {(owner, id) for id in note["subscriptions"]}
+    for subscriber in SUBSCRIBERS:
+        notifications = http.get(
+            f"/subscribers/{subscriber}/notifications?after={sequence - 1}"
+        ).json()["notifications"]
+        for notification in notifications:
+            assert (notification["sequence"], notification["event"]) == (sequence, event)
+            got |= {(subscriber, id) for id in notification["subscriptions"]}
     assert got == right
     dashboard.at("#trace-example").click()
     area = dashboard.at("#trace-event")

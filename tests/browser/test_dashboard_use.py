@@ -20,9 +20,9 @@ def used(broker: RunningBroker) -> None:
         for feed in ("used", "w" * 128):
             body = {"name": feed, "schema": {"price": "float", "symbol": "string"}}
             http.post("/feeds", json=body).raise_for_status()
-            for owner in ("used-one", "o" * 128):
+            for subscriber in ("used-one", "o" * 128):
                 filter = f"price > 1 AND symbol <> '{'s' * 200}'"
-                path = f"/owners/{owner}/subscriptions/{'i' * 100}-{feed[:9]}"
+                path = f"/subscribers/{subscriber}/subscriptions/{'i' * 100}-{feed[:9]}"
                 http.put(path, json={"feed": feed, "filter": filter}).raise_for_status()
             event = {"price": 2.5, "symbol": "t" * 300}
             http.post(f"/feeds/{feed}/events", json=event).raise_for_status()

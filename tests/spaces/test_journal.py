@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from boxmatch.errors import StorageError, SubscriptionIdError
 from boxmatch.spaces.journal import Change, Journal, Ticket, Which
-from boxmatch.spaces.notifications import Notification, Notifications
+from boxmatch.spaces.transitions import Transition, Transitions
 
 SETTINGS = '{"spaces": {}}'
 WHICH: tuple[Which, ...] = ("publication", "subscription")
@@ -39,21 +39,21 @@ def id_column(ids: Sequence[object]) -> Any:
     return column
 
 
-def told(first: int, rows: Sequence[tuple[int, object, object]]) -> Notifications:
+def told(first: int, rows: Sequence[tuple[int, object, object]]) -> Transitions:
     codes, publications, subscriptions = zip(*rows, strict=True) if rows else ((), (), ())
-    return Notifications(
+    return Transitions(
         first, np.array(codes, np.uint8), id_column(publications), id_column(subscriptions)
     )
 
 
 def put(number: int, first: int = 0, tells: int = 0) -> Change:
-    """A publication whose body and notifications follow from its number."""
+    """A publication whose body and transitions follow from its number."""
     rows = [(place % 3, number, f"s{place}") for place in range(tells)]
     return Change("publication", number, b"number %d" % number, None, told(first, rows))
 
 
-def one_by_one(batches: Iterable[Notifications]) -> list[Notification]:
-    return [notification for batch in batches for notification in batch]
+def one_by_one(batches: Iterable[Transitions]) -> list[Transition]:
+    return [transition for batch in batches for transition in batch]
 
 
 # What was written is read again
@@ -95,7 +95,7 @@ def test_members_and_notifications_come_back(
     path = tmp_path_factory.mktemp("journal") / "spaces"
     members: dict[str, dict[object, tuple[bytes, float | None]]]
     members = {"publication": {}, "subscription": {}}
-    expected: list[Notification] = []
+    expected: list[Transition] = []
     journal = open_journal(path)
     for call in calls:
         changes = []
@@ -117,8 +117,8 @@ def test_members_and_notifications_come_back(
             assert found == [(key, *value) for key, value in members[which].items()]
             assert [type(row[0]) for row in found] == [type(key) for key in members[which]]
         assert journal.next_sequence == len(expected) + 1
-        assert one_by_one(journal.notifications()) == expected
-        later = one_by_one(journal.notifications(since))
+        assert one_by_one(journal.transitions()) == expected
+        later = one_by_one(journal.transitions(since))
         assert later == [one for one in expected if one.sequence >= since]
 
 
@@ -126,7 +126,7 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
         batch = told(1, [(0, 7, "a"), (2, 7, "b")])
         journal.write(Change("publication", np.int64(7), b"{}", 1, batch)).wait(SOON)  # type: ignore[arg-type]
-        [again] = journal.notifications()
+        [again] = journal.transitions()
         dtypes = [again.code.dtype, again.publication.dtype, again.subscription.dtype]
         assert dtypes == [np.uint8, np.int64, object]
         assert list(journal.members("publication")) == [(7, b"{}", 1.0)]
@@ -135,12 +135,12 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
 def test_a_change_that_tells_many_takes_few_bytes(tmp_path: Path) -> None:
     count = 50_000
     others = np.arange(count) + 2**60
-    batch = Notifications(1, np.zeros(count, np.uint8), np.full(count, "p" * 500, object), others)
+    batch = Transitions(1, np.zeros(count, np.uint8), np.full(count, "p" * 500, object), others)
     with open_journal(tmp_path / "j") as journal:
         journal.write(Change("publication", "p", b"{}", None, batch)).wait(SOON)
         [(size,)] = journal._read("SELECT length(columns) FROM told")
         assert size < 8 * count + 1000
-        [again] = journal.notifications()
+        [again] = journal.transitions()
         np.testing.assert_array_equal(again.subscription, others)
         assert set(again.publication) == {"p" * 500}
 
@@ -164,32 +164,32 @@ def test_since_may_lie_within_a_batch(tmp_path: Path) -> None:
         for number in range(120):  # more than a page
             journal.write(put(number, 1 + 5 * number, tells=5))
         journal.write_all([]).wait(SOON)
-        everything = one_by_one(journal.notifications())
+        everything = one_by_one(journal.transitions())
         assert [one.sequence for one in everything] == list(range(1, 601))
         for since in (-1, 1, 2, 5, 6, 7, 299, 600):
-            batches = list(journal.notifications(since))
+            batches = list(journal.transitions(since))
             assert batches[0].first == max(since, 1)
             assert one_by_one(batches) == everything[max(since, 1) - 1 :]
-        assert list(journal.notifications(601)) == list(journal.notifications(2**70)) == []
+        assert list(journal.transitions(601)) == list(journal.transitions(2**70)) == []
 
 
 def test_what_is_forgotten_is_not_numbered_again(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
         for number in range(4):
             journal.write(put(number, 1 + 5 * number, tells=5))
-        journal.forget_notifications(8)
-        assert [len(batch) for batch in journal.notifications()] == [3, 5, 5]
-        journal.forget_notifications(3)  # does not bring anything back
+        journal.forget_transitions(8)
+        assert [len(batch) for batch in journal.transitions()] == [3, 5, 5]
+        journal.forget_transitions(3)  # does not bring anything back
         assert journal.first_sequence == 8
     with open_journal(tmp_path / "j") as journal:
         assert (journal.first_sequence, journal.next_sequence) == (8, 21)
-        assert next(journal.notifications()).first == 8
-        journal.forget_notifications(1000)
+        assert next(journal.transitions()).first == 8
+        journal.forget_transitions(1000)
     with open_journal(tmp_path / "j") as journal:
         assert (journal.first_sequence, journal.next_sequence) == (21, 21)
-        assert list(journal.notifications()) == []
+        assert list(journal.transitions()) == []
         journal.write(put(9, 21, tells=2)).wait(SOON)
-        assert [one.sequence for one in one_by_one(journal.notifications())] == [21, 22]
+        assert [one.sequence for one in one_by_one(journal.transitions())] == [21, 22]
         assert len(list(journal.members("publication"))) == 5
 
 
@@ -271,7 +271,7 @@ def test_after_closing(tmp_path: Path) -> None:
         ticket.wait(0)
     for use in (
         lambda: journal.write(put(1)),
-        lambda: journal.forget_notifications(1),
+        lambda: journal.forget_transitions(1),
         lambda: list(journal.members("publication")),
     ):
         with pytest.raises(StorageError, match="is closed"):
@@ -338,11 +338,11 @@ def test_damage_shows(tmp_path: Path) -> None:
             open_journal(tmp_path / "j") as journal,
             pytest.raises(StorageError, match="is damaged"),
         ):
-            [*journal.members("publication"), *journal.notifications()]
+            [*journal.members("publication"), *journal.transitions()]
     for size in (50, 5000, len(whole) // 2):
         (tmp_path / "j" / "journal.sqlite").write_bytes(whole[:size])
         with pytest.raises(StorageError), open_journal(tmp_path / "j") as journal:
-            [*journal.members("publication"), *journal.notifications()]
+            [*journal.members("publication"), *journal.transitions()]
 
 
 def test_making_that_was_cut_short_begins_again(tmp_path: Path) -> None:
@@ -378,8 +378,8 @@ def check_prefix(journal: Journal, tells: Sequence[int]) -> int:
     """How many of the changes `put(0)`, `put(1)` … it holds, with what they tell."""
     numbers: list[Any] = [member_id for member_id, _, _ in journal.members("publication")]
     assert numbers == list(range(len(numbers)))
-    found = one_by_one(journal.notifications())
-    expected: list[Notification] = []
+    found = one_by_one(journal.transitions())
+    expected: list[Transition] = []
     for number in numbers:
         expected += put(number, len(expected) + 1, tells[number]).told
     assert found == expected
@@ -448,7 +448,7 @@ def test_a_failed_commit_is_the_last(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match=r"cannot write to .*disk is full") as caught:
             ticket.wait(SOON)
         assert isinstance(caught.value.__cause__, sqlite3.Error)
-    for refused in (lambda: journal.write(put(4)), lambda: journal.forget_notifications(1)):
+    for refused in (lambda: journal.write(put(4)), lambda: journal.forget_transitions(1)):
         with pytest.raises(StorageError, match="disk is full"):
             refused()
     assert [row[0] for row in journal.members("publication")] == [0]

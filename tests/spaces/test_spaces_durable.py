@@ -45,7 +45,7 @@ def test_killed_at_random(tmp_path: Path) -> None:
             numbers |= set(map(int, told))
         assert acknowledged
         with bm.Spaces.open(tmp_path / "spaces") as spaces:
-            told_again = [one for batch in spaces.notifications() for one in batch]
+            told_again = [one for batch in spaces.transitions() for one in batch]
             sequence = [one.sequence for one in told_again]
             assert sequence == list(range(1, len(sequence) + 1))
             assert numbers <= set(sequence)
@@ -100,7 +100,7 @@ def test_expiry_survives(tmp_path: Path) -> None:
         assert list(spaces.publications()) == ["q"]
     with bm.Spaces.open(tmp_path / "s", clock=lambda: now[0]) as spaces:
         assert list(spaces.expire()) == []
-        assert [batch.first for batch in spaces.notifications(3)] == [3]
+        assert [batch.first for batch in spaces.transitions(3)] == [3]
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -110,11 +110,11 @@ def test_what_is_forgotten_is_not_skipped_in_silence(tmp_path: Path, on_disk: bo
         spaces.subscribe("s", {"x": (1, 3)})
         for x in (2, 9, 3, 7):
             (spaces.publish if x == 2 else spaces.update_publication)("p", {"x": x})
-        spaces.forget_notifications(3)
-        assert [one.sequence for batch in spaces.notifications() for one in batch] == [3, 4]
-        assert [one.sequence for batch in spaces.notifications(4) for one in batch] == [4]
-        with pytest.raises(bm.StorageError, match="notifications up to 2 are forgotten"):
-            spaces.notifications(2)
+        spaces.forget_transitions(3)
+        assert [one.sequence for batch in spaces.transitions() for one in batch] == [3, 4]
+        assert [one.sequence for batch in spaces.transitions(4) for one in batch] == [4]
+        with pytest.raises(bm.StorageError, match="transitions up to 2 are forgotten"):
+            spaces.transitions(2)
 
 
 def test_memory_remembers_the_last_ones() -> None:
@@ -123,7 +123,7 @@ def test_memory_remembers_the_last_ones() -> None:
     spaces.publish("p", {"x": 2})
     for x in (9, 3, 7):
         spaces.update_publication("p", {"x": x})
-    assert [one.sequence for batch in spaces.notifications() for one in batch] == [2, 3, 4]
+    assert [one.sequence for batch in spaces.transitions() for one in batch] == [2, 3, 4]
 
 
 def test_a_bad_one_among_many_leaves_nothing(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def in_order(told: list[list[Any]]) -> list[Any]:
     return [sorted(one[1:] for one in row) for row in told if row]
 
 
-def by_row(told: bm.Notifications, expected: list[Any]) -> list[Any]:
+def by_row(told: bm.Transitions, expected: list[Any]) -> list[Any]:
     listed, rows, start = list(told), [], 0
     for row in expected:
         rows.append(listed[start : start + len(row)])
@@ -89,7 +89,7 @@ def test_is_one_after_the_other(form: str, leave: bool) -> None:
     told = spaces.update_publications(ids, FORMS[form](columns))
     assert by_row(told, expected) == expected
     assert told.sequence.tolist() == list(range(first, first + len(told)))
-    assert [list(batch) for batch in spaces.notifications(first)] == [list(told)]
+    assert [list(batch) for batch in spaces.transitions(first)] == [list(told)]
 
 
 def a_corner() -> bm.Spaces:
@@ -230,7 +230,7 @@ def test_on_disk(tmp_path: Path) -> None:
         told = list(kept.update_publications(ids, pa.table(columns)))
     origin.update_publications(ids, pa.table(columns))
     with bm.Spaces.open(tmp_path) as again:
-        batches = [list(batch) for batch in again.notifications()]
+        batches = [list(batch) for batch in again.transitions()]
         assert [one for batch in batches for one in batch] == told
         assert in_order(batches) == expected
         for one in origin.publications():

@@ -1,4 +1,4 @@
-"""Regions, overlap, filters, notifications and errors, one thing at a time."""
+"""Regions, overlap, filters, transitions and errors, one thing at a time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from space_model import overlap
 
 import boxmatch as bm
 from boxmatch import Interval
-from boxmatch.spaces.ends import cell_of
+from boxmatch.spaces.endpoints import cell_of
 from boxmatch.spaces.region_filter import compile_region_filter, holds
 from boxmatch.spaces.state import State
 
 ONE = {"space": bm.Schema({"d": "float"})}
 
 
-def told(notifications: Any) -> list[tuple[str, Any, Any]]:
-    return sorted((n.kind, n.publication, n.subscription) for n in notifications)
+def told(transitions: Any) -> list[tuple[str, Any, Any]]:
+    return sorted((n.kind, n.publication, n.subscription) for n in transitions)
 
 
 @pytest.mark.parametrize("kind", ["float", "int", "timestamp", "string"])
-def test_overlap_with_every_combination_of_ends(kind: str) -> None:
+def test_overlap_with_every_combination_of_endpoints(kind: str) -> None:
     """Two intervals that meet in a point, lie apart, or overlap; open, closed and unbounded."""
     numbers: dict[str, list[Any]] = {
         "float": [1.0, 2.0, 3.0],
@@ -40,9 +40,9 @@ def test_overlap_with_every_combination_of_ends(kind: str) -> None:
         "string": ["a", "b", "c"],
     }
     a, b, c = numbers[kind]
-    ends = [(None, b), (a, b), (b, c), (b, None), (a, c), (b, b), (a, a), (None, None)]
+    endpoints = [(None, b), (a, b), (b, c), (b, None), (a, c), (b, b), (a, a), (None, None)]
     made = []
-    for (low, high), low_open, high_open in product(ends, (False, True), (False, True)):
+    for (low, high), low_open, high_open in product(endpoints, (False, True), (False, True)):
         if low is not None and low == high and (low_open or high_open):
             continue
         made.append(Interval(low, high, low_open, high_open))
@@ -68,9 +68,9 @@ def test_the_papers_dimension_index() -> None:
     }
     assert found == {"o1": ["i1", "i3"], "o2": ["i1", "i2", "i3"], "o3": ["i1", "i2", "i3"]}
     # The ends are where the figure has them: low ones at 60 and 100, high ones at 100 and 120.
-    lists = spaces._state.subscriptions.ends, spaces._state.publications.ends
-    assert sum(int(ends.low.size.sum()) for ends in lists) == 5
-    assert sum(int(ends.high.size.sum()) for ends in lists) == 4
+    lists = spaces._state.subscriptions.endpoints, spaces._state.publications.endpoints
+    assert sum(int(endpoints.low.size.sum()) for endpoints in lists) == 5
+    assert sum(int(endpoints.high.size.sum()) for endpoints in lists) == 4
 
 
 def test_free_dimensions_are_any_value_unlike_absent_attributes() -> None:
@@ -299,10 +299,10 @@ def test_changes_between_strings_that_nobody_mentioned() -> None:
     """They are compared with what is stored, and then forgotten."""
     names = ["b", "d", "f"]
     texts = ["", "a", "b", "c", "cc", "d", "e", "f", "g"]
-    ends = [(None, None), *((t, None) for t in names), *((None, t) for t in names), ("b", "d")]
+    endpoints = [(None, None), *((t, None) for t in names), *((None, t) for t in names), ("b", "d")]
     stored = [
         Interval(low, high, low_open, high_open)
-        for low, high in ends
+        for low, high in endpoints
         for low_open, high_open in product((False, True), repeat=2)
     ]
     spaces = bm.Spaces({"s": bm.Schema({"name": "string"})})
@@ -352,9 +352,9 @@ def test_all_at_one_value_and_away_again() -> None:
         assert set(told.kind) == {"leave"}
         spaces.unsubscribe("late")
     members = spaces._state.publications
-    shares = members.ends.shares
-    members.ends = members._fitted()
-    assert members.ends.shares > shares
+    shares = members.endpoints.shares
+    members.endpoints = members._fitted()
+    assert members.endpoints.shares > shares
     for number in range(count):
         spaces.update_publication(number, {"a": number})
     assert [spaces.matches_of_subscription("one"), len(spaces.matches_of_subscription("two"))] == [
@@ -384,14 +384,14 @@ def test_a_side_of_points_gets_another_region(other: Callable[[bm.Spaces], Any])
     spaces = bm.Spaces({"s": bm.Schema(dict.fromkeys("ab", "int"))})
     spaces.load(publications={number: {"a": number % 10} for number in range(50)})
     members = spaces._state.publications
-    assert members.ends.points
+    assert members.endpoints.points
     spaces.update_publication(1, {"a": 9})
     spaces.publish(51, {"a": 1})
     spaces.retract(2)
-    assert members.ends.points
+    assert members.endpoints.points
     assert spaces.subscribe(-1, {"a": (-5, 5)}).publication.tolist()
     other(spaces)
-    assert not members.ends.points
+    assert not members.endpoints.points
     wanted = [(LOWEST, 2), (LOWEST, LOWEST), (LOWEST + 1, 0), (3, 4), (5, 9), (4, 2**63 - 1)]
     for number, (low, high) in enumerate(wanted):
         found = spaces.subscribe(number, {"a": (low, high), "b": 7}).publication.tolist()
@@ -427,11 +427,11 @@ def test_many_of_each(seed: int, points_until: int) -> None:
 
     def region(*, point: bool) -> dict[str, tuple[int, int]]:
         chosen = rng.choice(dimensions, rng.integers(1, 4), replace=False).tolist()
-        ends = np.sort(rng.integers(0, 60, (len(chosen), 2)), axis=1)
+        endpoints = np.sort(rng.integers(0, 60, (len(chosen), 2)), axis=1)
         if point:
-            ends[:, 1] = ends[:, 0]
-        ends = ends.tolist()
-        return {name: (low, high) for name, (low, high) in zip(chosen, ends, strict=True)}
+            endpoints[:, 1] = endpoints[:, 0]
+        endpoints = endpoints.tolist()
+        return {name: (low, high) for name, (low, high) in zip(chosen, endpoints, strict=True)}
 
     def meets(one: dict[str, tuple[int, int]], other: dict[str, tuple[int, int]]) -> bool:
         both = one.keys() & other.keys()
@@ -466,7 +466,7 @@ def test_many_of_each(seed: int, points_until: int) -> None:
         assert entered == after - before, step
         assert gone == (set() if removed_quietly else before - after), step
         if which == "p" and number in own:
-            assert spaces._state.publications.ends.points == (step < points_until)
+            assert spaces._state.publications.endpoints.points == (step < points_until)
     for number in list(state["p"]):
         found = spaces.matches_of_publication(number)
         assert set(found) == {o for o, r in state["s"].items() if meets(state["p"][number], r)}

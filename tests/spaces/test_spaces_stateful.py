@@ -53,8 +53,8 @@ FILTERS: dict[str, Callable[[Mapping[str, bool]], bool]] = {
 def interval(draw: st.DrawFn, dimension: str) -> Any:
     if draw(st.booleans()):
         return draw(VALUES[dimension])
-    ends = sorted(draw(st.tuples(VALUES[dimension], VALUES[dimension])))
-    low, high = (draw(st.sampled_from([end, None])) for end in ends)
+    endpoints = sorted(draw(st.tuples(VALUES[dimension], VALUES[dimension])))
+    low, high = (draw(st.sampled_from([end, None])) for end in endpoints)
     low_open, high_open = draw(st.booleans()), draw(st.booleans())
     high_open = high_open and high != ""  # before which there is no string
     if empty(low, high, low_open, high_open) or _no_integer(low, high, low_open, high_open):
@@ -100,8 +100,8 @@ class SpacesMachine(RuleBasedStateMachine):
         self.sequence = 1
         self.history: list[Any] = []
 
-    def told(self, notifications: Any) -> set[Any]:
-        listed = list(notifications)
+    def told(self, transitions: Any) -> set[Any]:
+        listed = list(transitions)
         self.history += listed
         numbers = [one.sequence for one in listed]
         assert numbers == list(range(self.sequence, self.sequence + len(listed)))
@@ -246,7 +246,7 @@ class SpacesMachine(RuleBasedStateMachine):
 
     @rule(since=st.integers(0, 30))
     def read_again(self, since: int) -> None:
-        again = [one for batch in self.spaces.notifications(since) for one in batch]
+        again = [one for batch in self.spaces.transitions(since) for one in batch]
         assert again == [one for one in self.history if one.sequence >= since]
 
     @invariant()

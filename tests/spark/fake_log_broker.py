@@ -46,10 +46,12 @@ class FakeBroker:
             self.last += 1
             self.log.append((self.last, feed, at, event))
 
-    def notify(self, owner: str, feed: str, event: Json, *subscriptions: str) -> None:
+    def notify(self, subscriber: str, feed: str, event: Json, *subscriptions: str) -> None:
         self.add(feed, event)
-        note = {"sequence": self.last, "feed": feed, "at": 1_700_000_000.0, "event": event}
-        self.inboxes.setdefault(owner, []).append(note | {"subscriptions": list(subscriptions)})
+        notification = {"sequence": self.last, "feed": feed, "at": 1_700_000_000.0, "event": event}
+        self.inboxes.setdefault(subscriber, []).append(
+            notification | {"subscriptions": list(subscriptions)}
+        )
 
     def forget(self, through: int) -> None:
         """What retention does."""
@@ -103,24 +105,29 @@ class FakeBroker:
             | {"repeated": repeated}
         )
 
-    async def owner(self, request: Request) -> Response:
-        name = request.path_params["owner"]
+    async def subscriber(self, request: Request) -> Response:
+        name = request.path_params["subscriber"]
         return JSONResponse(
-            {"owner": name, "cursor": self.cursors.get(name, 0)}
+            {"subscriber": name, "cursor": self.cursors.get(name, 0)}
             | {"dropped_through": self.dropped_through}
         )
 
-    async def notes(self, request: Request) -> Response:
-        name = request.path_params["owner"]
+    async def notifications(self, request: Request) -> Response:
+        name = request.path_params["subscriber"]
         after, limit = (int(request.query_params[key]) for key in ("after", "limit"))
         found = [n for n in self.inboxes.get(name, []) if n["sequence"] > after][:limit]
         following = found[-1]["sequence"] if found else after
         return JSONResponse(
-            {"notes": found, "cursor": self.cursors.get(name, 0), "next": following, "dropped": 0}
+            {
+                "notifications": found,
+                "cursor": self.cursors.get(name, 0),
+                "next": following,
+                "dropped": 0,
+            }
         )
 
     async def acknowledge(self, request: Request) -> Response:
-        name = request.path_params["owner"]
+        name = request.path_params["subscriber"]
         self.cursors[name] = max(self.cursors.get(name, 0), (await request.json())["sequence"])
         return JSONResponse({"cursor": self.cursors[name]})
 
@@ -131,9 +138,9 @@ class FakeBroker:
                 Route("/feeds/{feed}", self.show),
                 Route("/feeds/{feed}/events", self.read),
                 Route("/feeds/{feed}/events", self.publish, methods=["POST"]),
-                Route("/owners/{owner}", self.owner),
-                Route("/owners/{owner}/notes", self.notes),
-                Route("/owners/{owner}/acknowledge", self.acknowledge, methods=["POST"]),
+                Route("/subscribers/{subscriber}", self.subscriber),
+                Route("/subscribers/{subscriber}/notifications", self.notifications),
+                Route("/subscribers/{subscriber}/acknowledge", self.acknowledge, methods=["POST"]),
             ]
         )
 

@@ -16,7 +16,7 @@ from fake_log_broker import KEY, FakeBroker, running
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from boxmatch.client import Client, LoggedEvent, Note
+from boxmatch.client import Client, LoggedEvent, Notification
 from boxmatch.errors import ClientError, SparkError
 from boxmatch.spark import register_broker
 from boxmatch.spark.broker import logs, rows
@@ -71,7 +71,7 @@ def test_options_that_make_no_sense() -> None:
         switch({"acknowledge": "maybe"}, "acknowledge", True)
     with pytest.raises(SparkError, match="'earliest' or 'latest', not '-1'"):
         place({"startingSequence": "-1"}, "startingSequence", "earliest")
-    for both in ({}, {"feed": "a", "owner": "b"}):
+    for both in ({}, {"feed": "a", "subscriber": "b"}):
         with pytest.raises(SparkError, match="give one option"):
             Reading.of({"url": "http://x", **both}, stream=True)
     with pytest.raises(SparkError, match="a stream has no end"):
@@ -137,15 +137,15 @@ def test_value_that_does_not_fit_its_column_is_named() -> None:
         rows.event_batch(seen, [LoggedEvent(7, 0, {"seen": "yesterday"})])
 
 
-def test_notes_have_fixed_columns() -> None:
-    schema = rows.arrow_columns(rows.note_columns())
-    note = Note(3, "ticks", 1_700_000_000.25, ("a", "b"), {"price": 1})
-    assert rows.note_batch(schema, [note]).to_pylist() == [
+def test_notifications_have_fixed_columns() -> None:
+    schema = rows.arrow_columns(rows.notification_columns())
+    notification = Notification(3, "ticks", 1_700_000_000.25, ("a", "b"), {"price": 1})
+    assert rows.notification_batch(schema, [notification]).to_pylist() == [
         {"sequence": 3, "feed": "ticks", "at": AT, "subscriptions": ["a", "b"]}
         | {"body": '{"price":1}'}
     ]
     with pytest.raises(SparkError, match="no column 'price'"):
-        rows.note_batch(rows.arrow_columns(columns_of("price double")), [note])
+        rows.notification_batch(rows.arrow_columns(columns_of("price double")), [notification])
 
 
 # Places in the log
@@ -228,7 +228,7 @@ def test_how_far_an_inbox_is_read(broker: FakeBroker, monkeypatch: pytest.Monkey
         assert inbox.reach(client, 0, 3, None) == 6
         assert inbox.reach(client, 0, None, 9) == 8
         assert inbox.reach(client, 10, None, None) == 10
-        schema = rows.arrow_columns(rows.note_columns())
+        schema = rows.arrow_columns(rows.notification_columns())
         found = [b.column(0).to_pylist() for b in inbox.batches(client, schema, 2, 8)]
         assert [n for one in found for n in one] == [4, 6, 8]
         inbox.acknowledge(client, 4)
@@ -340,8 +340,8 @@ def test_rows_are_checked_before_anything_is_published(broker: FakeBroker) -> No
         writing("volume long", key="bm_other")
     with pytest.raises(SparkError, match="can only grow"):
         Writing.of(options, columns_of("volume long"), True)
-    with pytest.raises(SparkError, match="an owner's notes cannot be written"):
-        writing("volume long", owner="alice")
+    with pytest.raises(SparkError, match="a subscriber's notifications cannot be written"):
+        writing("volume long", subscriber="alice")
     broker.create("space", {}, kind="state", spaces={"s": {"x": "float"}})
     with pytest.raises(SparkError, match="is a state feed"):
         writing("x double", feed="space")
@@ -446,23 +446,23 @@ def test_stream_goes_on_where_it_was(
 
 
 @pytest.mark.slow
-def test_stream_of_notes_acknowledges_what_is_done(
+def test_stream_of_notifications_acknowledges_what_is_done(
     spark: SparkSession, broker: FakeBroker, tmp_path: Path
 ) -> None:
     for n in range(5):
         broker.notify("alice", "ticks", tick(n), "cheap", "all")
-    stream = read_stream(spark, broker, owner="alice", maxPerTrigger=2)
+    stream = read_stream(spark, broker, subscriber="alice", maxPerTrigger=2)
     assert stream.columns == ["sequence", "feed", "at", "subscriptions", "body"]
     query = (
         stream.writeStream.format("memory")
-        .queryName("notes")
+        .queryName("notifications")
         .option("checkpointLocation", str(tmp_path))
         .trigger(**NOW)
         .start()
     )
     query.awaitTermination()
-    notes = seen(spark.table("notes"), "sequence", "subscriptions")
-    assert notes == [(n, ["cheap", "all"]) for n in range(1, 6)]
+    notifications = seen(spark.table("notifications"), "sequence", "subscriptions")
+    assert notifications == [(n, ["cheap", "all"]) for n in range(1, 6)]
     assert broker.cursors["alice"] >= 4  # of a batch once the next begins
 
 
@@ -578,7 +578,9 @@ def test_from_feed_to_feed(spark: SparkSession, tmp_path: Path) -> None:
         assert {row[0] for row in seconds.collect()} == {1_700_000_000_250_000, None}
         venues = reader.option("feed", "ticks").load().groupBy("venue").count()
         assert seen(venues.fillna("-"), "venue", "count") == [("-", 20), ("X", 5)]
-        notes = spark.read.format("boxmatch").option("url", server.url).option("owner", "alice")
-        got = seen(notes.load(), "sequence", "feed", "subscriptions", "body")
+        notifications = (
+            spark.read.format("boxmatch").option("url", server.url).option("subscriber", "alice")
+        )
+        got = seen(notifications.load(), "sequence", "feed", "subscriptions", "body")
         assert [row[:3] for row in got] == [(n, "ticks", ["cheap"]) for n in (1, 2, 3, 4)]
         assert json.loads(got[3][3])["volume"] == 3

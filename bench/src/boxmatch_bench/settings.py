@@ -217,7 +217,7 @@ class BrokerOptions:
     pool: int = 100_000
     """Different events; they are published again and again in this order."""
     acknowledge: int = 20
-    """A subscriber acknowledges after so many notes, and when a phase ends."""
+    """A subscriber acknowledges after so many notifications, and when a phase ends."""
     put: int = 100
     """Subscriptions in one request while they are loaded."""
     loaders: int = 64
@@ -292,9 +292,9 @@ class Load:
         )
 
 
-def owner_name(number: int) -> str:
+def subscriber_name(number: int) -> str:
     """A subscriber's name."""
-    return f"owner{number}"
+    return f"subscriber{number}"
 
 
 # --- a broker whose feed has an adjuster -------------------------------------------------------
@@ -340,7 +340,7 @@ class Bed:
     """The paper's numbers, and what it leaves open."""
 
     workload: RangeWorkload = _WORKLOAD
-    owners: int = 10
+    subscribers: int = 10
     """Subscribers that hold all subscriptions: an event goes to nearly each of them."""
     seconds: int = 30
     load: float = 0.95
@@ -369,7 +369,7 @@ class Bed:
         return replace(
             self,
             workload=workload,
-            owners=min(self.owners, workload.subscriptions),
+            subscribers=min(self.subscribers, workload.subscriptions),
             load=self.load if load is None else load,
             seconds=max(_SHORTEST, round(share * self.seconds)),
             capacity_seconds=max(1.0, share * self.capacity_seconds),

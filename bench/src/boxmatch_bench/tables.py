@@ -204,7 +204,7 @@ def _loading(rows: Sequence[Row]) -> Table:
 def _speed(rows: Sequence[Row]) -> Table:
     title = "Durable publishing, end to end: every match delivered once, in order, and compared"
     columns = (
-        "phase", "events\na request", "events", "notes", "events\nper s",
+        "phase", "events\na request", "events", "notifications", "events\nper s",
         "delivered after ms\np50", "\np90", "\np99", "\nmax", "answered\np99 ms",
         "sent late\np99 ms",
     )  # fmt: skip
@@ -213,7 +213,7 @@ def _speed(rows: Sequence[Row]) -> Table:
             row["phase"],
             f"{row['load']['batch']:,}",
             f"{row['events']:,}",
-            f"{row['notes']:,}",
+            f"{row['notifications']:,}",
             number(row["events_per_second"]),
             *(optional((row["delivery_ms"] or {}).get(n)) for n in ("p50", "p90", "p99", "max")),
             number(row["answer_ms"]["p99"]),

@@ -37,13 +37,13 @@ class Excess:
         boxes: Boxes,
         selectivity: Float64Array,
         order: Int64Array,
-        owners: Int32Array | Int64Array | None = None,
+        subscribers: Int32Array | Int64Array | None = None,
     ) -> Excess:
         """The excess of `boxes`, where `selectivity` says how often predicates hold.
 
         That is a row for each case, or a single one, with a share for each attribute. `order` names
-        the attributes as they are skipped. Boxes of one owner, which may overlap, count as one: as
-        the likeliest of them where matches are counted, so that these are not too many.
+        the attributes as they are skipped. Boxes of one subscriber, which may overlap, count as
+        one: as the likeliest of them where matches are counted, so that these are not too many.
         """
         cases = np.atleast_2d(np.asarray(selectivity, np.float64))
         rank = np.empty(boxes.dimensions, np.int64)
@@ -51,10 +51,10 @@ class Excess:
         weight = np.empty((len(cases), boxes.count))
         added = np.zeros(cases.shape)
         _charge(*boxes[1:], cases, rank, weight, added)
-        if owners is not None:
-            best = np.zeros((len(cases), int(owners.max(initial=-1)) + 1))
+        if subscribers is not None:
+            best = np.zeros((len(cases), int(subscribers.max(initial=-1)) + 1))
             for of_case, of_boxes in zip(best, weight, strict=True):
-                np.maximum.at(of_case, owners, of_boxes)
+                np.maximum.at(of_case, subscribers, of_boxes)
             weight = best
         return cls(weight.sum(axis=1), added)
 
@@ -76,25 +76,27 @@ class ShrinkingExcess:
         boxes: Boxes,
         selectivity: Float64Array,
         order: Int64Array,
-        owners: Int32Array | None = None,
+        subscribers: Int32Array | None = None,
     ) -> None:
         self._boxes = boxes
         self._selectivity = selectivity
         self._order = order
-        self._owners = owners
-        self._whole = Excess.of(boxes, selectivity, order, owners)
+        self._subscribers = subscribers
+        self._whole = Excess.of(boxes, selectivity, order, subscribers)
         self._latest = 0, self._whole
 
     def without(self, removed: Sequence[int]) -> Excess:
-        """What is left without the boxes at `removed`, the log so far; owners leave as a whole."""
+        """What is left without the boxes at `removed`, the log so far; subscribers leave as a
+        whole.
+        """
         known, excess = self._latest
         if known > len(removed):
             known, excess = 0, self._whole
         if known < len(removed):
             gone = np.array(removed[known:], np.int64)
-            owners = None if self._owners is None else self._owners[gone]
+            subscribers = None if self._subscribers is None else self._subscribers[gone]
             boxes = self._boxes.take(gone)
-            excess -= Excess.of(boxes, self._selectivity, self._order, owners)
+            excess -= Excess.of(boxes, self._selectivity, self._order, subscribers)
             self._latest = len(removed), excess
         return excess
 

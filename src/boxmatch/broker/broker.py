@@ -8,40 +8,40 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from boxmatch.broker.core import Core, hand_out, said_rightly
-from boxmatch.broker.delivery.stream import CAPACITY_BYTES, NoteStream
-from boxmatch.broker.directory import Directory
-from boxmatch.broker.feed_changes import FeedChanges
+from boxmatch.broker.core import Core, dispatch, with_exact_rate
+from boxmatch.broker.delivery.stream import CAPACITY_BYTES, NotificationStream
+from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds import state_feed
+from boxmatch.broker.feeds.changes import FeedChanges
 from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.preview import DryRun, Filter, Preview
+from boxmatch.broker.feeds.publishing import Flow, Publication
 from boxmatch.broker.feeds.state_feed import StateFeed
-from boxmatch.broker.flow import Flow, Publication
+from boxmatch.broker.feeds.state_operations import StateOperations
+from boxmatch.broker.feeds.top_subscriptions import Order, TopSubscriptions, top_subscriptions
+from boxmatch.broker.feeds.tracing import Trace, Tracer
 from boxmatch.broker.housekeeping import Housekeeping
-from boxmatch.broker.looking import DryRun, Filter, Looking
 from boxmatch.broker.messages import (
     Adaptive,
     DeadLetter,
     Events,
     FeedInfo,
     FeedSpec,
-    Note,
-    OwnerInfo,
+    Notification,
     Receipt,
     Standing,
+    SubscriberInfo,
     SubscriptionInfo,
     Wanted,
     Webhook,
 )
-from boxmatch.broker.metrics import Metrics
-from boxmatch.broker.owners import Owner
-from boxmatch.broker.posting import Posting
-from boxmatch.broker.ranking import Order, Ranked, rank_subscriptions
+from boxmatch.broker.monitoring.history import History
+from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
-from boxmatch.broker.state import StateOperations
 from boxmatch.broker.store import LoggedEvent, Sizes, Store
-from boxmatch.broker.subscribing import Subscribing
-from boxmatch.broker.tracing import Trace, Tracing
-from boxmatch.broker.watching import Watching
+from boxmatch.broker.subscribers.directory import Directory
+from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.broker.subscribers.subscriptions import SubscriptionChanges
 from boxmatch.engine.explain import Explanation
 from boxmatch.errors import BrokerError
 from boxmatch.model.schema import Schema
@@ -49,11 +49,11 @@ from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 
 T = TypeVar("T")
 
-_PATIENCE = 5.0
+_ROOM_TIMEOUT = 5.0
 """How long a publisher waits for room in the queue before it is sent away."""
 
 _MOST_BYTES = 8 << 20
-"""Of notes that are read at once for somebody who polls."""
+"""Of notifications that are read at once for somebody who polls."""
 
 
 class Broker:
@@ -112,14 +112,14 @@ class Broker:
         self._flow = flow
         self._feeds = FeedChanges(self._core)
         self._state = StateOperations(self._core)
-        self._subscribing = Subscribing(self._core, self._state)
-        self._looking = Looking(self._core)
-        self._tracing = Tracing(self._core)
+        self._subscriptions = SubscriptionChanges(self._core, self._state)
+        self._preview = Preview(self._core)
+        self._tracer = Tracer(self._core)
         self._housekeeping = Housekeeping(self._core, self._state, self.metrics.dropped)
-        self._posting = Posting(
+        self._webhooks = Webhooks(
             self._core, self.stream, partial(self.acknowledge, wait=False), self.metrics
         )
-        self.watching = Watching(self._core, self.metrics, self._posting)
+        self.history = History(self._core, self.metrics, self._webhooks)
         self.metrics.watch(self)
         self.ready = True
 
@@ -132,10 +132,10 @@ class Broker:
         """Finish what was accepted, and close what is on disk."""
         self.ready = False
         await asyncio.gather(*self._changes, return_exceptions=True)
-        await self.watching.stop()
-        await self._posting.close()
-        for owner in self._directory.known():
-            for stream in tuple(owner.streams):
+        await self.history.stop()
+        await self._webhooks.close()
+        for subscriber in self._directory.known():
+            for stream in tuple(subscriber.streams):
                 stream.close()
         await self._flow.stop()
         await self._housekeeping.stop()
@@ -172,7 +172,7 @@ class Broker:
     async def _drop_feed(self, name: str) -> None:
         await self._feeds.drop(name)
         self.metrics.forget_feed(name)
-        self.watching.forget_feed(name)
+        self.history.forget_feed(name)
 
     # Events
 
@@ -190,7 +190,7 @@ class Broker:
             return Receipt(0, 0, 0, True)
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         publication = Publication(known, events, key, wait, answer, self._clock())
-        return await self._flow.publish(publication, _PATIENCE)
+        return await self._flow.publish(publication, _ROOM_TIMEOUT)
 
     def check_room(self) -> None:
         """`OverloadError` if there is no use in sending events now."""
@@ -203,7 +203,7 @@ class Broker:
         entry = self._directory.feed(name)
         entry.events += len(publication.events.rows)
         entry.matches += publication.matches
-        hand_out(
+        dispatch(
             self._directory, entry, publication.at, first, publication.events.bodies,
             publication.inboxes, publication.rate,
         )  # fmt: skip
@@ -225,39 +225,39 @@ class Broker:
     # Subscriptions
 
     async def put_subscription(
-        self, owner: str, subscription: str, wanted: Wanted
+        self, subscriber: str, subscription: str, wanted: Wanted
     ) -> SubscriptionInfo:
-        return await self._finish(self._subscribing.put(owner, subscription, wanted))
+        return await self._finish(self._subscriptions.put(subscriber, subscription, wanted))
 
     async def put_subscriptions(
-        self, owner: str, wanted: Mapping[str, Wanted]
+        self, subscriber: str, wanted: Mapping[str, Wanted]
     ) -> list[SubscriptionInfo]:
         """Many at once, to one feed of events: all of them, or with an error none."""
-        return await self._finish(self._subscribing.put_many(owner, wanted))
+        return await self._finish(self._subscriptions.put_many(subscriber, wanted))
 
-    async def delete_subscription(self, owner: str, subscription: str) -> None:
-        await self._finish(self._subscribing.delete(owner, subscription))
+    async def delete_subscription(self, subscriber: str, subscription: str) -> None:
+        await self._finish(self._subscriptions.delete(subscriber, subscription))
 
-    def subscription(self, owner: str, subscription: str) -> SubscriptionInfo:
-        return self._directory.subscription(owner, subscription).info()
+    def subscription(self, subscriber: str, subscription: str) -> SubscriptionInfo:
+        return self._directory.subscription(subscriber, subscription).info()
 
     def subscriptions(
-        self, owner: str, *, after: str = "", limit: int = 100, feed: str | None = None
+        self, subscriber: str, *, after: str = "", limit: int = 100, feed: str | None = None
     ) -> list[SubscriptionInfo]:
-        return self._directory.subscriptions(owner, after, limit, feed)
+        return self._directory.subscriptions(subscriber, after, limit, feed)
 
-    async def rank_subscriptions(
-        self, feed: str, owners: Collection[str] | None, order: Order, limit: int
-    ) -> Ranked:
-        return await rank_subscriptions(self._core, feed, owners, order, limit)
+    async def top_subscriptions(
+        self, feed: str, subscribers: Collection[str] | None, order: Order, limit: int
+    ) -> TopSubscriptions:
+        return await top_subscriptions(self._core, feed, subscribers, order, limit)
 
     async def dry_run(self, feed: str, filter: Filter, recent: int = 0) -> DryRun:
-        return await self._looking.dry_run(feed, filter, recent)
+        return await self._preview.dry_run(feed, filter, recent)
 
     async def trace(
-        self, feed: str, event: dict[str, Any], *, owners: Collection[str] | None, limit: int
+        self, feed: str, event: dict[str, Any], *, subscribers: Collection[str] | None, limit: int
     ) -> Trace:
-        return await self._tracing.trace(feed, event, owners=owners, limit=limit)
+        return await self._tracer.trace(feed, event, subscribers=subscribers, limit=limit)
 
     async def explain(
         self,
@@ -266,52 +266,52 @@ class Broker:
         event: dict[str, Any] | None = None,
         sequence: int | None = None,
         filter: Filter | None = None,
-        owner: str | None = None,
+        subscriber: str | None = None,
         subscription: str | None = None,
     ) -> Explanation:
-        return await self._looking.explain(
-            feed, event=event, sequence=sequence, filter=filter, owner=owner,
+        return await self._preview.explain(
+            feed, event=event, sequence=sequence, filter=filter, subscriber=subscriber,
             subscription=subscription,
         )  # fmt: skip
 
     # Delivery
 
-    async def owner(self, name: str) -> OwnerInfo:
+    async def subscriber(self, name: str) -> SubscriberInfo:
         """A subscriber; one that nobody has heard of has nothing."""
-        known = self._directory.owner(name) or Owner(0, name)
-        [info] = await self.watching.described([known])
+        known = self._directory.subscriber(name) or Subscriber(0, name)
+        [info] = await self.history.described([known])
         return info
 
     def standing(self, name: str) -> Standing:
         """What can be said of a subscriber at no cost."""
-        owner = self._directory.owner(name) or Owner(0, name)
-        return Standing(owner.cursor, owner.dropped, len(owner.subscriptions))
+        subscriber = self._directory.subscriber(name) or Subscriber(0, name)
+        return Standing(subscriber.cursor, subscriber.dropped, len(subscriber.subscriptions))
 
-    async def owners(self, *, after: str = "", limit: int = 100) -> list[OwnerInfo]:
-        return await self.watching.described(self._directory.owners(after, limit))
+    async def subscribers(self, *, after: str = "", limit: int = 100) -> list[SubscriberInfo]:
+        return await self.history.described(self._directory.subscribers(after, limit))
 
-    async def notes(
-        self, owner: str, *, after: int | None, limit: int, wait: float = 0.0
-    ) -> list[Note]:
-        """The next notes after a number, or after the cursor; waits so long for the first."""
+    async def notifications(
+        self, subscriber: str, *, after: int | None, limit: int, wait: float = 0.0
+    ) -> list[Notification]:
+        """The next notifications after a number, or the cursor; waits so long for the first."""
         try:
-            patience = asyncio.timeout(wait if wait > 0 else None)
-            async with patience, self.stream(owner, after=after) as stream:
+            deadline = asyncio.timeout(wait if wait > 0 else None)
+            async with deadline, self.stream(subscriber, after=after) as stream:
                 if wait > 0:
                     return await stream.take(limit)
-                known, position = stream.owner, stream.position
-                notes = await self._read(known.number, position, limit, _MOST_BYTES)
-                known.delivered += len(notes)
-                return notes
+                known, position = stream.subscriber, stream.position
+                notifications = await self._read(known.number, position, limit, _MOST_BYTES)
+                known.delivered += len(notifications)
+                return notifications
         except TimeoutError:
             return []
 
-    async def acknowledge(self, owner: str, sequence: int, *, wait: bool = True) -> int:
+    async def acknowledge(self, subscriber: str, sequence: int, *, wait: bool = True) -> int:
         """All up to this number is done with. Returns the cursor, which never goes back.
 
         It is then on disk; with `wait=False` it gets there soon, together with those of others.
         """
-        known = self._directory.owner(owner)
+        known = self._directory.subscriber(subscriber)
         if known is None or not known.number:  # there is nothing to acknowledge
             return 0
         reached = max(known.cursor, min(sequence, self.last_sequence))
@@ -326,46 +326,50 @@ class Broker:
                 self._housekeeping.moved(known)
         return reached
 
-    def stream(self, owner: str, *, after: int | None = None) -> NoteStream:
-        """The notes of an owner from the cursor, or another number, on; for use in `async with`."""
-        known = self._directory.listener(owner)
+    def stream(self, subscriber: str, *, after: int | None = None) -> NotificationStream:
+        """The notifications of a subscriber from the cursor, or another number, on; for use in
+        `async with`.
+        """
+        known = self._directory.listener(subscriber)
         position = known.cursor if after is None else after
-        return NoteStream(known, self._read, position, let_go=self._directory.let_go)
+        return NotificationStream(known, self._read, position, let_go=self._directory.let_go)
 
     async def _read(
-        self, owner: int, after: int, limit: int, most_bytes: int = CAPACITY_BYTES
-    ) -> list[Note]:
-        notes = await asyncio.to_thread(
-            self._store.inbox, owner, after, limit, most_bytes=most_bytes
+        self, subscriber: int, after: int, limit: int, most_bytes: int = CAPACITY_BYTES
+    ) -> list[Notification]:
+        notifications = await asyncio.to_thread(
+            self._store.inbox, subscriber, after, limit, most_bytes=most_bytes
         )
-        known = self._directory.by_number.get(owner)
-        if known is None or not any(note.rate for note in notes):
-            return notes
-        return [said_rightly(note, known) for note in notes]
+        known = self._directory.by_number.get(subscriber)
+        if known is None or not any(notification.rate for notification in notifications):
+            return notifications
+        return [with_exact_rate(notification, known) for notification in notifications]
 
     # Webhooks
 
-    async def put_webhook(self, owner: str, webhook: Webhook) -> None:
-        await self._posting.put(owner, webhook)
+    async def put_webhook(self, subscriber: str, webhook: Webhook) -> None:
+        await self._webhooks.put(subscriber, webhook)
 
-    def webhook(self, owner: str) -> Webhook | None:
-        return self._posting.webhook(owner)
+    def webhook(self, subscriber: str) -> Webhook | None:
+        return self._webhooks.webhook(subscriber)
 
-    def webhook_error(self, owner: str) -> str | None:
+    def webhook_error(self, subscriber: str) -> str | None:
         """Why the webhook did not take what was last posted to it."""
-        return self._posting.last_error(owner)
+        return self._webhooks.last_error(subscriber)
 
-    async def delete_webhook(self, owner: str) -> None:
-        await self._posting.delete(owner)
+    async def delete_webhook(self, subscriber: str) -> None:
+        await self._webhooks.delete(subscriber)
 
-    async def dead_letters(self, owner: str, after: int = 0, limit: int = 100) -> list[DeadLetter]:
-        return await self._posting.dead_letters(owner, after, limit)
+    async def dead_letters(
+        self, subscriber: str, after: int = 0, limit: int = 100
+    ) -> list[DeadLetter]:
+        return await self._webhooks.dead_letters(subscriber, after, limit)
 
-    async def replay(self, owner: str, numbers: Sequence[int] | None = None) -> int:
-        return await self._posting.replay(owner, numbers)
+    async def replay(self, subscriber: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._webhooks.replay(subscriber, numbers)
 
-    async def discard(self, owner: str, numbers: Sequence[int] | None = None) -> int:
-        return await self._posting.discard(owner, numbers)
+    async def discard(self, subscriber: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._webhooks.discard(subscriber, numbers)
 
     # State feeds
 
@@ -404,11 +408,15 @@ class Broker:
         return self._flow.events, self._flow.nbytes
 
     def session_count(self) -> int:
-        return sum(len(owner.streams) for owner in self._directory.known())
+        return sum(len(subscriber.streams) for subscriber in self._directory.known())
 
     def backlogs(self) -> dict[str, int]:
-        """Notes that wait, by owner, as of the last count."""
-        return {owner.name: owner.backlog for owner in self._directory.known() if owner.backlog}
+        """Notifications that wait, by subscriber, as of the last count."""
+        return {
+            subscriber.name: subscriber.backlog
+            for subscriber in self._directory.known()
+            if subscriber.backlog
+        }
 
     def sizes(self) -> Sizes:
         return self._store.sizes()

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from boxmatch.broker.directory import Directory, FeedEntry
+from boxmatch.broker.feeds.publishing import Flow
 from boxmatch.broker.feeds.slots import Inboxes
-from boxmatch.broker.flow import Flow
-from boxmatch.broker.messages import Note
-from boxmatch.broker.owners import Owner
+from boxmatch.broker.messages import Notification
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.subscribers.directory import Directory, FeedEntry
+from boxmatch.broker.subscribers.subscriber import Subscriber
 
 T = TypeVar("T")
 
@@ -37,7 +37,9 @@ class Core:
 
 
 class Turns:
-    """Locks by name: changes of one owner take turns, those of different owners do not wait."""
+    """Locks by name: changes of one subscriber take turns, those of different subscribers do not
+    wait.
+    """
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -47,7 +49,7 @@ class Turns:
         return self._locks.setdefault(name, asyncio.Lock())
 
 
-def hand_out(
+def dispatch(
     directory: Directory,
     entry: FeedEntry,
     at: float,
@@ -60,29 +62,31 @@ def hand_out(
     spec = entry.feed.spec
     entry.last_sequence = first + len(bodies) - 1
     for number, box in inboxes.items():
-        owner = directory.by_number.get(number)
-        if owner is None:
+        subscriber = directory.by_number.get(number)
+        if subscriber is None:
             continue
-        owner.last = first + box[-1][0]
-        if owner.streams:
-            notes = [
-                Note(first + place, spec.name, at, ids, bodies[place], spec.kind, rate)
+        subscriber.last = first + box[-1][0]
+        if subscriber.streams:
+            notifications = [
+                Notification(first + place, spec.name, at, ids, bodies[place], spec.kind, rate)
                 for place, ids in box
             ]
             if rate > 0:
-                notes = [said_rightly(note, owner) for note in notes]
-            for stream in tuple(owner.streams):
-                stream.offer(notes)
+                notifications = [
+                    with_exact_rate(notification, subscriber) for notification in notifications
+                ]
+            for stream in tuple(subscriber.streams):
+                stream.offer(notifications)
 
 
-def said_rightly(note: Note, owner: Owner) -> Note:
+def with_exact_rate(notification: Notification, subscriber: Subscriber) -> Notification:
     """Of an event that was matched at a rate above 0, subscriptions that want it are exact."""
     is_exact = False
-    for id in note.subscriptions:
-        one = owner.subscriptions.get(id)
+    for id in notification.subscriptions:
+        one = subscriber.subscriptions.get(id)
         if one is None:
             continue
         if not one.wanted.exact:  # the usual one: an event may be for hundreds of them
-            return note
+            return notification
         is_exact = True
-    return note._replace(rate=0.0) if is_exact else note
+    return notification._replace(rate=0.0) if is_exact else notification

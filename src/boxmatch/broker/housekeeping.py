@@ -9,12 +9,12 @@ from contextlib import suppress
 
 import structlog
 
-from boxmatch.broker.collector import keep_for_long
 from boxmatch.broker.core import Core
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.owners import Owner
-from boxmatch.broker.state import StateOperations
+from boxmatch.broker.feeds.state_operations import StateOperations
+from boxmatch.broker.server.garbage_collection import keep_for_long
 from boxmatch.broker.store import Transaction
+from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import BoxmatchError, StorageError
 
@@ -36,7 +36,7 @@ class Housekeeping:
         self._core = core
         self._state = state
         self._dropped = dropped
-        self._moved: set[Owner] = set()
+        self._moved: set[Subscriber] = set()
         self._given_back = core.store.next_sequence
         self._tasks = [
             asyncio.create_task(self._repeat(seconds, duty))
@@ -51,9 +51,9 @@ class Housekeeping:
             )
         ]
 
-    def moved(self, owner: Owner) -> None:
-        """The owner's cursor has moved. It may take a moment until it is on disk."""
-        self._moved.add(owner)
+    def moved(self, subscriber: Subscriber) -> None:
+        """The subscriber's cursor has moved. It may take a moment until it is on disk."""
+        self._moved.add(subscriber)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -61,7 +61,7 @@ class Housekeeping:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self.flush_cursors()
-        except BoxmatchError as error:  # they hear of some notes again
+        except BoxmatchError as error:  # they hear of some notifications again
             log.warning("cursors are not on disk", reason=str(error))
 
     async def _repeat(self, seconds: float, duty: Callable[[], Awaitable[None]]) -> None:
@@ -78,19 +78,23 @@ class Housekeeping:
         moved, self._moved = self._moved, set()
         if not moved:
             return
-        cursors = [(owner, owner.cursor) for owner in moved if owner.cursor > owner.stored]
+        cursors = [
+            (subscriber, subscriber.cursor)
+            for subscriber in moved
+            if subscriber.cursor > subscriber.stored
+        ]
 
         def write(transaction: Transaction) -> None:
-            for owner, cursor in cursors:
-                transaction.move_cursor(owner.number, cursor)
+            for subscriber, cursor in cursors:
+                transaction.move_cursor(subscriber.number, cursor)
 
         try:
             await self._core.write(write, frees=True)
         except BaseException:  # at the end of the broker, that this was cancelled
             self._moved |= moved
             raise
-        for owner, cursor in cursors:
-            owner.stored = max(owner.stored, cursor)
+        for subscriber, cursor in cursors:
+            subscriber.stored = max(subscriber.stored, cursor)
 
     async def _try_to_write(self) -> None:
         """Notice that there is room again, also if nobody else writes."""
@@ -102,23 +106,23 @@ class Housekeeping:
         store = self._core.store
         backlogs = await asyncio.to_thread(store.backlogs)
         letters = await asyncio.to_thread(store.dead_letter_counts)
-        for owner in self._core.directory.by_number.values():
-            owner.backlog = backlogs.get(owner.number, 0)
-            owner.dead_letters = letters.get(owner.number, 0)
+        for subscriber in self._core.directory.by_number.values():
+            subscriber.backlog = backlogs.get(subscriber.number, 0)
+            subscriber.dead_letters = letters.get(subscriber.number, 0)
 
     async def _tidy(self) -> None:
         retention = self._core.settings.retention
-        tidied = await asyncio.to_thread(self._core.store.tidy, self._core.clock(), retention)
-        for number, notes in tidied.dropped.items():
-            owner = self._core.directory.by_number.get(number)
-            if owner is not None:
-                owner.dropped += notes
-            self._dropped(notes)
-        if tidied.dropped:
-            for row in await asyncio.to_thread(self._core.store.owners):
-                owner = self._core.directory.by_number.get(row.number)
-                if owner is not None:
-                    owner.dropped_through = row.dropped_through
+        removed = await asyncio.to_thread(self._core.store.tidy, self._core.clock(), retention)
+        for number, notifications in removed.dropped.items():
+            subscriber = self._core.directory.by_number.get(number)
+            if subscriber is not None:
+                subscriber.dropped += notifications
+            self._dropped(notifications)
+        if removed.dropped:
+            for row in await asyncio.to_thread(self._core.store.subscribers):
+                subscriber = self._core.directory.by_number.get(row.number)
+                if subscriber is not None:
+                    subscriber.dropped_through = row.dropped_through
 
     async def _tidy_indexes(self) -> None:
         for entry in self._core.directory.feeds():

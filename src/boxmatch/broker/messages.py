@@ -110,7 +110,7 @@ class Wanted:
 class SubscriptionInfo(NamedTuple):
     """A subscription as it is stored."""
 
-    owner: str
+    subscriber: str
     id: str
     wanted: Wanted
     created: float
@@ -119,10 +119,11 @@ class SubscriptionInfo(NamedTuple):
     """Since the broker started."""
 
 
-class Note(NamedTuple):
-    """What is delivered: an event, or a change of state, and the owner's subscriptions it concerns.
+class Notification(NamedTuple):
+    """What is delivered: an event, or a change of state, and the subscriber's subscriptions it
+    concerns.
 
-    Sequence numbers grow over all feeds; an owner hears of a number at most once.
+    Sequence numbers grow over all feeds; a subscriber hears of a number at most once.
     """
 
     sequence: int
@@ -136,7 +137,7 @@ class Note(NamedTuple):
     """The rate of false matches that was tolerated; 0 is exact."""
 
     def to_json(self) -> bytes:
-        """The note as JSON, with the body as it is."""
+        """The notification as JSON, with the body as it is."""
         head = {
             "sequence": self.sequence,
             "feed": self.feed,
@@ -150,7 +151,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """Where an owner's notes are posted to."""
+    """Where a subscriber's notifications are posted to."""
 
     url: str
     secret: str
@@ -162,10 +163,10 @@ class Webhook:
 
 
 class DeadLetter(NamedTuple):
-    """Notes that a webhook did not take."""
+    """Notifications that a webhook did not take."""
 
     number: int
-    owner: str
+    subscriber: str
     first: int
     last: int
     attempts: int
@@ -183,10 +184,10 @@ class Standing(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class OwnerInfo:
+class SubscriberInfo:
     """A subscriber, as seen from outside."""
 
-    owner: str
+    subscriber: str
     cursor: int
     """All up to this number is acknowledged."""
     backlog: int

@@ -12,13 +12,13 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one request, one key or one owner may ask for; a key can have its own."""
+    """What one request, one key or one subscriber may ask for; a key can have its own."""
 
     body_bytes: int = 16 * MIB
     events_per_request: int = 50_000
     filter_bytes: int = 64 * 1024
     subscriptions: int = 1_000_000
-    """Of one owner."""
+    """Of one subscriber."""
     events_per_second: float | None = None
     requests_per_second: float | None = None
 
@@ -30,7 +30,9 @@ class Retention:
     seconds: float = 7 * 24 * 3600.0
     nbytes: int = 10 * 1024 * MIB
     backlog: int = 100_000
-    """Notes that one owner may have waiting; more, and the oldest are dropped and counted."""
+    """Notifications that one subscriber may have waiting; more, and the oldest are dropped and
+    counted.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,7 @@ class Settings:
     """Events that may wait for the matcher; publishers wait when there are more."""
     queue_bytes: int = 64 * MIB
     window: int = 1_000
-    """Notes that a socket may have outstanding before it must acknowledge some."""
+    """Notifications that a socket may have outstanding before it must acknowledge some."""
     recent_events: int = 10_000
     """Of each feed, kept in memory for dry runs."""
     allow_private_webhooks: bool = False

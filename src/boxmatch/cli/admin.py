@@ -16,7 +16,7 @@ from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from boxmatch.broker.access import Grant, KeyInfo
-    from boxmatch.broker.checkup import Checkup
+    from boxmatch.broker.verify import Verification
 
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
@@ -63,7 +63,9 @@ def create(
     ] = None,
     subscribe: Annotated[
         list[str] | None,
-        typer.Option(metavar="OWNER", help="May act as this subscriber; * for all. Repeatable."),
+        typer.Option(
+            metavar="SUBSCRIBER", help="May act as this subscriber; * for all. Repeatable."
+        ),
     ] = None,
     expires: Annotated[
         str | None,
@@ -76,7 +78,9 @@ def create(
     events_per_request: Annotated[int | None, typer.Option(min=0, help="Limit.")] = None,
     body_bytes: Annotated[int | None, typer.Option(min=0, help="Limit of one request.")] = None,
     filter_bytes: Annotated[int | None, typer.Option(min=0, help="Limit of one filter.")] = None,
-    subscriptions: Annotated[int | None, typer.Option(min=0, help="Limit of one owner.")] = None,
+    subscriptions: Annotated[
+        int | None, typer.Option(min=0, help="Limit of one subscriber.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print it.
@@ -177,10 +181,10 @@ def check(data: Data, as_json: AsJson = False) -> None:
     backup of it: `boxmatch backup`.
     """
     with requires("broker", "a broker"):
-        from boxmatch.broker.checkup import check_up
+        from boxmatch.broker.verify import verify
 
     with working(f"reading {data}"):
-        found = check_up(data)
+        found = verify(data)
     if as_json:
         content = {**found._asdict(), "feeds": [feed._asdict() for feed in found.feeds]}
         print_json(content)
@@ -190,7 +194,7 @@ def check(data: Data, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _show(found: Checkup) -> None:
+def _show(found: Verification) -> None:
     for name, nbytes in found.nbytes.items():
         typer.echo(f"{nbytes / 1e6:10,.1f} MB  {name}")
     for feed in found.feeds:
@@ -202,8 +206,8 @@ def _show(found: Checkup) -> None:
         first, last = found.first_sequence, found.next_sequence - 1
         numbers = f"sequence numbers {first:,} to {last:,}" if first <= last else "an empty log"
         typer.echo(
-            f"{found.owners:,} owners with {found.waiting:,} notes waiting, {found.keys:,} keys, "
-            f"{numbers}"
+            f"{found.subscribers:,} subscribers with {found.waiting:,} notifications waiting, "
+            f"{found.keys:,} keys, {numbers}"
         )
         typer.echo("Everything could be read.")
     for problem in found.problems:

@@ -1,4 +1,4 @@
-"""`boxmatch listen`: an owner's notes, one line each."""
+"""`boxmatch listen`: a subscriber's notifications, one line each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import AsJson
 
 if TYPE_CHECKING:
-    from boxmatch.client import Note
+    from boxmatch.client import Notification
 
 
 @examples(
@@ -21,38 +21,43 @@ if TYPE_CHECKING:
     "boxmatch listen alice --after 0 --idle 5   # all that is kept, then end",
 )
 def listen(
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose notes.")],
+    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="Whose notifications.")],
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
     after: Annotated[
         int | None,
-        typer.Option(min=0, help="Begin after this number, not where the owner has got to."),
+        typer.Option(min=0, help="Begin after this number, not where the subscriber has got to."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many notes.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after so many notifications.")
+    ] = None,
     idle: Annotated[
         float | None, typer.Option(min=0, help="End when none came for so many seconds.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an owner's subscriptions match, as it comes.
+    """Show what a subscriber's subscriptions match, as it comes.
 
-    A note is acknowledged once it is printed. Ends with Ctrl-C.
+    A notification is acknowledged once it is printed. Ends with Ctrl-C.
     """
     with connect(url, key, trust) as client:
-        if not client.owner(owner).subscriptions:  # a name that is misspelt, or too early
-            typer.echo(f"boxmatch: owner {owner!r} has no subscription so far", err=True)
-        with client.listen(owner, after=after, idle=idle) as notes:
-            for number, note in enumerate(notes, 1):
-                print(_line(note, as_json=as_json), flush=True)
+        if not client.subscriber(subscriber).subscriptions:  # a name that is misspelt, or too early
+            typer.echo(f"boxmatch: subscriber {subscriber!r} has no subscription so far", err=True)
+        with client.listen(subscriber, after=after, idle=idle) as notifications:
+            for number, notification in enumerate(notifications, 1):
+                print(_line(notification, as_json=as_json), flush=True)
                 if number == count:
                     break
 
 
-def _line(note: Note, *, as_json: bool) -> str:
+def _line(notification: Notification, *, as_json: bool) -> str:
     if as_json:
-        told = {name: value for name, value in note._asdict().items() if value is not None}
-        return json.dumps(told, ensure_ascii=False)
-    names = ", ".join(note.subscriptions)
-    body = json.dumps(note.body, ensure_ascii=False)
-    return f"{note.sequence}  {note.time:%H:%M:%S}  {note.feed}  {names}  {body}"
+        fields = {
+            name: value for name, value in notification._asdict().items() if value is not None
+        }
+        return json.dumps(fields, ensure_ascii=False)
+    names = ", ".join(notification.subscriptions)
+    body = json.dumps(notification.body, ensure_ascii=False)
+    head = f"{notification.sequence}  {notification.time:%H:%M:%S}  {notification.feed}"
+    return f"{head}  {names}  {body}"

@@ -11,7 +11,7 @@ from boxmatch.cli.help import examples
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
-    from boxmatch.broker.listening import Listening
+    from boxmatch.broker.server.sockets import Listening
 
 
 @examples(
@@ -43,7 +43,10 @@ def serve(
     retention_days: Annotated[float, typer.Option(min=0.0, help="How long events are kept.")] = 7.0,
     retention_gb: Annotated[float, typer.Option(min=0.0, help="How much of them is kept.")] = 10.0,
     backlog: Annotated[
-        int, typer.Option(min=1, help="Notes one subscriber may have waiting before it loses some.")
+        int,
+        typer.Option(
+            min=1, help="Notifications one subscriber may have waiting before it loses some."
+        ),
     ] = 100_000,
     body_mb: Annotated[float, typer.Option(min=0.001, help="Largest request body.")] = 16.0,
     connections: Annotated[int, typer.Option(min=1, help="At most so many at a time.")] = 10_000,
@@ -70,8 +73,8 @@ def serve(
 ) -> None:
     """Run a broker until it is stopped with Ctrl-C or SIGTERM."""
     with requires("broker", "a broker"):
-        from boxmatch.broker.logs import LogSettings
-        from boxmatch.broker.server import ServerOptions, run
+        from boxmatch.broker.server.logs import LogSettings
+        from boxmatch.broker.server.process import ServerOptions, run
     from boxmatch.broker.settings import Limits, Retention, Settings
 
     settings = Settings(

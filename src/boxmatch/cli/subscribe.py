@@ -19,7 +19,7 @@ from boxmatch.cli.terminal import AsJson, print_json
     "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
 )
 def subscribe(
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Who wants it.")],
+    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="Who wants it.")],
     id_: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.")],
     feed: Annotated[
         str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
@@ -38,7 +38,7 @@ def subscribe(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Subscribe an owner to the events that a filter wants.
+    """Subscribe a subscriber to the events that a filter wants.
 
     A subscription of the same id is replaced.
     """
@@ -51,8 +51,8 @@ def subscribe(
             else:
                 typer.echo(f"{tried.matches:,} of the last {tried.events:,} events")
             return
-        made = client.subscribe(owner, id_, feed, wanted, exact=exact)
+        made = client.subscribe(subscriber, id_, feed, wanted, exact=exact)
     if as_json:
-        print_json({"owner": made.owner, "id": made.id, "feed": feed, "filter": wanted})
+        print_json({"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted})
     else:
-        typer.echo(f"{made.owner}/{made.id} wants {feed}: {filter_}")
+        typer.echo(f"{made.subscriber}/{made.id} wants {feed}: {filter_}")

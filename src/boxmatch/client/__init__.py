@@ -5,9 +5,9 @@ from boxmatch.client import Client
 
 with Client("http://127.0.0.1:8080") as client:
     client.publish("ticks", [{"symbol": "IBM", "price": 24.5}])
-    with client.listen("alice") as notes:
-        for note in notes:
-            print(note.sequence, note.subscriptions, note.event)
+    with client.listen("alice") as notifications:
+        for notification in notifications:
+            print(notification.sequence, notification.subscriptions, notification.event)
 ```
 
 `AsyncClient` has the same methods to `await`. Names are loaded when first used; what they
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
         EventPage,
         Feed,
         LoggedEvent,
-        Note,
-        NotePage,
-        Owner,
+        Notification,
+        NotificationPage,
         Publication,
         Receipt,
+        Subscriber,
         Subscription,
         Webhook,
     )
@@ -52,11 +52,11 @@ __all__ = [
     "Feed",
     "Listener",
     "LoggedEvent",
-    "Note",
-    "NotePage",
-    "Owner",
+    "Notification",
+    "NotificationPage",
     "Publication",
     "Receipt",
+    "Subscriber",
     "Subscription",
     "Webhook",
     "verify_signature",

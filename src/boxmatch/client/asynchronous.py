@@ -20,8 +20,8 @@ from boxmatch.client.connection import (
     lost,
     unanswered,
 )
-from boxmatch.client.exchange import Operation, Patience, Sleep, patiently
-from boxmatch.client.following import (
+from boxmatch.client.exchange import Operation, RetryPolicy, Sleep, retrying
+from boxmatch.client.listener import (
     Connect,
     Follower,
     Outcome,
@@ -31,7 +31,7 @@ from boxmatch.client.following import (
     Step,
     TimedOut,
 )
-from boxmatch.client.results import Note
+from boxmatch.client.results import Notification
 from boxmatch.errors import ClientError
 
 P = ParamSpec("P")
@@ -57,11 +57,11 @@ class AsyncClient:
         key: str | None = None,
         *,
         timeout: float = 30.0,
-        patience: float = 60.0,
+        retry_seconds: float = 60.0,
         verify: Verify = True,
     ) -> None:
         self._address = Address(url, key, timeout, verify)
-        self._patience = Patience(seconds=patience)
+        self._retries = RetryPolicy(seconds=retry_seconds)
         self._http = httpx.AsyncClient(**self._address.http_options())
         self._listeners: set[AsyncListener] = set()
 
@@ -79,8 +79,8 @@ class AsyncClient:
     subscriptions = _method(operations.subscriptions)
     dry_run = _method(operations.dry_run)
     explain = _method(operations.explain)
-    owner = _method(operations.owner)
-    notes = _method(operations.notes)
+    subscriber = _method(operations.subscriber)
+    notifications = _method(operations.notifications)
     acknowledge = _method(operations.acknowledge)
     put_webhook = _method(operations.put_webhook)
     webhook = _method(operations.webhook)
@@ -100,31 +100,33 @@ class AsyncClient:
 
     def listen(
         self,
-        owner: str,
+        subscriber: str,
         *,
         after: int | None = None,
         acknowledge: bool = True,
         window: int | None = None,
         idle: float | None = None,
     ) -> AsyncListener:
-        """The owner's notes as they come: `async for`, best inside `async with`.
+        """The subscriber's notifications as they come: `async for`, best inside `async with`.
 
-        See `Client.listen`. Waiting for a note can be cancelled and taken up again.
+        See `Client.listen`. Waiting for a notification can be cancelled and taken up again.
         """
         follower = Follower(
-            owner,
+            subscriber,
             after=after,
             acknowledge=acknowledge,
             window=window,
             idle=idle,
-            patience=self._patience,
+            retries=self._retries,
         )
 
         async def on_close(listener: AsyncListener, done: int | None) -> None:
             self._listeners.discard(listener)
             if done is not None:
                 with contextlib.suppress(ClientError):  # then it comes again the next time
-                    await self._carry_out(operations.acknowledge(owner, done), Patience(seconds=0))
+                    await self._carry_out(
+                        operations.acknowledge(subscriber, done), RetryPolicy(seconds=0)
+                    )
 
         listener = AsyncListener(self._address, follower, on_close)
         self._listeners.add(listener)
@@ -142,10 +144,10 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _carry_out(self, operation: Operation[T], patience: Patience | None = None) -> T:
+    async def _carry_out(self, operation: Operation[T], retries: RetryPolicy | None = None) -> T:
         if self._http.is_closed:
             raise ClientError("the client is closed")
-        exchange = patiently(operation, patience or self._patience)
+        exchange = retrying(operation, retries or self._retries)
         try:
             step = next(exchange)
             while True:
@@ -167,7 +169,7 @@ class AsyncClient:
 
 
 class AsyncListener:
-    """An owner's notes, one after the other. One task iterates; any task may close it."""
+    """A subscriber's notifications, one by one. One task iterates; any task may close it."""
 
     def __init__(
         self,
@@ -184,7 +186,7 @@ class AsyncListener:
 
     @property
     def dropped(self) -> int:
-        """Notes that the owner has lost because it did not read them in time."""
+        """Notifications that the subscriber has lost because it did not read them in time."""
         return self._follower.dropped
 
     async def acknowledge(self, sequence: int) -> None:
@@ -194,7 +196,7 @@ class AsyncListener:
             await self._perform(Send(text))
 
     async def close(self) -> None:
-        """End the iteration, in whichever task it is. The last note is not acknowledged."""
+        """End the iteration, in whichever task it is. The last notification is not acknowledged."""
         await self._close(finished=False)
 
     async def __aenter__(self) -> Self:
@@ -206,14 +208,14 @@ class AsyncListener:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Note:
+    async def __anext__(self) -> Notification:
         try:
             if not self._closed.is_set():
                 self._run.take_back()
             while not self._closed.is_set() and (step := self._run.step) is not None:
-                note = self._run.hand_over()
-                if note is not None:
-                    return note
+                notification = self._run.hand_over()
+                if notification is not None:
+                    return notification
                 self._run.answer(await self._perform(step))
         except ClientError:
             await self.close()

@@ -21,8 +21,8 @@ from boxmatch.client.connection import (
     lost,
     unanswered,
 )
-from boxmatch.client.exchange import Operation, Patience, Sleep, patiently
-from boxmatch.client.following import (
+from boxmatch.client.exchange import Operation, RetryPolicy, Sleep, retrying
+from boxmatch.client.listener import (
     Connect,
     Follower,
     Outcome,
@@ -32,7 +32,7 @@ from boxmatch.client.following import (
     Step,
     TimedOut,
 )
-from boxmatch.client.results import Note
+from boxmatch.client.results import Notification
 from boxmatch.errors import ClientError
 
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ def _method(operation: Callable[P, Operation[T]]) -> Callable[Concatenate[Client
 class Client:
     """A connection to a broker. Any number of threads may share it.
 
-    What fails in passing (no connection, 429, 503) is tried again for up to `patience` seconds;
+    What fails in passing (no connection, 429, 503) is tried again for up to `retry_seconds`;
     `timeout` is for one attempt. `verify` may be a file of certificates to trust, or False.
     """
 
@@ -60,11 +60,11 @@ class Client:
         key: str | None = None,
         *,
         timeout: float = 30.0,
-        patience: float = 60.0,
+        retry_seconds: float = 60.0,
         verify: Verify = True,
     ) -> None:
         self._address = Address(url, key, timeout, verify)
-        self._patience = Patience(seconds=patience)
+        self._retries = RetryPolicy(seconds=retry_seconds)
         self._http = httpx.Client(**self._address.http_options())
         self._listeners: set[Listener] = set()
 
@@ -82,8 +82,8 @@ class Client:
     subscriptions = _method(operations.subscriptions)
     dry_run = _method(operations.dry_run)
     explain = _method(operations.explain)
-    owner = _method(operations.owner)
-    notes = _method(operations.notes)
+    subscriber = _method(operations.subscriber)
+    notifications = _method(operations.notifications)
     acknowledge = _method(operations.acknowledge)
     put_webhook = _method(operations.put_webhook)
     webhook = _method(operations.webhook)
@@ -103,36 +103,38 @@ class Client:
 
     def listen(
         self,
-        owner: str,
+        subscriber: str,
         *,
         after: int | None = None,
         acknowledge: bool = True,
         window: int | None = None,
         idle: float | None = None,
     ) -> Listener:
-        """The owner's notes as they come: iterate, best inside `with`.
+        """The subscriber's notifications as they come: iterate, best inside `with`.
 
-        Begins after the number `after`, or where the broker's cursor for this owner is. A
-        connection that breaks is opened again for as long as it takes, and no note comes twice.
-        A note is acknowledged once the next one is asked for, or when the `with` block ends
-        without an error. With `acknowledge=False` that is up to you (`Listener.acknowledge`);
-        the broker sends no more than `window` notes before it hears of them. The iteration ends
-        if no note comes for `idle` seconds.
+        Begins after the number `after`, or where the broker's cursor for this subscriber is. A
+        connection that breaks is opened again for as long as it takes, and no notification comes
+        twice. A notification is acknowledged once the next one is asked for, or when the `with`
+        block ends without an error. With `acknowledge=False` that is up to you
+        (`Listener.acknowledge`); the broker sends no more than `window` notifications before it
+        hears of them. The iteration ends if no notification comes for `idle` seconds.
         """
         follower = Follower(
-            owner,
+            subscriber,
             after=after,
             acknowledge=acknowledge,
             window=window,
             idle=idle,
-            patience=self._patience,
+            retries=self._retries,
         )
 
         def on_close(listener: Listener, done: int | None) -> None:
             self._listeners.discard(listener)
             if done is not None:
                 with contextlib.suppress(ClientError):  # then it comes again the next time
-                    self._carry_out(operations.acknowledge(owner, done), Patience(seconds=0))
+                    self._carry_out(
+                        operations.acknowledge(subscriber, done), RetryPolicy(seconds=0)
+                    )
 
         listener = Listener(self._address, follower, on_close)
         self._listeners.add(listener)
@@ -150,10 +152,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _carry_out(self, operation: Operation[T], patience: Patience | None = None) -> T:
+    def _carry_out(self, operation: Operation[T], retries: RetryPolicy | None = None) -> T:
         if self._http.is_closed:
             raise ClientError("the client is closed")
-        exchange = patiently(operation, patience or self._patience)
+        exchange = retrying(operation, retries or self._retries)
         try:
             step = next(exchange)
             while True:
@@ -175,7 +177,9 @@ class Client:
 
 
 class Listener:
-    """An owner's notes, one after the other. One thread iterates; any thread may close it."""
+    """A subscriber's notifications, one after the other. One thread iterates; any thread may close
+    it.
+    """
 
     def __init__(
         self,
@@ -193,7 +197,7 @@ class Listener:
 
     @property
     def dropped(self) -> int:
-        """Notes that the owner has lost because it did not read them in time."""
+        """Notifications that the subscriber has lost because it did not read them in time."""
         return self._follower.dropped
 
     def acknowledge(self, sequence: int) -> None:
@@ -203,7 +207,7 @@ class Listener:
             self._perform(Send(text))
 
     def close(self) -> None:
-        """End the iteration, in whichever thread it is. The last note is not acknowledged."""
+        """End the iteration, from any thread. The last notification is not acknowledged."""
         self._close(finished=False)
 
     def __enter__(self) -> Self:
@@ -215,14 +219,14 @@ class Listener:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Note:
+    def __next__(self) -> Notification:
         try:
             if not self._closed.is_set():
                 self._run.take_back()
             while not self._closed.is_set() and (step := self._run.step) is not None:
-                note = self._run.hand_over()
-                if note is not None:
-                    return note
+                notification = self._run.hand_over()
+                if notification is not None:
+                    return notification
                 self._run.answer(self._perform(step))
         except ClientError:
             self.close()

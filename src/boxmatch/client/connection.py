@@ -17,7 +17,7 @@ import websockets.exceptions
 
 from boxmatch import __version__
 from boxmatch.client.exchange import Answer, Request, Unanswered, base_url, retry_after
-from boxmatch.client.following import Connect, Lost
+from boxmatch.client.listener import Connect, Lost
 from boxmatch.errors import ClientError
 
 Verify = bool | str | Path | ssl.SSLContext

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
-"""What feeds, owners and ids may be called; for `fullmatch`."""
+"""What feeds, subscribers and ids may be called; for `fullmatch`."""
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 _REFUSED_FOR_NOW = frozenset({429, 503})
 _LOST_ON_THE_WAY = frozenset({502, 504})  # a proxy's word: the broker may have got the request
@@ -90,7 +90,7 @@ Exchange = Generator[Request | Sleep, Answer | Unanswered | None, T]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long and how often something is tried again."""
 
     seconds: float = 60.0
@@ -107,7 +107,7 @@ class Patience:
         return max(longest * (0.5 + 0.5 * self.chance()), wanted or 0.0)
 
 
-def patiently(operation: Operation[T], patience: Patience) -> Exchange[T]:
+def retrying(operation: Operation[T], retries: RetryPolicy) -> Exchange[T]:
     """The operation, each of its requests tried again as long as that may help.
 
     What fails for good is thrown into the operation as `ClientError`.
@@ -116,7 +116,7 @@ def patiently(operation: Operation[T], patience: Patience) -> Exchange[T]:
         request = next(operation)
         while True:
             try:
-                answer = yield from _attempts(request, patience)
+                answer = yield from _attempts(request, retries)
             except ClientError as error:
                 request = operation.throw(error)
             else:
@@ -128,8 +128,8 @@ def patiently(operation: Operation[T], patience: Patience) -> Exchange[T]:
         operation.close()
 
 
-def _attempts(request: Request, patience: Patience) -> Exchange[Answer]:
-    began = patience.clock()
+def _attempts(request: Request, retries: RetryPolicy) -> Exchange[Answer]:
+    began = retries.clock()
     failures = 0
     arrived = False  # an attempt that was not answered may have been carried out
     while True:
@@ -155,8 +155,8 @@ def _attempts(request: Request, patience: Patience) -> Exchange[Answer]:
         if unsure and not request.again:
             raise error
         arrived |= unsure
-        pause = patience.pause(failures, wanted)
-        if patience.clock() - began + pause > patience.seconds:
+        pause = retries.pause(failures, wanted)
+        if retries.clock() - began + pause > retries.seconds:
             raise error
         failures += 1
         yield Sleep(pause)

@@ -33,11 +33,11 @@ from boxmatch.client.results import (
     EventPage,
     Feed,
     LoggedEvent,
-    Note,
-    NotePage,
-    Owner,
+    Notification,
+    NotificationPage,
     Publication,
     Receipt,
+    Subscriber,
     Subscription,
     Webhook,
     read,
@@ -182,7 +182,7 @@ def events(
 
 
 def subscribe(
-    owner: str,
+    subscriber: str,
     id: str,
     feed: str,
     filter: Filter | None = None,
@@ -203,7 +203,7 @@ def subscribe(
     }
     answer = yield Request(
         method="PUT",
-        path=path("owners", owner, "subscriptions", id),
+        path=path("subscribers", subscriber, "subscriptions", id),
         body=dumped(given(wanted)),
     )
     return read(Subscription, answer.json())
@@ -212,7 +212,7 @@ def subscribe(
 _FILTERS_AT_ONCE = 1_000
 
 
-def subscribe_many(owner: str, feed: str, filters: Mapping[str, Filter]) -> Operation[int]:
+def subscribe_many(subscriber: str, feed: str, filters: Mapping[str, Filter]) -> Operation[int]:
     """Make or replace many subscriptions to a feed of events, by filters under their ids.
 
     Returns how many. A thousand go in one request, of which all are taken or none.
@@ -222,31 +222,31 @@ def subscribe_many(owner: str, feed: str, filters: Mapping[str, Filter]) -> Oper
         some = {id: filter_json(one) for id, one in listed[start : start + _FILTERS_AT_ONCE]}
         yield Request(
             method="POST",
-            path=path("owners", owner, "subscriptions"),
+            path=path("subscribers", subscriber, "subscriptions"),
             body=dumped({"feed": feed, "filters": some}),
         )
     return len(listed)
 
 
-def unsubscribe(owner: str, id: str) -> Operation[None]:
+def unsubscribe(subscriber: str, id: str) -> Operation[None]:
     """Delete a subscription. What it has matched before is delivered still."""
-    yield Request(method="DELETE", path=path("owners", owner, "subscriptions", id))
+    yield Request(method="DELETE", path=path("subscribers", subscriber, "subscriptions", id))
 
 
-def subscription(owner: str, id: str) -> Operation[Subscription]:
+def subscription(subscriber: str, id: str) -> Operation[Subscription]:
     """One subscription."""
-    answer = yield Request(method="GET", path=path("owners", owner, "subscriptions", id))
+    answer = yield Request(method="GET", path=path("subscribers", subscriber, "subscriptions", id))
     return read(Subscription, answer.json())
 
 
-def subscriptions(owner: str, *, feed: str | None = None) -> Operation[list[Subscription]]:
-    """All subscriptions of an owner, in order of their ids."""
+def subscriptions(subscriber: str, *, feed: str | None = None) -> Operation[list[Subscription]]:
+    """All subscriptions of a subscriber, in order of their ids."""
     found: list[Subscription] = []
     after = ""
     while True:
         query = query_of(after=after or None, limit=_PAGE, feed=feed)
         answer = yield Request(
-            method="GET", path=path("owners", owner, "subscriptions"), query=query
+            method="GET", path=path("subscribers", subscriber, "subscriptions"), query=query
         )
         page = list_in(answer.json(), "subscriptions")
         found += [read(Subscription, one) for one in page]
@@ -270,7 +270,7 @@ def explain(
     event: Mapping[str, Any] | None = None,
     sequence: int | None = None,
     filter: Filter | None = None,
-    owner: str | None = None,
+    subscriber: str | None = None,
     subscription: str | None = None,
 ) -> Operation[Explanation]:
     """Why an event (itself, or its number) is wanted or not by a filter or a subscription."""
@@ -278,7 +278,7 @@ def explain(
         "event": event,
         "sequence": sequence,
         "filter": filter_json(filter),
-        "owner": owner,
+        "subscriber": subscriber,
         "subscription": subscription,
     }
     body = dumped(given(wanted))
@@ -286,41 +286,44 @@ def explain(
     return read_explanation(answer.json(), subscription or "filter")
 
 
-# Owners and their notes
+# Subscribers and their notifications
 
 
-def owner(name: str) -> Operation[Owner]:
+def subscriber(name: str) -> Operation[Subscriber]:
     """What the broker knows of a subscriber."""
-    answer = yield Request(method="GET", path=path("owners", name))
-    return read(Owner, answer.json())
+    answer = yield Request(method="GET", path=path("subscribers", name))
+    return read(Subscriber, answer.json())
 
 
-def notes(
-    owner: str, *, after: int | None = None, limit: int = 100, wait: float = 0.0
-) -> Operation[NotePage]:
-    """Poll: notes above `after`, or above the owner's cursor, without acknowledging them.
+def notifications(
+    subscriber: str, *, after: int | None = None, limit: int = 100, wait: float = 0.0
+) -> Operation[NotificationPage]:
+    """Poll: notifications above `after`, or above the subscriber's cursor, without acknowledging
+    them.
 
     If there are none, the broker waits for one for up to `wait` seconds.
     """
     query = query_of(after=after, limit=limit, wait=wait or None)
     answer = yield Request(
-        method="GET", path=path("owners", owner, "notes"), query=query, wait=wait
+        method="GET", path=path("subscribers", subscriber, "notifications"), query=query, wait=wait
     )
     page = answer.json()
-    found = [Note.read(one) for one in list_in(page, "notes")]
-    return NotePage(found, page["cursor"], page["next"], page.get("dropped", 0))
+    found = [Notification.read(one) for one in list_in(page, "notifications")]
+    return NotificationPage(found, page["cursor"], page["next"], page.get("dropped", 0))
 
 
-def acknowledge(owner: str, sequence: int) -> Operation[int]:
+def acknowledge(subscriber: str, sequence: int) -> Operation[int]:
     """Say that all up to this number is done with. Returns the cursor, which never goes back."""
     body = dumped({"sequence": sequence})
-    answer = yield Request(method="POST", path=path("owners", owner, "acknowledge"), body=body)
+    answer = yield Request(
+        method="POST", path=path("subscribers", subscriber, "acknowledge"), body=body
+    )
     cursor: int = answer.json()["cursor"]
     return cursor
 
 
 def put_webhook(
-    owner: str,
+    subscriber: str,
     url: str,
     *,
     secret: str | None = None,
@@ -329,7 +332,7 @@ def put_webhook(
     batch: int = 100,
     paused: bool = False,
 ) -> Operation[Webhook]:
-    """Have the owner's notes posted to an address, signed with a secret.
+    """Have the subscriber's notifications posted to an address, signed with a secret.
 
     Without a secret the broker makes one, which only the answer to this call shows.
     """
@@ -341,33 +344,37 @@ def put_webhook(
         "batch": batch,
         "paused": paused,
     }
-    where = path("owners", owner, "webhook")
+    where = path("subscribers", subscriber, "webhook")
     answer = yield Request(method="PUT", path=where, body=dumped(given(wanted)))
     return read(Webhook, answer.json())
 
 
-def webhook(owner: str) -> Operation[Webhook]:
-    """Where the owner's notes are posted to."""
-    answer = yield Request(method="GET", path=path("owners", owner, "webhook"))
+def webhook(subscriber: str) -> Operation[Webhook]:
+    """Where the subscriber's notifications are posted to."""
+    answer = yield Request(method="GET", path=path("subscribers", subscriber, "webhook"))
     return read(Webhook, answer.json())
 
 
-def delete_webhook(owner: str) -> Operation[None]:
-    """Post no more notes."""
-    yield Request(method="DELETE", path=path("owners", owner, "webhook"))
+def delete_webhook(subscriber: str) -> Operation[None]:
+    """Post no more notifications."""
+    yield Request(method="DELETE", path=path("subscribers", subscriber, "webhook"))
 
 
-def dead_letters(owner: str, *, after: int = 0, limit: int = 100) -> Operation[list[DeadLetter]]:
-    """What the owner's webhook did not take."""
+def dead_letters(
+    subscriber: str, *, after: int = 0, limit: int = 100
+) -> Operation[list[DeadLetter]]:
+    """What the subscriber's webhook did not take."""
     query = query_of(after=after, limit=limit)
-    answer = yield Request(method="GET", path=path("owners", owner, "dead-letters"), query=query)
+    answer = yield Request(
+        method="GET", path=path("subscribers", subscriber, "dead-letters"), query=query
+    )
     return [read(DeadLetter, one) for one in list_in(answer.json(), "dead_letters")]
 
 
-def replay(owner: str, numbers: Sequence[int] | None = None) -> Operation[int]:
+def replay(subscriber: str, numbers: Sequence[int] | None = None) -> Operation[int]:
     """Post dead letters, these or all, to the webhook again. Returns how many."""
     body = dumped({"numbers": None if numbers is None else list(numbers)})
-    where = path("owners", owner, "dead-letters") + "/replay"
+    where = path("subscribers", subscriber, "dead-letters") + "/replay"
     answer = yield Request(method="POST", path=where, body=body, again=False)
     return int(answer.json()["replayed"])
 

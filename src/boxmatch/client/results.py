@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Note(NamedTuple):
-    """An event that an owner's subscriptions want, or a change of state that concerns them."""
+class Notification(NamedTuple):
+    """An event that a subscriber's subscriptions want, or a change of state that concerns them."""
 
     sequence: int
-    """Grows over all feeds; an owner hears of a number at most once."""
+    """Grows over all feeds; a subscriber hears of a number at most once."""
     feed: str
     at: float
     """When it was published, in seconds since 1970."""
@@ -41,8 +41,8 @@ class Note(NamedTuple):
         return datetime.fromtimestamp(self.at, UTC)
 
     @classmethod
-    def read(cls, document: Any) -> Note:
-        """The note that a message holds."""
+    def read(cls, document: Any) -> Notification:
+        """The notification that a message holds."""
         try:
             return cls(
                 document["sequence"],
@@ -54,7 +54,7 @@ class Note(NamedTuple):
                 document.get("rate", 0.0),
             )
         except (KeyError, TypeError, AttributeError):
-            raise _strange("note", document) from None
+            raise _strange("notification", document) from None
 
 
 class LoggedEvent(NamedTuple):
@@ -83,15 +83,15 @@ class EventPage(NamedTuple):
     """The oldest that is still kept."""
 
 
-class NotePage(NamedTuple):
-    """Notes that were waiting: go on with `after=page.next`."""
+class NotificationPage(NamedTuple):
+    """Notifications that were waiting: go on with `after=page.next`."""
 
-    notes: list[Note]
+    notifications: list[Notification]
     cursor: int
     """All up to this number is acknowledged."""
     next: int
     dropped: int
-    """Notes that this owner has lost because it did not read them in time."""
+    """Notifications that this subscriber has lost because it did not read them in time."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Feed:
 class Subscription:
     """A subscription as the broker holds it."""
 
-    owner: str
+    subscriber: str
     id: str
     feed: str
     filter: str | Mapping[str, Any] | None = None
@@ -159,10 +159,10 @@ class DryRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owner:
+class Subscriber:
     """A subscriber, as the broker sees it."""
 
-    owner: str
+    subscriber: str
     cursor: int
     backlog: int = 0
     dropped: int = 0
@@ -186,7 +186,7 @@ class Publication:
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """Where an owner's notes are posted to."""
+    """Where a subscriber's notifications are posted to."""
 
     url: str
     timeout: float = 10.0
@@ -200,7 +200,7 @@ class Webhook:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """Notes that a webhook did not take."""
+    """Notifications that a webhook did not take."""
 
     number: int
     first: int

@@ -22,7 +22,7 @@ def release_free_memory() -> None:
         trim(0)
 
 
-def share_free_memory() -> None:
+def limit_malloc_arenas() -> None:
     """Have threads take from the same free memory; for a process that runs for long.
 
     glibc gives each its own, and in time comes to keep large blocks as well: what one thread has

@@ -17,7 +17,7 @@ from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.model.tables import Table, as_table, strings_of
-from boxmatch.spaces.interval import Keys, ends, interval_from, keys_of
+from boxmatch.spaces.interval import Keys, bounds_of, interval_from, keys_of
 from boxmatch.spaces.member import OPEN, Member
 from boxmatch.spaces.moving import Targets
 from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
@@ -112,14 +112,14 @@ class Dimensions:
         first = np.repeat(first_text, [sum(shape.lengths) for shape in shapes])
         for d, axis in self._axes.items():
             here = np.flatnonzero(rows["dimension"] == d)
-            ends = []
+            endpoints = []
             for end in ("low", "high"):
                 bounded = here[(rows[end][here] != FIRST) & (rows[end][here] != LAST)]
                 number, offset = np.divmod(rows[end][bounded], 4)
                 named = [texts[at] for at in (first[bounded] + number).tolist()]
-                ends.append((end, bounded, named, offset - 1))
-            self._learn(d, [text for _, _, named, _ in ends for text in named], sides)
-            for end, bounded, named, offset in ends:
+                endpoints.append((end, bounded, named, offset - 1))
+            self._learn(d, [text for _, _, named, _ in endpoints for text in named], sides)
+            for end, bounded, named, offset in endpoints:
                 labels = np.fromiter(map(axis.label, named), np.int64, len(named))
                 rows[end][bounded] = labels + offset
         return Batch(shapes, rows)
@@ -190,7 +190,7 @@ class Dimensions:
         return self._compiled(kept, filter)
 
     def targets(self, spec: RegionSpec | None) -> Targets | None:
-        """Other ends for dimensions that a region constrains already; None if that is not all.
+        """Other endpoints for dimensions that a region constrains already; None if that is not all.
 
         What most updates give; so it must not cost more than it has to.
         """
@@ -285,7 +285,7 @@ class Dimensions:
                 end
                 for one in given
                 if one is not None
-                for end in ends(self.attributes[d], one)[:2]
+                for end in bounds_of(self.attributes[d], one)[:2]
                 if isinstance(end, str)
             ]
             self._learn(d, texts, sides)

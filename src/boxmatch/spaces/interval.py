@@ -13,7 +13,7 @@ from boxmatch.model.strings import StringAxis
 
 
 class Keys(NamedTuple):
-    """An interval as closed interval of keys, and which of its ends were open."""
+    """An interval as closed interval of keys, and which of its endpoints were open."""
 
     low: int
     high: int
@@ -21,8 +21,8 @@ class Keys(NamedTuple):
     """Bit 0: the low end was open, bit 1: the high end."""
 
 
-def ends(attribute: Attribute, given: Any) -> tuple[Any, Any, bool, bool]:
-    """Low and high of a range or of a single value, and whether these ends are open."""
+def bounds_of(attribute: Attribute, given: Any) -> tuple[Any, Any, bool, bool]:
+    """Low and high of a range or of a single value, and whether these endpoints are open."""
     try:
         return ends_of(attribute.name, given) or (given, given, False, False)
     except AttributeValueError as error:
@@ -32,14 +32,14 @@ def ends(attribute: Attribute, given: Any) -> tuple[Any, Any, bool, bool]:
 def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
     """The keys of an interval on a dimension. `axis` is that of a dimension of strings.
 
-    To be stored, an interval must have ends that the axis knows.
+    To be stored, an interval must have endpoints that the axis knows.
 
     Raises `RegionError` if no value is in it: such a region could never match.
     """
     # The common case first: loading many spends its time here.
     if type(given) is int and attribute.type == "int" and FIRST <= given <= LAST:
         return Keys(given, given, 0)
-    interval = Interval(*ends(attribute, given))
+    interval = Interval(*bounds_of(attribute, given))
     try:
         low, low_open = _end(attribute, interval.low, interval.low_open, axis)
         high, high_open = _end(attribute, interval.high, interval.high_open, axis)

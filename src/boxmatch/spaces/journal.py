@@ -46,7 +46,7 @@ from boxmatch.spaces.journal_rows import (
     told_row,
     unpacked,
 )
-from boxmatch.spaces.notifications import Notifications, cut
+from boxmatch.spaces.transitions import Transitions, cut
 
 _MEMBERS_PAGE = 1000
 _TOLD_PAGE = 50
@@ -195,7 +195,7 @@ class Journal:
             for first, count, *_ in told:
                 if first != upcoming:
                     raise StorageError(
-                        f"notifications from {first} on cannot follow those before {upcoming}"
+                        f"transitions from {first} on cannot follow those before {upcoming}"
                     )
                 upcoming += count
             self._next = upcoming
@@ -209,7 +209,7 @@ class Journal:
         with self._changed:
             self._check_usable()
 
-    def forget_notifications(self, before: int) -> None:
+    def forget_transitions(self, before: int) -> None:
         """Drop what was told under numbers before this one. Waits for the disk."""
         self._check_process()
         with self._changed:
@@ -236,7 +236,7 @@ class Journal:
                 yield member_id, body, expires
             rows = self._read(page, rows[-1][0])
 
-    def notifications(self, since: int = 0) -> Iterator[Notifications]:
+    def transitions(self, since: int = 0) -> Iterator[Transitions]:
         """What was told under the numbers from `since` on, a batch for each change that told.
 
         Only what is on disk; what is already forgotten is left out, so compare the first number
@@ -253,7 +253,7 @@ class Journal:
         while rows := self._read(page, upcoming):
             for first, count, columns, checksum in rows:
                 if told_checksum(first, count, columns) != checksum:
-                    raise StorageError(f"{self._file} is damaged: notifications from {first} on")
+                    raise StorageError(f"{self._file} is damaged: transitions from {first} on")
                 upcoming = first + count
                 if upcoming > begin:
                     yield cut(unpacked(first, count, columns), max(begin - first, 0))
@@ -351,13 +351,13 @@ class Journal:
             callers = group.calls + self._group.calls
             group.ticket._release()
 
-    def _gather(self, callers: int, patience: float) -> None:
+    def _gather(self, callers: int, timeout: float) -> None:
         """Give those whose tickets were just released the time to come again.
 
         Else callers who write and wait fall into two halves, of which one always just misses the
         commit of the other. A caller who is alone is not waited for.
         """
-        self._changed.wait_for(lambda: self._group.calls >= callers or self._closing, patience)
+        self._changed.wait_for(lambda: self._group.calls >= callers or self._closing, timeout)
 
     def _commit(self, group: _Group) -> None:
         writer = self._writer

@@ -12,7 +12,7 @@ import xxhash
 from boxmatch.engine.ids import IdArray, SubscriptionId, as_objects, check_id
 from boxmatch.errors import StorageError, SubscriptionIdError
 from boxmatch.spaces.expiry import Which
-from boxmatch.spaces.notifications import KINDS, Notifications
+from boxmatch.spaces.transitions import KINDS, Transitions
 
 # Not REPLACE, which would give the member another place.
 _PUT = (
@@ -30,7 +30,7 @@ class Change(NamedTuple):
     id: SubscriptionId
     body: bytes | None
     expires: float | None
-    told: Notifications
+    told: Transitions
 
 
 def table_of(which: Which) -> str:
@@ -64,7 +64,7 @@ def _checksum(content: bytes) -> int:
     return xxhash.xxh3_64_intdigest(content) - 2**63
 
 
-def told_row(told: Notifications) -> tuple[Any, ...]:
+def told_row(told: Transitions) -> tuple[Any, ...]:
     columns = [_packed_code(told), _packed_ids(told.publication), _packed_ids(told.subscription)]
     content = b"".join(columns)
     checksum = told_checksum(told.first, len(told), content)
@@ -80,9 +80,9 @@ def told_checksum(first: int, count: int, content: bytes) -> int:
 _HEAD = struct.Struct("<cII")
 
 
-def _packed_code(told: Notifications) -> bytes:
+def _packed_code(told: Transitions) -> bytes:
     if told.code.max() >= len(KINDS):
-        raise StorageError(f"there is no kind of notification {told.code.max()}")
+        raise StorageError(f"there is no kind of transition {told.code.max()}")
     values = told.code.astype(np.uint8).tobytes()
     if values.count(values[0]) == len(values):
         values = values[:1]
@@ -102,18 +102,18 @@ def _packed_ids(ids: IdArray) -> bytes:
         content = "".join(texts).encode()
     except (TypeError, UnicodeEncodeError) as error:
         raise SubscriptionIdError(
-            f"ids in notifications are int64, or valid text: {error}"
+            f"ids in transitions are int64, or valid text: {error}"
         ) from error
     # Lengths in characters: all texts are decoded in one go.
     lengths = np.fromiter(map(len, texts), "<u4", len(texts)).tobytes()
     return _HEAD.pack(b"t", len(texts), len(lengths) + len(content)) + lengths + content
 
 
-def unpacked(first: int, count: int, content: bytes) -> Notifications:
+def unpacked(first: int, count: int, content: bytes) -> Transitions:
     code, offset = _unpacked_column(content, 0, count)
     publication, offset = _unpacked_column(content, offset, count)
     subscription, _ = _unpacked_column(content, offset, count)
-    return Notifications(first, code, publication, subscription)
+    return Transitions(first, code, publication, subscription)
 
 
 def _unpacked_column(content: bytes, offset: int, count: int) -> tuple[Any, int]:
@@ -125,7 +125,7 @@ def _unpacked_column(content: bytes, offset: int, count: int) -> tuple[Any, int]
     elif kind == b"i":
         values = np.frombuffer(content, "<i8", stored, begin).astype(np.int64)
     else:
-        ends = np.cumsum(np.frombuffer(content, "<u4", stored, begin), dtype=np.int64).tolist()
+        endpoints = np.cumsum(np.frombuffer(content, "<u4", stored, begin), dtype=np.int64).tolist()
         text = content[begin + 4 * stored : begin + size].decode()
-        values = as_objects([text[a:b] for a, b in zip([0, *ends], ends, strict=False)])
+        values = as_objects([text[a:b] for a, b in zip([0, *endpoints], endpoints, strict=False)])
     return (values if stored == count else np.repeat(values, count)), begin + size

@@ -11,7 +11,7 @@ from boxmatch.arrays import Int32Array, Int64Array, Int64Table, UInt16Array, UIn
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.packing import packing
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.spaces.ends import Ends
+from boxmatch.spaces.endpoints import Endpoints
 from boxmatch.spaces.region_filter import Code
 
 
@@ -33,12 +33,12 @@ class Side(NamedTuple):
 
     Region `r` has the constraints `start : start + length`, each a dimension, its low and its high
     end; those of owner `o` are regions `first[o] : first[o] + number[o]`. Above the 16 bits of a
-    dimension stands which ends are open, which only those want to know who show them.
+    dimension stands which endpoints are open, which only those want to know who show them.
 
     What is mostly needed to compare a region stands together in its header, a line of the cache,
     since regions are looked at in no order: most of the time goes into fetching them. It has the
     start; the length and the first two dimensions, 16 bits each; the valid spaces; the owner, which
-    is `~owner` if it has several regions or a filter; the ends of the first two constraints.
+    is `~owner` if it has several regions or a filter; the endpoints of the first two constraints.
     """
 
     header: Int64Table
@@ -66,7 +66,7 @@ class Parts(NamedTuple):
     """What there is of one side."""
 
     side: Side
-    ends: Ends
+    endpoints: Endpoints
     spaces: UInt64Array
     """The spaces of each dimension."""
     scratch: Scratch

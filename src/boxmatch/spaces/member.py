@@ -12,7 +12,7 @@ from boxmatch.spaces.layout import Actor
 from boxmatch.spaces.region_filter import Code
 
 OPEN = 16
-"""From which bit on it stands which ends are open: the low one, the high one."""
+"""From which bit on it stands which endpoints are open: the low one, the high one."""
 
 
 class Member(NamedTuple):
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 def what_of(dimension: npt.NDArray[Any], opened: npt.NDArray[np.uint8]) -> Int64Array:
-    """Dimensions together with which ends are open, as constraints have them."""
+    """Dimensions together with which endpoints are open, as constraints have them."""
     return dimension.astype(np.int64) | opened.astype(np.int64) << OPEN
 
 

@@ -1,4 +1,5 @@
-"""A region of somebody stored gets other ends: who begins or ceases to match, and where it is then.
+"""A region of somebody stored gets other endpoints: who begins or ceases to match, and where it is
+then.
 
 This is what most operations do, so it is one call for all of it.
 """
@@ -12,14 +13,14 @@ import numpy as np
 from boxmatch.arrays import Int, Int32Array, Int64Array
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.spaces.ends import Ends, are_points, try_move
+from boxmatch.spaces.changes import changes
+from boxmatch.spaces.endpoints import Endpoints, are_points, try_move
 from boxmatch.spaces.layout import Parts, Side, unpack
-from boxmatch.spaces.transitions import changes
 
 NOT_THERE = -1
-"""The region leaves a dimension free which it is to have other ends in."""
+"""The region leaves a dimension free which it is to have other endpoints in."""
 NOT_POINTS = -2
-"""So far all regions of its side were points, and their ends are kept once."""
+"""So far all regions of its side were points, and their endpoints are kept once."""
 NO_ROOM = -3
 """There may be more to tell than there is room for."""
 
@@ -28,10 +29,10 @@ _NONE = np.int64(0)
 
 
 class Targets(NamedTuple):
-    """Other ends in some dimensions, each of which stands there once."""
+    """Other endpoints in some dimensions, each of which stands there once."""
 
     what: Int64Array
-    """Dimensions, and which ends are open, as in the constraints of a `Side`."""
+    """Dimensions, and which endpoints are open, as in the constraints of a `Side`."""
     low: Int64Array
     high: Int64Array
 
@@ -46,11 +47,11 @@ def move(
     low: Int64Array,
     high: Int64Array,
 ) -> tuple[int, Int64Array, int]:
-    """Give the region of an owner at this place other ends, which are `Targets`.
+    """Give the region of an owner at this place other endpoints, which are `Targets`.
 
     Both sides are `packed`. Returns who of the others come to match, followed by those that cease
-    to, by id or, if ids are strings, by number; how many come; and before both how many ends have
-    moved. If these are not all, for want of pool, the constraints are as they were. Or it is
+    to, by id or, if ids are strings, by number; how many come; and before both how many endpoints
+    have moved. If these are not all, for want of pool, the constraints are as they were. Or it is
     `NOT_THERE` or `NOT_POINTS`, and nothing has changed.
     """
     there = unpack(others)
@@ -77,7 +78,7 @@ def move_many(
     There is a key for each dimension; `ABSENT` leaves it as it is. Those that come to match and
     those that cease to are put into `found`, by number, and how many these are into `counts`.
     Returns the row after the last, how many are found, and 0; or else the row it stopped at and
-    why: `NOT_THERE`, `NOT_POINTS` or `NO_ROOM` before anything was done, or how many ends have
+    why: `NOT_THERE`, `NOT_POINTS` or `NO_ROOM` before anything was done, or how many endpoints have
     moved, after all else is done.
     """
     here, there = unpack(own), unpack(others)
@@ -109,10 +110,10 @@ def move_many(
 
 @kernel
 def finish_move(own: Int64Array, region: int, targets: Targets, done: int) -> int:
-    """Go on after so many ends have moved; returns how many have then."""
+    """Go on after so many endpoints have moved; returns how many have then."""
     here = unpack(own)
     at = _constraints(here.side, region, targets)
-    return _finish(here.side, here.ends, region, at, targets, done)
+    return _finish(here.side, here.endpoints, region, at, targets, done)
 
 
 @kernel
@@ -125,7 +126,7 @@ def _move(
     at = _constraints(side, first + place, targets)
     if at[-1] < 0:
         return NOT_THERE, np.empty(0, np.int32), 0
-    if own.ends.points and not are_points(targets.low, targets.high):
+    if own.endpoints.points and not are_points(targets.low, targets.high):
         return NOT_POINTS, np.empty(0, np.int32), 0
     regions = side.number[owner]
     dense = _dense(side, first, regions, len(others.spaces))
@@ -135,12 +136,12 @@ def _move(
     begin = side.code_start[owner]
     code = side.code[begin : begin + side.code_length[owner]]
     found, entered = changes(dense, side.valid[first : first + regions], code, others)
-    return _finish(side, own.ends, first + place, at, targets, _NONE), found, entered
+    return _finish(side, own.endpoints, first + place, at, targets, _NONE), found, entered
 
 
 @kernel
 def _finish(
-    own: Side, own_ends: Ends, region: int, at: Int64Array, targets: Targets, done: Int
+    own: Side, own_endpoints: Endpoints, region: int, at: Int64Array, targets: Targets, done: Int
 ) -> int:
     count = len(at)
     dimension = np.empty(count, np.uint16)
@@ -149,8 +150,8 @@ def _finish(
         dimension[i] = np.uint16(own.constraint[at[i], 0])
         low[i], high[i] = own.constraint[at[i], 1], own.constraint[at[i], 2]
     done = try_move(
-        own_ends, region, np.array([0, count]), dimension, low, high, targets.low, targets.high,
-        done,
+        own_endpoints, region, np.array([0, count]), dimension,
+        low, high, targets.low, targets.high, done,
     )  # fmt: skip
     if done == 2 * count:
         for i in range(count):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from boxmatch.arrays import Int32Array
+from boxmatch.spaces.changes import find_changes
 from boxmatch.spaces.member import Member, equal
 from boxmatch.spaces.search import find_matches
 from boxmatch.spaces.side import Members
-from boxmatch.spaces.transitions import find_changes
 
 
 def matching(member: Member, others: Members) -> Int32Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from boxmatch.arrays import Int64Array, UInt64Array
 from boxmatch.kernels.jit import kernel
-from boxmatch.spaces.ends import Ends, cell_of
+from boxmatch.spaces.endpoints import Endpoints, cell_of
 from boxmatch.spaces.layout import Actor, unpack
 from boxmatch.spaces.region_filter import holds
 
@@ -23,7 +23,7 @@ def find_matches(actor: Actor, others: Int64Array, regions: int) -> int:
     As in the paper (and in REIN): what cannot overlap is ruled out, and what is left does. The
     other side is `packed`.
     """
-    side, ends, spaces, scratch, _ = unpack(others)
+    side, endpoints, spaces, scratch, _ = unpack(others)
     left, _, own, partners, found = scratch
     simple = len(actor.valid) == 1 and len(actor.code) == 0
     matches = 0
@@ -33,7 +33,7 @@ def find_matches(actor: Actor, others: Int64Array, regions: int) -> int:
             left[r] = side.valid[r] & actor.valid[i]
         for p in range(actor.start[i], actor.start[i + 1]):
             d = actor.dimension[p]
-            _rule_out(left, ends, d, actor.low[p], actor.high[p], ~spaces[d])
+            _rule_out(left, endpoints, d, actor.low[p], actor.high[p], ~spaces[d])
         for r in range(regions):
             if left[r] == 0:
                 continue
@@ -60,17 +60,19 @@ def find_matches(actor: Actor, others: Int64Array, regions: int) -> int:
 
 
 @kernel
-def _rule_out(left: UInt64Array, ends: Ends, d: int, low: int, high: int, but: np.uint64) -> None:
+def _rule_out(
+    left: UInt64Array, endpoints: Endpoints, d: int, low: int, high: int, but: np.uint64
+) -> None:
     """Take spaces from the regions that begin after `high` or end before `low`."""
-    cells, shares = ends.edges.shape[1], ends.shares
-    starts, stops = ends.low, ends.high
-    here = cell_of(ends.edges, d, high)
+    cells, shares = endpoints.edges.shape[1], endpoints.shares
+    starts, stops = endpoints.low, endpoints.high
+    here = cell_of(endpoints.edges, d, high)
     for bucket in range((d * cells + here) * shares, (d + 1) * cells * shares):
         first = starts.start[bucket]
         for at in range(first, first + starts.size[bucket]):
             if starts.key[at] > high:
                 left[np.uint32(starts.box[at])] &= but
-    here = cell_of(ends.edges, d, low)
+    here = cell_of(endpoints.edges, d, low)
     for bucket in range(d * cells * shares, (d * cells + here + 1) * shares):
         first = stops.start[bucket]
         for at in range(first, first + stops.size[bucket]):

@@ -1,4 +1,6 @@
-"""One side of all spaces: publications or subscriptions, their regions, and where the ends lie."""
+"""One side of all spaces: publications or subscriptions, their regions, and where the endpoints
+lie.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from boxmatch.kernels.bit_lines import zero_lines
 from boxmatch.kernels.large_pages import large_zeros
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.strings import moved
-from boxmatch.spaces.ends import Ends, are_points, make_ends, move_ends, with_room
+from boxmatch.spaces.endpoints import (
+    Endpoints,
+    are_points,
+    make_endpoints,
+    move_endpoints,
+    with_room,
+)
 from boxmatch.spaces.layout import Parts, Scratch, Side, describe, pack
 from boxmatch.spaces.member import OPEN, Member, what_of
 from boxmatch.spaces.moving import (
@@ -62,8 +70,8 @@ class Members:
             code=np.empty(0, np.int16),
         )  # fmt: skip
         self.scratch = _scratch(0, 0)
-        self.ends = self._fitted()
-        self._packed: tuple[Int64Array, Side, Ends, Scratch, IdArray] | None = None
+        self.endpoints = self._fitted()
+        self._packed: tuple[Int64Array, Side, Endpoints, Scratch, IdArray] | None = None
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -80,14 +88,14 @@ class Members:
 
     def packed(self) -> Int64Array:
         """The arrays as kernels take them, good until the next change."""
-        side, ends, scratch, ids = self.side, self.ends, self.scratch, self.ids
+        side, endpoints, scratch, ids = self.side, self.endpoints, self.scratch, self.ids
         if self._packed is not None:
             packed, *of = self._packed
-            if of[0] is side and of[1] is ends and of[2] is scratch and of[3] is ids:
+            if of[0] is side and of[1] is endpoints and of[2] is scratch and of[3] is ids:
                 return packed
         numbers = cast(Int64Array, ids) if ids.dtype == np.int64 else _NO_NUMBERS
-        packed = pack(Parts(side, ends, self._spaces_of, scratch, numbers))
-        self._packed = packed, side, ends, scratch, ids
+        packed = pack(Parts(side, endpoints, self._spaces_of, scratch, numbers))
+        self._packed = packed, side, endpoints, scratch, ids
         return packed
 
     def check_kind(self, kind: IdKind) -> None:
@@ -155,7 +163,7 @@ class Members:
             self.ids = np.empty(len(self.ids), object if kind == "string" else np.int64)
 
     def load(self, ids: IdArray, kind: IdKind, batch: Batch) -> int:
-        """Store many new members; where their ends lie is worked out once.
+        """Store many new members; where their endpoints lie is worked out once.
 
         Returns the number of the first of them.
         """
@@ -197,7 +205,7 @@ class Members:
         self._names += [(shape.names, shape.filter) for shape in shapes]
         self._owners.update(zip(ids.tolist(), range(owner, owner + len(shapes)), strict=True))
         self.ids[owners] = ids
-        self.ends = self._fitted()
+        self.endpoints = self._fitted()
         return owner
 
     def place(self, owner: int, name: str | None) -> int | None:
@@ -210,15 +218,15 @@ class Members:
     def move(
         self, owner: int, place: int, targets: Targets, others: Members
     ) -> tuple[IdArray, int] | None:
-        """Give a region other ends.
+        """Give a region other endpoints.
 
         Returns the ids of the others that come to match, then of those that cease to, and how many
-        come. Or None, and nothing has changed: it is free in a dimension that it is to have ends
-        in.
+        come. Or None, and nothing has changed: it is free in a dimension that it is to have
+        endpoints in.
         """
         done, found, entered = move(self.packed(), others.packed(), owner, place, *targets)
         if done == NOT_POINTS:
-            self._keep_both_ends()
+            self._keep_both_endpoints()
             return self.move(owner, place, targets, others)
         if done == NOT_THERE:
             return None
@@ -238,7 +246,8 @@ class Members:
 
         Dimensions that are `freed` may have any value then; others without a key stay as they are.
         Returns for one row after the other the others that come to match and those that cease to;
-        and how many these are, n × 2. What takes more than other ends, `otherwise` does for a row.
+        and how many these are, n × 2. What takes more than other endpoints, `otherwise` does for a
+        row.
         """
         counts = np.zeros((len(owners), 2), np.int64)
         room = np.empty(len(others.side.first) + _MANY, np.int32)
@@ -255,7 +264,7 @@ class Members:
             if row == stop or done == NO_ROOM:
                 continue
             if done == NOT_POINTS:
-                self._keep_both_ends()
+                self._keep_both_endpoints()
                 continue
             if done == NOT_THERE:
                 changed, entered = otherwise(row)
@@ -269,13 +278,15 @@ class Members:
         return np.concatenate(found) if found else np.empty(0, np.int32), counts
 
     def _finish_move(self, owner: int, place: int, targets: Targets, done: int) -> None:
-        """Move the rest of the ends, as far as there was no room for them."""
+        """Move the rest of the endpoints, as far as there was no room for them."""
         region = int(self.side.first[owner]) + place
         while done < 2 * len(targets.low):
             is_high, at = divmod(done, len(targets.low))
             key = targets[1 + is_high][at]
             dimension = int(targets.what[at]) & _DIMENSION
-            self.ends = with_room(self.ends, region, dimension, key, is_high=bool(is_high))
+            self.endpoints = with_room(
+                self.endpoints, region, dimension, key, is_high=bool(is_high)
+            )
             done = finish_move(self.packed(), region, targets, done)
 
     def replace(self, owner: int, old: Member, new: Member) -> None:
@@ -312,20 +323,20 @@ class Members:
         start, lengths = begin + member.start[:-1], np.diff(member.start)
         describe(side.header, side.constraint, np.arange(first, first + number), start, lengths)
         self._names[owner] = (member.names, member.filter)
-        points = self.ends.points and are_points(member.low, member.high)
-        if points != self.ends.points or self._constraints - self._wasted > self._fit_for:
-            self.ends = self._fitted()
+        points = self.endpoints.points and are_points(member.low, member.high)
+        if points != self.endpoints.points or self._constraints - self._wasted > self._fit_for:
+            self.endpoints = self._fitted()
         else:
-            self.ends = move_ends(
-                self.ends, first, member.start, member.dimension, _nowhere(count),
+            self.endpoints = move_endpoints(
+                self.endpoints, first, member.start, member.dimension, _nowhere(count),
                 (member.low, member.high),
             )  # fmt: skip
 
     def _clear(self, owner: int, member: Member) -> None:
         first, number = int(self.side.first[owner]), len(member.valid)
         count = len(member.low)
-        self.ends = move_ends(
-            self.ends, first, member.start, member.dimension, (member.low, member.high),
+        self.endpoints = move_endpoints(
+            self.endpoints, first, member.start, member.dimension, (member.low, member.high),
             _nowhere(count),
         )  # fmt: skip
         self._wasted += count
@@ -345,7 +356,7 @@ class Members:
         used, lengths, _ = self._in_use()
         start = self.side.header[used, 0]
         describe(self.side.header, self.side.constraint, used, start, lengths)
-        self.ends = self._fitted()
+        self.endpoints = self._fitted()
 
     # Room
 
@@ -417,17 +428,17 @@ class Members:
         self.side.code[self._codes : self._codes + steps] = code
         self._codes += steps
 
-    def _keep_both_ends(self) -> None:
-        self.ends = self._fitted(maybe_points=False)
+    def _keep_both_endpoints(self) -> None:
+        self.endpoints = self._fitted(maybe_points=False)
 
-    def _fitted(self, *, maybe_points: bool = True) -> Ends:
+    def _fitted(self, *, maybe_points: bool = True) -> Endpoints:
         """The ends of all regions in cells that suit them as they are now."""
         used, lengths, source = self._in_use()
         self._fit_for = 2 * len(source) + 1_024
         what, low, high = self.side.constraint[source].T.copy()
         slots = np.repeat(used, lengths).astype(np.int32)
         dimensions, points = len(self._spaces_of), maybe_points and are_points(low, high)
-        return make_ends(dimensions, what & _DIMENSION, slots, low, high, points=points)
+        return make_endpoints(dimensions, what & _DIMENSION, slots, low, high, points=points)
 
 
 def _nowhere(count: int) -> tuple[Int64Array, Int64Array]:

@@ -21,9 +21,9 @@ from boxmatch.spaces.dimensions import (
 from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.journal import Journal
 from boxmatch.spaces.journal_database import Sync
-from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.settings import agreed, schemas_of
 from boxmatch.spaces.state import State
+from boxmatch.spaces.transitions import Transitions
 
 Given = Mapping[Any, RegionSpec | Stored]
 """Members by id, which is a string or an integer."""
@@ -36,7 +36,7 @@ class Spaces:
     spaces of which it constrains a dimension, and two regions match if they overlap in a space in
     which both are valid; dimensions that a region does not constrain may have any value.
 
-    Every operation is atomic and returns its notifications. All methods may be called from any
+    Every operation is atomic and returns its transitions. All methods may be called from any
     thread; operations take turns.
     """
 
@@ -64,7 +64,7 @@ class Spaces:
         """Spaces that are kept in the directory `path`; what they are made of is given once.
 
         An operation that has returned survives a crash, one that has not leaves no trace, and what
-        was told can be read again (`notifications`). With `sync="full"` that goes for the loss of
+        was told can be read again (`transitions`). With `sync="full"` that goes for the loss of
         power too; with `"normal"`, which is faster, the last operations may then be lost. Callers
         in several threads share the wait for the disk. If the disk fails, operations raise
         `StorageError` until the spaces are opened anew.
@@ -92,7 +92,7 @@ class Spaces:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def notifications(self, since: int | None = None) -> Iterator[Notifications]:
+    def transitions(self, since: int | None = None) -> Iterator[Transitions]:
         """What was told, from sequence number `since` on, or from the first that is still known.
 
         In memory that is the last ones (`remember`), on disk all but those that were forgotten.
@@ -102,19 +102,19 @@ class Spaces:
             first = store.first_sequence if since is None else max(since, 1)
             if first < store.first_sequence:
                 raise StorageError(
-                    f"notifications up to {store.first_sequence - 1} are forgotten, from {since} on"
+                    f"transitions up to {store.first_sequence - 1} are forgotten, from {since} on"
                 )
             if self._state.journal is None:
                 return iter(self._state.recent.since(first))
-        return self._state.journal.notifications(first)
+        return self._state.journal.transitions(first)
 
-    def forget_notifications(self, before: int) -> None:
+    def forget_transitions(self, before: int) -> None:
         """Let go of what was told under sequence numbers before this one."""
         with self._state.writing:
             if self._state.journal is None:
                 self._state.recent.forget(before)
                 return
-        self._state.journal.forget_notifications(before)
+        self._state.journal.forget_transitions(before)
 
     def __repr__(self) -> str:
         return (
@@ -139,7 +139,7 @@ class Spaces:
         regions: Mapping[str, RegionSpec] | None = None,
         filter: str | None = None,
         ttl: float | None = None,
-    ) -> Notifications:
+    ) -> Transitions:
         """Store a publication; subscriptions that match it are told `enter`."""
         return self._state.add("publication", publication_id, region, regions, filter, ttl)
 
@@ -151,7 +151,7 @@ class Spaces:
         regions: Mapping[str, RegionSpec] | None = None,
         filter: str | None = None,
         ttl: float | None = None,
-    ) -> Notifications:
+    ) -> Transitions:
         """Store a subscription; it is told `enter` for every stored publication that matches it."""
         return self._state.add("subscription", subscription_id, region, regions, filter, ttl)
 
@@ -163,7 +163,7 @@ class Spaces:
         regions: Mapping[str, RegionSpec | None] | None = None,
         filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
-    ) -> Notifications:
+    ) -> Transitions:
         """Change a publication; only what changes need be given.
 
         A dimension that is None is free from now on, a region that is None is no more, and a region
@@ -172,7 +172,7 @@ class Spaces:
         """
         return self._state.update("publication", publication_id, region, regions, filter, ttl)
 
-    def update_publications(self, publication_ids: Any, points: Any) -> Notifications:
+    def update_publications(self, publication_ids: Any, points: Any) -> Transitions:
         """Move many publications: what `update_publication` does, row by row, in one operation.
 
         For positions, prices and readings that come in batches. Row i of `points` says where
@@ -192,19 +192,19 @@ class Spaces:
         regions: Mapping[str, RegionSpec | None] | None = None,
         filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
-    ) -> Notifications:
+    ) -> Transitions:
         """Change a subscription, as `update_publication` does; it is told what comes and goes."""
         return self._state.update("subscription", subscription_id, region, regions, filter, ttl)
 
-    def retract(self, publication_id: SubscriptionId) -> Notifications:
+    def retract(self, publication_id: SubscriptionId) -> Transitions:
         """Forget a publication; subscriptions that matched it are told `deleted`."""
         return self._state.retract(publication_id)
 
-    def unsubscribe(self, subscription_id: SubscriptionId) -> Notifications:
+    def unsubscribe(self, subscription_id: SubscriptionId) -> Transitions:
         """Forget a subscription. It is told nothing; what is told is what had expired before."""
         return self._state.unsubscribe(subscription_id)
 
-    def expire(self) -> Notifications:
+    def expire(self) -> Transitions:
         """Forget what is past its time. Every operation does so before anything else.
 
         A publication that expires is `deleted`; a subscription that does `leave`s what it matched.

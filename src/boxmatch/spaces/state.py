@@ -23,19 +23,19 @@ from boxmatch.spaces.expiry import Expiry, Which, check_ttl
 from boxmatch.spaces.journal import Journal, Ticket
 from boxmatch.spaces.journal_rows import Change
 from boxmatch.spaces.member import Member
-from boxmatch.spaces.notifications import (
+from boxmatch.spaces.relation import changing, matching
+from boxmatch.spaces.side import Members
+from boxmatch.spaces.transitions import (
     DELETED,
     ENTER,
     LEAVE,
-    Notifications,
     Recent,
+    Transitions,
     cut,
     join,
     of_rows,
     repeated,
 )
-from boxmatch.spaces.relation import changing, matching
-from boxmatch.spaces.side import Members
 
 _ONE_OR_SEVERAL = "give one region, or several by name, but not both"
 
@@ -57,7 +57,7 @@ class State:
         self._sides = (self.publications, self.subscriptions)
         self._leave = leave
         self._sequence = 1
-        self._unsaid: list[Notifications] = []
+        self._unsaid: list[Transitions] = []
         self._ticket: Ticket | None = None
         """Of the last change that was written."""
 
@@ -81,7 +81,7 @@ class State:
         """Everything that changes the state or tells of it is done within one."""
         return _Operation(self)
 
-    def begin(self) -> list[Notifications]:
+    def begin(self) -> list[Transitions]:
         """Let go of what is past its time; what has gone is told with the next operation."""
         if self.journal is not None:
             self.journal.check()
@@ -104,7 +104,7 @@ class State:
         regions: Mapping[str, RegionSpec] | None,
         filter: str | None,
         ttl: float | None,
-    ) -> Notifications:
+    ) -> Transitions:
         """Store a new member, which may come to match others."""
         member_id, kind = check_id(given_id)
         named = _named(region, regions)
@@ -134,7 +134,7 @@ class State:
         regions: Mapping[str, RegionSpec | None] | None,
         filter: str | Unchanged | None,
         ttl: float | Unchanged | None,
-    ) -> Notifications:
+    ) -> Transitions:
         """Change what is given of a member. What is done most often, so it must not dawdle."""
         member_id, _ = check_id(given_id)
         if region is not None and regions is not None:
@@ -154,7 +154,7 @@ class State:
             told.append(changed)
         return told.joined()
 
-    def move_publications(self, publication_ids: Any, points: Any) -> Notifications:
+    def move_publications(self, publication_ids: Any, points: Any) -> Transitions:
         """Let publications be elsewhere, row by row."""
         ids, _ = check_ids(publication_ids, duplicates=True)
         members = self.publications
@@ -205,7 +205,7 @@ class State:
                     "no dimension, and so be in no space"
                 )
 
-    def retract(self, publication_id: SubscriptionId) -> Notifications:
+    def retract(self, publication_id: SubscriptionId) -> Transitions:
         """Forget a publication."""
         with self.operation() as told:
             known = self._known("publication", publication_id)
@@ -214,7 +214,7 @@ class State:
             told.append(gone)
         return told.joined()
 
-    def unsubscribe(self, subscription_id: SubscriptionId) -> Notifications:
+    def unsubscribe(self, subscription_id: SubscriptionId) -> Transitions:
         """Forget a subscription."""
         with self.operation() as told:
             known = self._known("subscription", subscription_id)
@@ -312,7 +312,7 @@ class State:
         self.members(which).replace(owner, old, new)
         return changes
 
-    def _remove(self, which: Which, member_id: SubscriptionId) -> Notifications:
+    def _remove(self, which: Which, member_id: SubscriptionId) -> Transitions:
         """Forget a member of whom somebody is to be told."""
         member = self.stored(which, member_id)
         kind = DELETED if which == "publication" else LEAVE
@@ -345,22 +345,22 @@ class State:
 
     def _tell(
         self, which: Which, member_id: SubscriptionId, kind: int, others: IdArray
-    ) -> Notifications:
+    ) -> Transitions:
         ids = repeated(member_id, len(others))
         code = np.empty(len(others), np.uint8)
         code.fill(kind)
         first = self._sequence
         self._sequence += len(others)
         if which == "publication":
-            return Notifications(first, code, ids, others)
-        return Notifications(first, code, others, ids)
+            return Transitions(first, code, ids, others)
+        return Transitions(first, code, others, ids)
 
-    def nothing(self) -> Notifications:
+    def nothing(self) -> Transitions:
         ids = [members.ids[:0] for members in self._sides]
-        return Notifications(self._sequence, np.empty(0, np.uint8), *ids)
+        return Transitions(self._sequence, np.empty(0, np.uint8), *ids)
 
     def _record(
-        self, which: Which, member_id: SubscriptionId, owner: int | None, told: Notifications
+        self, which: Which, member_id: SubscriptionId, owner: int | None, told: Transitions
     ) -> None:
         """Hand a change to the journal, if there is one; in the order of sequence numbers."""
         if self.journal is None:
@@ -369,23 +369,25 @@ class State:
             self._ticket = self.journal.write(self._written(which, member_id, owner, told))
 
     def _record_rows(
-        self, which: Which, owners: list[int], told: Notifications, counts: Int64Array
+        self, which: Which, owners: list[int], told: Transitions, counts: Int64Array
     ) -> None:
         """The same for many changes, with how many each of them tells: all are written, or none."""
         if self.journal is None:
             self.recent.add(told)
             return
-        ends = np.cumsum(counts.sum(axis=1)).tolist()
+        endpoints = np.cumsum(counts.sum(axis=1)).tolist()
         ids = self.members(which).ids[owners].tolist()
         self._ticket = self.journal.write_all(
             [
                 self._written(which, member_id, owner, cut(told, start, end))
-                for member_id, owner, start, end in zip(ids, owners, [0, *ends], ends, strict=False)
+                for member_id, owner, start, end in zip(
+                    ids, owners, [0, *endpoints], endpoints, strict=False
+                )
             ]
         )
 
     def _written(
-        self, which: Which, member_id: SubscriptionId, owner: int | None, told: Notifications
+        self, which: Which, member_id: SubscriptionId, owner: int | None, told: Transitions
     ) -> Change:
         if owner is None:
             return Change(which, member_id, None, None, told)
@@ -394,7 +396,7 @@ class State:
 
 
 class _Operation:
-    """Alone among writers, after what is past its time has gone; ends when all is durable.
+    """Alone among writers, after what is past its time has gone; endpoints when all is durable.
 
     If it fails, the next one tells what has gone. It is a class since, as a generator, it would
     take twice the time, which shows in small updates.
@@ -424,10 +426,10 @@ class _Operation:
         if ticket is not None:
             ticket.wait()
 
-    def append(self, batch: Notifications) -> None:
+    def append(self, batch: Transitions) -> None:
         self._batches.append(batch)
 
-    def joined(self) -> Notifications:
+    def joined(self) -> Transitions:
         """What the operation has to tell."""
         return join(self._batches) if self._batches else self._state.nothing()
 

@@ -1,337 +1,187 @@
-"""Whose overlap changes when somebody moves: what every update asks.
-
-Only those with an end between an old and a new value can change. They are collected, each once,
-and then compared before and after. For that the few regions of who moves are laid out densely, an
-interval for every dimension, so that a constraint of the other side takes one lookup.
-"""
+"""What an operation has to tell: columns, which can also be read one by one."""
 
 from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import Int, Int32Array, Int64Array, UInt64Array
-from boxmatch.kernels.bucket_pool import Buckets
-from boxmatch.kernels.jit import inlined, kernel
-from boxmatch.kernels.prefetch import prefetch
-from boxmatch.model.axis import FIRST, LAST
-from boxmatch.spaces.ends import Ends, cell_of
-from boxmatch.spaces.layout import Actor, Parts, Side, unpack
-from boxmatch.spaces.region_filter import Code, holds
+from boxmatch.arrays import Int64Array
+from boxmatch.engine.ids import IdArray, SubscriptionId
 
-_AHEAD = 24
-"""How many headers are on their way from memory while one is looked at."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-_STEPS = 4
-"""So many cells are gone through one by one before a search for the last one is quicker."""
+Kind = Literal["enter", "leave", "deleted"]
+KINDS: Final[tuple[Kind, ...]] = ("enter", "leave", "deleted")
+ENTER, LEAVE, DELETED = range(3)
 
 
-@kernel
-def find_changes(old: Actor, new: Actor, others: Int64Array) -> tuple[Int32Array, int]:
-    """The owners that come to match, followed by those that cease to; and how many come.
+class Transition(NamedTuple):
+    """A subscription is told that a publication has come to match, or no longer does."""
 
-    The actor has the same regions as before, valid in the same spaces, and the same code. The other
-    side is `packed`.
+    sequence: int
+    kind: Kind
+    publication: SubscriptionId
+    subscription: SubscriptionId
+
+
+class Transitions:
+    """Transitions in the order of their sequence numbers.
+
+    `sequence`, `publication` and `subscription` are parallel arrays; so is `code`, whose numbers
+    stand for the names in `KINDS`.
     """
-    parts = unpack(others)
-    dense = _dense(old, new, len(new.valid), len(parts.spaces))
-    return changes(dense, new.valid, new.code, parts)
 
+    __slots__ = ("code", "first", "publication", "subscription")
 
-@kernel
-def changes(
-    dense: Int64Array, valid: UInt64Array, code: Code, others: Parts
-) -> tuple[Int32Array, int]:
-    """The same for an actor whose regions are laid out densely, as they were and are.
+    def __init__(
+        self,
+        first: int,
+        code: npt.NDArray[np.uint8],
+        publication: IdArray,
+        subscription: IdArray,
+    ) -> None:
+        self.first = first
+        self.code = code
+        self.publication = publication
+        self.subscription = subscription
 
-    Only those can change that have an end between an old and a new value; the others are never
-    looked at.
-    """
-    ends = others.ends
-    _, seen, own, _, found = others.scratch
-    count = np.uint64(0)  # unsigned, so that nothing is done about indexes below zero
-    for span in _spans(dense, ends):
-        if span[1]:
-            count = _collect(ends.edges, ends.shares, ends.high, span, seen, found, count)
-        else:
-            count = _collect(ends.edges, ends.shares, ends.low, span, seen, found, count)
-    candidates = found[: np.int64(count)]
-    for at in range(len(candidates)):
-        seen[np.uint32(candidates[at])] = 0
-    return _transitions(dense, valid, code, others.side, others.spaces, candidates, own)
+    @property
+    def sequence(self) -> Int64Array:
+        """Numbers without gaps, over all operations."""
+        return np.arange(self.first, self.first + len(self))
 
+    @property
+    def kind(self) -> list[Kind]:
+        """The kinds by name."""
+        return [KINDS[code] for code in self.code.tolist()]
 
-@kernel
-def _dense(old: Actor, new: Actor, regions: int, dimensions: int) -> Int64Array:
-    """Low and high before, low and high after, for every region and dimension.
+    def __len__(self) -> int:
+        return len(self.code)
 
-    A dimension that is free holds everything.
-    """
-    dense = np.empty((regions, dimensions, 4), np.int64)
-    dense[:, :, 0], dense[:, :, 1] = FIRST, LAST
-    dense[:, :, 2], dense[:, :, 3] = FIRST, LAST
-    for i in range(regions):
-        for p in range(old.start[i], old.start[i + 1]):
-            dense[i, old.dimension[p], 0] = old.low[p]
-            dense[i, old.dimension[p], 1] = old.high[p]
-        for p in range(new.start[i], new.start[i + 1]):
-            dense[i, new.dimension[p], 2] = new.low[p]
-            dense[i, new.dimension[p], 3] = new.high[p]
-    return dense
+    def __bool__(self) -> bool:
+        return len(self.code) > 0
 
-
-@kernel
-def _spans(dense: Int64Array, ends: Ends) -> Int64Array:
-    """What ends are between an old and a new value: above one key and up to another.
-
-    Rows of dimension, whether they are high ends, the two keys, first and last cell. What is in
-    the cells is asked for, so that it is there in time.
-    """
-    regions, dimensions = dense.shape[:2]
-    spans = np.empty((2 * regions * dimensions, 6), np.int64)
-    count = 0
-    for i in range(regions):
-        for d in range(dimensions):
-            # Regions that begin up to the high end overlap, as far as this end goes.
-            if dense[i, d, 1] != dense[i, d, 3]:
-                cell = _lay(ends.edges, d, 0, dense[i, d, 1], dense[i, d, 3], spans[count])
-                prefetch(ends.low.start, cell * ends.shares)
-                prefetch(ends.low.size, cell * ends.shares)
-                count += 1
-            # And those that end at the low end or later: ends before it, not at it, are passed.
-            if dense[i, d, 0] != dense[i, d, 2]:
-                old, new = dense[i, d, 0] - 1, dense[i, d, 2] - 1
-                cell = _lay(ends.edges, d, 1, old, new, spans[count])
-                prefetch(ends.high.start, cell * ends.shares)
-                prefetch(ends.high.size, cell * ends.shares)
-                count += 1
-    for at in range(count):
-        if spans[at, 1]:
-            _prefetch_cell(ends.high, ends.shares, ends.edges.shape[1], spans[at])
-        else:
-            _prefetch_cell(ends.low, ends.shares, ends.edges.shape[1], spans[at])
-    return spans[:count]
-
-
-@kernel
-def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int64Array) -> int:
-    """Write a span down; returns the number of its first cell among those of all dimensions."""
-    above, up_to = min(old, new), max(old, new)
-    cells = edges.shape[1]
-    first = cell_of(edges, d, above)
-    # Keys are whole numbers: a cell that ends at `above` has nothing of interest.
-    first += first + 1 < cells and edges[d, first + 1] - 1 <= above
-    last = first
-    while last + 1 < cells and edges[d, last + 1] <= up_to:
-        last += 1
-        if last == first + _STEPS:
-            last = cell_of(edges, d, up_to)
-            break
-    span[0], span[1], span[2], span[3], span[4], span[5] = d, is_high, above, up_to, first, last
-    cell: int = d * cells + first
-    return cell
-
-
-@inlined
-def _prefetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
-    bucket = (span[0] * cells + span[4]) * shares
-    begin = pool.start[bucket]
-    for at in range(begin, begin + pool.size[bucket], 16):
-        prefetch(pool.box, at)
-
-
-@inlined
-def _collect(
-    edges: Int64Array,
-    shares: int,
-    pool: Buckets,
-    span: Int64Array,
-    seen: npt.NDArray[np.uint8],
-    found: Int32Array,
-    count: np.uint64,
-) -> np.uint64:
-    """Append the regions with an end in a span, each once."""
-    d, above, up_to, first, last = span[0], span[2], span[3], span[4], span[5]
-    cells = edges.shape[1]
-    whole_from = first + (edges[d, first] <= above)
-    whole_to = last - (last + 1 == cells or edges[d, last + 1] - 1 > up_to)
-    begin = d * cells
-    if first < whole_from:
-        count = _some_of(pool, shares, begin + first, above, up_to, seen, found, count)
-    for bucket in range((begin + whole_from) * shares, (begin + whole_to + 1) * shares):
-        boxes = pool.box[pool.start[bucket] :][: pool.size[bucket]]
-        for at in range(len(boxes)):
-            r = np.uint32(boxes[at])
-            # Without branches, which nobody could foresee; there is room for one too many.
-            found[count] = boxes[at]
-            count += np.uint64(seen[r] ^ 1)
-            seen[r] = 1
-    if whole_to < last and whole_from <= last:
-        count = _some_of(pool, shares, begin + last, above, up_to, seen, found, count)
-    return count
-
-
-@inlined
-def _some_of(
-    pool: Buckets,
-    shares: int,
-    cell: int,
-    above: int,
-    up_to: int,
-    seen: npt.NDArray[np.uint8],
-    found: Int32Array,
-    count: np.uint64,
-) -> np.uint64:
-    """The same for a cell that is only partly in the span."""
-    for bucket in range(cell * shares, (cell + 1) * shares):
-        start = pool.start[bucket]
-        for at in range(start, start + pool.size[bucket]):
-            r = np.uint32(pool.box[at])
-            passed = np.uint8(above < pool.key[at]) & np.uint8(pool.key[at] <= up_to)
-            found[count] = pool.box[at]
-            count += np.uint64(passed & ~seen[r])
-            seen[r] |= passed
-    return count
-
-
-@kernel
-def _transitions(
-    dense: Int64Array,
-    valid: UInt64Array,
-    code: Code,
-    side: Side,
-    spaces: UInt64Array,
-    candidates: Int32Array,
-    done: UInt64Array,
-) -> tuple[Int32Array, int]:
-    """Whose state changes, by comparing before and after: it is not written down what it was."""
-    changed = np.empty(len(candidates) + 1, np.int32)
-    entered, gone = 0, len(candidates)
-    if len(valid) == 1 and len(code) == 0:
-        entered, gone, left = _simple_transitions(
-            side.header, dense[0], valid[0], spaces, candidates, changed
+    def __iter__(self) -> Iterator[Transition]:
+        columns = (
+            self.sequence.tolist(),
+            self.kind,
+            self.publication.tolist(),
+            self.subscription.tolist(),
         )
-        candidates = candidates[:left]
-    for at in range(len(candidates)):
-        o = side.owner[candidates[at]]
-        if done[o] == 0:
-            done[o] = 1
-            was, is_now = _match(dense, valid, code, side, spaces, o)
-            changed[entered] = o
-            entered += is_now > was
-            changed[gone] = o
-            gone -= was > is_now
-    for at in range(len(candidates)):
-        done[side.owner[candidates[at]]] = 0
-    return np.concatenate((changed[:entered], changed[gone + 1 :])), entered
+        return map(Transition, *columns)
+
+    def __repr__(self) -> str:
+        counts = np.bincount(self.code, minlength=len(KINDS)).tolist()
+        said = ", ".join(
+            f"{count:,} {kind}" for kind, count in zip(KINDS, counts, strict=True) if count
+        )
+        return f"<Transitions: {said or 'none'}>"
+
+    def to_arrow(self) -> pa.Table:
+        """Columns `sequence`, `kind`, `publication` and `subscription`."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "sequence": self.sequence,
+                "kind": pa.array(self.kind, pa.string()),
+                "publication": _ids(self.publication),
+                "subscription": _ids(self.subscription),
+            }
+        )
 
 
-@kernel
-def _simple_transitions(
-    header: Int64Array,
-    dense: Int64Array,
-    valid: np.uint64,
-    spaces: UInt64Array,
-    candidates: Int32Array,
-    changed: Int32Array,
-) -> tuple[int, int, int]:
-    """The same for owners of one region with at most two constraints and no filter.
+def _ids(ids: IdArray) -> pa.Array[Any]:
+    import pyarrow as pa
 
-    So much the most common that it has its own loop. Returns how many come, the place before those
-    that go, and how many candidates are not of that kind; they are then the first ones.
+    return pa.array(ids, pa.int64() if ids.dtype == np.int64 else pa.string())
+
+
+def join(batches: Sequence[Transitions]) -> Transitions:
+    """Transitions of several steps of one operation, one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    told = [batch for batch in batches if len(batch)]
+    if len(told) < 2:
+        return told[0] if told else batches[0]
+    return Transitions(
+        told[0].first,
+        np.concatenate([batch.code for batch in told]),
+        np.concatenate([batch.publication for batch in told]),
+        np.concatenate([batch.subscription for batch in told]),
+    )
+
+
+class Recent:
+    """The last transitions, in memory."""
+
+    def __init__(self, most: int) -> None:
+        self.first_sequence = 1
+        """The number of the oldest one."""
+        self._most = most
+        self._count = 0
+        self._batches: deque[Transitions] = deque()
+
+    def add(self, told: Transitions) -> None:
+        """Remember these; forget whole operations, the oldest first, while there are too many."""
+        count = len(told)
+        if count == 0:
+            return
+        self._batches.append(told)
+        self._count += count
+        while self._count > self._most and len(self._batches) > 1:
+            gone = self._batches.popleft()
+            self.first_sequence = gone.first + len(gone)
+            self._count -= len(gone)
+
+    def forget(self, before: int) -> None:
+        """Forget those under numbers before this one."""
+        upcoming = self._batches[-1].first + len(self._batches[-1]) if self._batches else 1
+        self.first_sequence = max(self.first_sequence, min(before, upcoming))
+        self._batches = deque(self.since(self.first_sequence))
+        self._count = sum(map(len, self._batches))
+
+    def since(self, first: int) -> list[Transitions]:
+        """Those under numbers from `first` on."""
+        endpoints = [batch.first + len(batch) for batch in self._batches]
+        return [
+            cut(batch, max(first - batch.first, 0))
+            for batch, end in zip(self._batches, endpoints, strict=True)
+            if end > first
+        ]
+
+
+def cut(told: Transitions, skip: int, stop: int | None = None) -> Transitions:
+    """All but the first ones, up to a place."""
+    if skip == 0 and stop is None:
+        return told
+    part = slice(skip, stop)
+    return Transitions(
+        told.first + skip, told.code[part], told.publication[part], told.subscription[part]
+    )
+
+
+def of_rows(
+    first: int, publications: IdArray, subscriptions: IdArray, counts: Int64Array
+) -> Transitions:
+    """Publication by publication the subscriptions that it enters, then those that it leaves.
+
+    How many these are is in `counts`, n × 2.
     """
-    entered, gone, left = 0, len(candidates), 0
-    last = len(candidates) - 1
-    for at in range(len(candidates)):
-        r = np.uint32(candidates[at])
-        prefetch(header, candidates[min(at + _AHEAD, last)])
-        packed, both, o = header[r, 1], np.uint64(header[r, 2]) & valid, header[r, 3]
-        if (o < 0) | (np.uint16(packed) > 2):
-            candidates[left] = candidates[at]
-            left += 1
-            continue
-        # As `_meet` does, in half its time: both constraints are fetched at once.
-        d, e = np.uint16(packed >> 16), np.uint16(packed >> 32)
-        low_d, high_d, low_e, high_e = header[r, 4], header[r, 5], header[r, 6], header[r, 7]
-        apart_d = np.uint64((low_d > dense[d, 1]) | (high_d < dense[d, 0]))
-        apart_e = np.uint64((low_e > dense[e, 1]) | (high_e < dense[e, 0]))
-        before = both & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
-        apart_d = np.uint64((low_d > dense[d, 3]) | (high_d < dense[d, 2]))
-        apart_e = np.uint64((low_e > dense[e, 3]) | (high_e < dense[e, 2]))
-        after = both & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
-        was, is_now = before != 0, after != 0
-        # One from each end; what is written over was neither.
-        changed[entered] = o
-        entered += is_now > was
-        changed[gone] = o
-        gone -= was > is_now
-    return entered, gone, left
+    kinds = np.tile(np.array([ENTER, LEAVE], np.uint8), len(counts))
+    code = np.repeat(kinds, counts.reshape(-1))
+    repeated_ids: IdArray = publications.repeat(counts.sum(axis=1))
+    return Transitions(first, code, repeated_ids, subscriptions)
 
 
-@kernel
-def _match(
-    dense: Int64Array, valid: UInt64Array, code: Code, side: Side, spaces: UInt64Array, o: int
-) -> tuple[bool, bool]:
-    """Does owner `o` match the actor, before and after?"""
-    regions = len(valid)
-    own_was = own_is = np.uint64(0)
-    partners_was = partners_is = np.uint64(0)
-    for j in range(side.number[o]):
-        for i in range(regions):
-            met, meets = _meet(
-                side.header,
-                np.uint32(side.first[o] + j),
-                side.constraint,
-                dense[i],
-                valid[i],
-                spaces,
-            )
-            own_was |= np.uint64(met) << np.uint64(i)
-            partners_was |= np.uint64(met) << np.uint64(j)
-            own_is |= np.uint64(meets) << np.uint64(i)
-            partners_is |= np.uint64(meets) << np.uint64(j)
-    begin, steps = side.code_start[o], side.code_length[o]
-    was = holds(code, 0, len(code), own_was, regions) and holds(
-        side.code, begin, steps, partners_was, side.number[o]
-    )
-    is_now = holds(code, 0, len(code), own_is, regions) and holds(
-        side.code, begin, steps, partners_is, side.number[o]
-    )
-    return was, is_now
-
-
-@kernel
-def _meet(
-    header: Int64Array,
-    r: Int,
-    constraint: Int64Array,
-    dense: Int64Array,
-    valid: np.uint64,
-    spaces: UInt64Array,
-) -> tuple[bool, bool]:
-    """Does region `r` overlap the actor's in some space, before and after?"""
-    packed, both = header[r, 1], np.uint64(header[r, 2]) & valid
-    # Two at a time and without branches, which nobody could foresee.
-    met_0, meets_0 = _left(np.uint16(packed >> 16), header[r, 4], header[r, 5], dense, spaces)
-    met_1, meets_1 = _left(np.uint16(packed >> 32), header[r, 6], header[r, 7], dense, spaces)
-    before = both & met_0 & met_1
-    after = both & meets_0 & meets_1
-    if np.uint16(packed) > 2:
-        begin = header[r, 0]
-        for p in range(begin + 2, begin + np.uint16(packed)):
-            met, meets = _left(
-                np.uint16(constraint[p, 0]), constraint[p, 1], constraint[p, 2], dense, spaces
-            )
-            before &= met
-            after &= meets
-    return before != 0, after != 0
-
-
-@kernel
-def _left(
-    d: Int, low: int, high: int, dense: Int64Array, spaces: UInt64Array
-) -> tuple[np.uint64, np.uint64]:
-    """The spaces that a constraint leaves, before and after."""
-    apart = (low > dense[d, 1]) | (high < dense[d, 0])
-    apart_now = (low > dense[d, 3]) | (high < dense[d, 2])
-    return ~(spaces[d] * np.uint64(apart)), ~(spaces[d] * np.uint64(apart_now))
+def repeated(member_id: SubscriptionId, count: int) -> IdArray:
+    """The same id so many times."""
+    if isinstance(member_id, str):
+        return np.full(count, member_id, object)
+    # One number in memory, however many times it stands there.
+    return np.ndarray(count, np.int64, np.array([member_id]), strides=(0,))

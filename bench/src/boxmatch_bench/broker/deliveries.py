@@ -43,7 +43,9 @@ def find_truth(setting: BrokerSetting, options: BrokerOptions) -> Truth:
 
 
 class Deliveries(NamedTuple):
-    """What came, a place for each note; `matches` of them say which subscriptions it was for."""
+    """What came, a place for each notification; `matches` of them say which subscriptions it was
+    for.
+    """
 
     time: Float64Array
     sequence: Int64Array
@@ -52,7 +54,7 @@ class Deliveries(NamedTuple):
     """The event's first value."""
     matches: Int64Array
     subscription: Int64Array
-    """Of all notes, one after the other."""
+    """Of all notifications, one after the other."""
 
 
 class Counted(NamedTuple):
@@ -61,9 +63,9 @@ class Counted(NamedTuple):
     true: Int64Array
     false: Int64Array
     rate: Float64Array
-    """That the notes said; 0 where nobody got one."""
+    """That the notifications said; 0 where nobody got one."""
     place: Int64Array
-    """For each note, which of the events it is."""
+    """For each notification, which of the events it is."""
 
     @property
     def measured(self) -> float:
@@ -72,7 +74,7 @@ class Counted(NamedTuple):
 
     @property
     def promised(self) -> float:
-        """The same, as the notes allowed for it."""
+        """The same, as the notifications allowed for it."""
         return float((self.rate * self.true).sum() / max(1, self.true.sum()))
 
 
@@ -83,15 +85,15 @@ class Compared(NamedTuple):
     due: Float64Array
     """When each event was due, in the order of sequence numbers."""
     delays: Float64Array
-    """From when its event was due until each note came."""
+    """From when its event was due until each notification came."""
     matches: Int64Array
-    """How many matches each note told of."""
+    """How many matches each notification told of."""
 
 
 def compare(truth: Truth, result: dict[str, Any], batch: int) -> Compared:
     """Put every delivery to the exact matches of what was acknowledged; see `count`."""
     if result["disordered"]:
-        raise MismatchError(f"{result['disordered']:,} notes came out of order")
+        raise MismatchError(f"{result['disordered']:,} notifications came out of order")
     first = result["published"]["first"]
     accepted = np.flatnonzero(first)
     accepted = accepted[np.argsort(first[accepted])]
@@ -110,15 +112,17 @@ def count(truth: Truth, event: Int64Array, sequence: Int64Array, came: Deliverie
     """Compare every delivery; `sequence` is ascending, `event` says which of the pool each was.
 
     Raises `MismatchError` if a match is missing, came twice, came with another event, or is false
-    although the note says that it is exact.
+    although the notification says that it is exact.
     """
     place = np.searchsorted(sequence, came.sequence)
     known = place < len(sequence)
     known[known] = sequence[place[known]] == came.sequence[known]
     if not known.all():
-        raise MismatchError(f"{int((~known).sum()):,} notes are of events that nobody published")
+        raise MismatchError(
+            f"{int((~known).sum()):,} notifications are of events that nobody published"
+        )
     if not np.array_equal(truth.value[event[place]], came.value):
-        raise MismatchError("notes came with the wrong events")
+        raise MismatchError("notifications came with the wrong events")
     true, subscriptions = truth.matches(event)
     most = 1 + int(max(truth.subscription.max(initial=0), came.subscription.max(initial=0)))
     wanted = most * np.repeat(np.arange(len(event)), true) + subscriptions
@@ -138,7 +142,7 @@ def count(truth: Truth, event: Int64Array, sequence: Int64Array, came: Deliverie
     rate = np.zeros(len(event))
     rate[place] = came.rate
     if not np.array_equal(rate[place], came.rate):
-        raise MismatchError("notes of one event tell different rates")
+        raise MismatchError("notifications of one event tell different rates")
     lies = int(false[rate == 0].sum())
     if lies:
         raise MismatchError(f"{lies:,} matches are false that were said to be exact")

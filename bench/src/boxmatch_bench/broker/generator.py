@@ -1,6 +1,6 @@
 """The process that makes the load: it loads subscriptions, publishes, and receives as everybody.
 
-Publishers and subscribers are in one process so that one clock says how long a note took.
+Publishers and subscribers are in one process so that one clock says how long a notification took.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from boxmatch.broker.listening import raise_file_limit
+from boxmatch.broker.server.sockets import raise_file_limit
 from boxmatch_bench.broker.publisher import Publisher
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
-from boxmatch_bench.settings import FEED, BrokerOptions, BrokerSetting, Schedule, owner_name
+from boxmatch_bench.settings import FEED, BrokerOptions, BrokerSetting, Schedule, subscriber_name
 
 _HOST: Final = "127.0.0.1"
 _AT_ONCE: Final = 50
 """Sockets that are opened at a time."""
 _CHUNK: Final = 10_000
 _PATIENCE: Final = 15.0
-"""How long nothing may come before notes that are missing are given up."""
+"""How long nothing may come before notifications that are missing are given up."""
 _QUIET: Final = 0.5
 """Nothing false comes any more if nothing came for so long after the last true match."""
 _TELL: Final = 0.25
@@ -111,7 +111,7 @@ class Generator:
         for first in range(0, len(wanted), span):
             for number in range(min(subscribers, len(wanted) - first)):
                 rows = range(first + number, min(first + span, len(wanted)), subscribers)
-                path = f"/owners/{owner_name(number)}/subscriptions"
+                path = f"/subscribers/{subscriber_name(number)}/subscriptions"
                 if self._options.put == 1:
                     body = orjson.dumps({"feed": FEED, "filter": wanted[rows[0]]})
                     yield request_bytes("PUT", f"{path}/{rows[0]}", body)
@@ -162,7 +162,7 @@ class Generator:
             raise WireError(f"the adjuster was refused: {status} {text[:500]!r}")
 
     async def publish(self, schedule: Schedule) -> dict[str, Any]:
-        """Publish as scheduled and wait for all notes. Returns what was sent and what came."""
+        """Publish as scheduled, wait for all notifications; return what was sent and what came."""
         requests = await self._prepared(schedule.batch)
         received = self._received
         received.clear()
@@ -190,7 +190,7 @@ class Generator:
             "ended": ended,
             "published": published,
             "received": received.arrays(),
-            "notes": received.notes,
+            "notifications": received.notifications,
             "disordered": received.disordered,
         }
 
@@ -219,7 +219,7 @@ class Generator:
         return int(by_request[first.nonzero()[0] % len(by_request)].sum())
 
     async def _wait_for_matches(self, total: int) -> None:
-        """Wait for notes under way; what never comes is found by who compares."""
+        """Wait for notifications under way; what never comes is found by who compares."""
         arrived, since = -1, perf_counter()
         while True:
             matches = self._received.matches

@@ -148,7 +148,7 @@ class _Bench:
             "load": asdict(load),
             "events": events,
             "matches": int(compared.matches.sum()),
-            "notes": result["notes"],
+            "notifications": result["notifications"],
             "seconds": ended - began,
             "events_per_second": events / (ended - began),
             "delivery_ms": spread_ms(np.repeat(compared.delays, compared.matches)),

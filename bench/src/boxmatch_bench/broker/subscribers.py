@@ -1,6 +1,6 @@
 """A thousand subscribers in one process: their sockets, and all that came in through them.
 
-They look only at the head of each note. An event may have 616 attributes and go to every
+They look only at the head of each notification. An event may have 616 attributes and go to every
 subscriber: to parse it each time would take longer than the broker takes for all of it.
 """
 
@@ -18,17 +18,17 @@ import numpy.typing as npt
 import orjson
 
 from boxmatch_bench.broker.wire import TextSocket, WireError
-from boxmatch_bench.settings import owner_name
+from boxmatch_bench.settings import subscriber_name
 
-_NOTE: Final = re.compile(
+_NOTIFICATION: Final = re.compile(
     rb'\{"sequence":(\d+),"feed":"[^"]*","at":[^,]*,"subscriptions":\[([^\]]*)\],'
     rb'"rate":([^,]*),"event":\{"a0":(\d+)'
 )
-_NOTES: Final = b'{"type":"notes"'
+_NOTIFICATIONS: Final = b'{"type":"notifications"'
 
 
 class Received:
-    """What was delivered, an entry for each note, in the order of arrival."""
+    """What was delivered, an entry for each notification, in the order of arrival."""
 
     def __init__(self) -> None:
         self.clear()
@@ -42,10 +42,12 @@ class Received:
         """Of the subscriptions, as they came; many are put together at times."""
         self.matches = 0
         self.disordered = 0
-        """Notes that did not have a higher number than the one before, for the same subscriber."""
+        """Notifications that did not have a higher number than the one before, for the same
+        subscriber.
+        """
 
     @property
-    def notes(self) -> int:
+    def notifications(self) -> int:
         return len(self.ids)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -60,7 +62,7 @@ class Received:
 
 
 class Subscriber:
-    """One socket. It acknowledges after every so many notes, and when it is told to."""
+    """One socket. It acknowledges after every so many notifications, and when it is told to."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class Subscriber:
         failed: Callable[[Exception], None],
     ) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        path = f"/owners/{owner_name(number)}/notes/socket?after={after}"
+        path = f"/subscribers/{subscriber_name(number)}/notifications/socket?after={after}"
         self.socket = TextSocket(path, self._take, failed)
         self._received = received
         self._last = after
@@ -81,12 +83,12 @@ class Subscriber:
 
     def _take(self, text: bytes) -> None:
         now = perf_counter()
-        if not text.startswith(_NOTES):
+        if not text.startswith(_NOTIFICATIONS):
             self._other(orjson.loads(text))
             return
-        received, before = self._received, self._received.notes
-        for note in _NOTE.finditer(text):
-            head, ids, rate, value = note.groups()
+        received, before = self._received, self._received.notifications
+        for notification in _NOTIFICATION.finditer(text):
+            head, ids, rate, value = notification.groups()
             sequence = int(head)
             if sequence <= self._last:
                 received.disordered += 1
@@ -97,9 +99,9 @@ class Subscriber:
             received.value.append(int(value))
             received.ids.append(ids)
             received.matches += ids.count(b",") + 1
-        if received.notes == before:
-            raise WireError(f"a note that is not understood: {text[:200]!r}")
-        self._pending += received.notes - before
+        if received.notifications == before:
+            raise WireError(f"a notification that is not understood: {text[:200]!r}")
+        self._pending += received.notifications - before
         if self._pending >= self._every:
             self.acknowledge()
 

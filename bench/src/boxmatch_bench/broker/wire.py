@@ -1,7 +1,7 @@
 """HTTP and WebSocket, just enough of them to load a broker from one process.
 
-A thousand sockets with ten thousand notes a second leave a client little time for each. Libraries
-take several times as long as the broker does, and would be what is measured.
+A thousand sockets with ten thousand notifications a second leave a client little time for each.
+Libraries take several times as long as the broker does, and would be what is measured.
 """
 
 from __future__ import annotations

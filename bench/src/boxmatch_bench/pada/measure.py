@@ -41,7 +41,9 @@ class OnBed:
 
     def __enter__(self) -> Self:
         bed = self._bed
-        setting = BrokerSetting(workload=bed.workload, subscribers=bed.owners, index=self._index)
+        setting = BrokerSetting(
+            workload=bed.workload, subscribers=bed.subscribers, index=self._index
+        )
         options = BrokerOptions(pool=bed.pool, batch=bed.overload_batch)
         with ExitStack() as stack:
             self._tell("starting the broker")
@@ -92,7 +94,7 @@ class OnBed:
             "load": bed.load,
             "adaptive": adjustment.request,
             "events": len(due),
-            "notes": len(delays),
+            "notifications": len(delays),
             "latency_ms": spread_ms(delays),
             "sent_late_ms": spread_ms(late),
             **false_figures(counted),

@@ -62,8 +62,8 @@ def overload(on: OnBed, bed: Bed, adjustment: Adjustment) -> Figures:
     }
 
 
-def _wait_until_calm(sampling: Samples, patience: float) -> None:
-    deadline = perf_counter() + patience
+def _wait_until_calm(sampling: Samples, timeout: float) -> None:
+    deadline = perf_counter() + timeout
     while perf_counter() < deadline:
         sampling.see()
         if is_calm(sampling.samples[-1]):

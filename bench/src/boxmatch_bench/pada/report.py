@@ -75,7 +75,8 @@ def _origin(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         machine, workload = row["machine"], row["workload"]
         known |= {
             "Load": f"{workload['load']:g} of what exact matching carries, on average",
-            "Subscriptions": f"{workload['subscriptions']:,}, held by {workload['owners']} owners",
+            "Subscriptions": f"{workload['subscriptions']:,}",
+            "Subscribers": f"{workload['subscribers']}",
             "Commit": run.get("commit") or "unknown",
             "Machine": f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}",
             "Python": row["python"],

@@ -122,7 +122,7 @@ def run(
 
 
 def _truth(bed: Bed) -> Truth:
-    setting = BrokerSetting(workload=bed.workload, subscribers=bed.owners)
+    setting = BrokerSetting(workload=bed.workload, subscribers=bed.subscribers)
     return find_truth(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
 
 

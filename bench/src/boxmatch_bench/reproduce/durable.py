@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.spaces.journal_database import Sync
-from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
+from boxmatch.spaces.transitions import Transitions
 from boxmatch_bench.answers import within
 from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import Series
@@ -74,7 +74,7 @@ class Disk:
                 "updates": len(nanoseconds),
                 "seconds": seconds,
                 "per_second": len(nanoseconds) / seconds,
-                "notifications": sum(part.told for part in done) / len(nanoseconds),
+                "transitions": sum(part.told for part in done) / len(nanoseconds),
             },
             "disk": {"syncs_per_second": self._syncs},
             "checked_operations": min(len(part.kept) for part in done),
@@ -102,7 +102,7 @@ class _Part(NamedTuple):
     ended: float
     nanoseconds: npt.NDArray[np.int64]
     told: int
-    kept: list[tuple[Step, Notifications]]
+    kept: list[tuple[Step, Transitions]]
 
 
 class _Kept:
@@ -115,7 +115,7 @@ class _Kept:
     def update(self, rows: Iterable[int], barrier: Barrier, effort: Effort) -> _Part:
         """Move publications in turn, which no other thread may have, until the time is over."""
         taken, told = [], 0
-        kept: list[tuple[Step, Notifications]] = []
+        kept: list[tuple[Step, Transitions]] = []
         barrier.wait()
         began = now = perf_counter()
         for row in cycle(rows):

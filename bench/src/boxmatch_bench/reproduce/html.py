@@ -174,7 +174,7 @@ def _operated_on(grid: Grid) -> str:
         return ""
     who = "thread" if grid.experiment.method == "durable" else "kind"
     return (
-        f"Notifications compared with brute force, as whole sets, for at least {min(checked)} "
+        f"Transitions compared with brute force, as whole sets, for at least {min(checked)} "
         f"operations of each {who}."
     )
 

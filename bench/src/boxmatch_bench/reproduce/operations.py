@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.engine.memory import release_free_memory
-from boxmatch.spaces.notifications import Notifications
 from boxmatch.spaces.spaces import Spaces
+from boxmatch.spaces.transitions import Transitions
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.answers import within
 from boxmatch_bench.measure import Figures, Stage
@@ -23,7 +23,7 @@ from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch_bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication
 from boxmatch_bench.timing import Effort, by_matches, spread
 
-Operation = Callable[[Step], Notifications]
+Operation = Callable[[Step], Transitions]
 
 CHECKED = 10
 """Operations of each kind that are compared with brute force before, and as many after the timed
@@ -43,8 +43,8 @@ _BATCHES = 20
 class Subject(Protocol):
     """Carries out operations."""
 
-    def add(self, step: Step) -> Notifications: ...
-    def update(self, step: Step) -> Notifications: ...
+    def add(self, step: Step) -> Transitions: ...
+    def update(self, step: Step) -> Transitions: ...
     def forget(self, step: Step) -> object: ...
 
 
@@ -53,13 +53,13 @@ class _InSpaces:
         self._spaces = Spaces(regions.schemas)
         regions.store(self._spaces)
 
-    def add(self, step: Step) -> Notifications:
+    def add(self, step: Step) -> Transitions:
         return self._spaces.publish(step.publication, step.spec)
 
-    def update(self, step: Step) -> Notifications:
+    def update(self, step: Step) -> Transitions:
         return self._spaces.update_publication(step.publication, step.spec)
 
-    def update_many(self, steps: list[Step], points: npt.NDArray[np.float64]) -> Notifications:
+    def update_many(self, steps: list[Step], points: npt.NDArray[np.float64]) -> Transitions:
         return self._spaces.update_publications([step.publication for step in steps], points)
 
     def forget(self, step: Step) -> object:
@@ -173,7 +173,7 @@ def _checked(do: Operation, steps: Iterator[Step], columns: Columns) -> None:
 def _timed(
     do: Operation, steps: Iterator[Step], seconds: float, at_once: int = 1
 ) -> tuple[Int64Array, Int64Array]:
-    """Nanoseconds and notifications of each operation. Steps are made while no clock runs."""
+    """Nanoseconds and transitions of each operation. Steps are made while no clock runs."""
     taken, found, spent = [], [], 0
     while some := list(islice(steps, at_once)):
         for step in some:
@@ -215,12 +215,12 @@ def _summary(nanoseconds: Int64Array, told: npt.NDArray[Any]) -> Figures:
     return {
         **spread(nanoseconds),
         "operations": len(nanoseconds),
-        "notifications": float(told.mean()),
+        "transitions": float(told.mean()),
     }
 
 
 def _line(nanoseconds: Int64Array, told: Int64Array) -> Figures:
-    """The straight line through times by notifications, and how well they keep to it."""
+    """The straight line through times by transitions, and how well they keep to it."""
     if len(np.unique(told)) < 2:
         return {}
     each, fixed = np.polyfit(told, nanoseconds, 1)

@@ -119,16 +119,16 @@ RANDOM_TOGETHER: Final = replace(
     ADDING, label="The same, 100 of them in one operation", path=("random_together", "mean")
 )
 INCREMENTAL_TOGETHER: Final = replace(RANDOM_TOGETHER, path=("incremental_together", "mean"))
-TOLD_BY_ADDING: Final = Quantity("Notifications", "per operation", ("adding", "notifications"))
-TOLD_BY_RANDOM: Final = replace(TOLD_BY_ADDING, path=("random", "notifications"))
-TOLD_BY_INCREMENTAL: Final = replace(TOLD_BY_ADDING, path=("incremental", "notifications"))
+TOLD_BY_ADDING: Final = Quantity("Transitions", "per operation", ("adding", "transitions"))
+TOLD_BY_RANDOM: Final = replace(TOLD_BY_ADDING, path=("random", "transitions"))
+TOLD_BY_INCREMENTAL: Final = replace(TOLD_BY_ADDING, path=("incremental", "transitions"))
 UPDATE_BY_MATCHES: Final = replace(TIME_BY_MATCHES, label="Time of an update")
 FIXED_TIME: Final = Quantity("Time of an update that changes no match", "µs", ("line", "fixed"))
 TIME_OF_EACH: Final = Quantity("Time added by each match that changes", "ns", ("line", "each"))
 CORRELATION: Final = Quantity("Correlation of time and matches", "", ("line", "correlation"))
 UPDATES_PER_SECOND: Final = Quantity("Updates", "per second", ("durable", "per_second"))
 WAITED: Final = Quantity("Wait of a caller", "ms", ("durable", "mean"), 1e-3, log=True)
-TRANSITIONS: Final = Quantity("Transitions", "per update", ("durable", "notifications"))
+TRANSITIONS: Final = Quantity("Transitions", "per update", ("durable", "transitions"))
 DISK_SYNCS: Final = Quantity(
     "Syncs of the disk, one after the other",
     "per second",

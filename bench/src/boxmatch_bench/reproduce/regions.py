@@ -15,8 +15,8 @@ from boxmatch.engine.ids import SubscriptionId
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import RegionSpec
-from boxmatch.spaces.notifications import ENTER, KINDS, LEAVE, Notifications
 from boxmatch.spaces.spaces import Spaces
+from boxmatch.spaces.transitions import ENTER, KINDS, LEAVE, Transitions
 from boxmatch.workloads import RegionWorkload
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.answers import MismatchError
@@ -177,7 +177,7 @@ class Columns:
             zip(column(boxes.attribute), column(boxes.low), column(boxes.high), strict=True)
         )
 
-    def told(self, step: Step) -> Notifications:
+    def told(self, step: Step) -> Transitions:
         """What a step has to tell."""
         after = self._matching(step.new)
         if step.old is None:
@@ -186,7 +186,7 @@ class Columns:
             before = self._matching(step.old)
             entered, gone = np.flatnonzero(after & ~before), np.flatnonzero(before & ~after)
         total = len(entered) + len(gone)
-        return Notifications(
+        return Transitions(
             0,
             np.repeat(np.array([ENTER, LEAVE], np.uint8), [len(entered), len(gone)]),
             np.full(total, step.publication),
@@ -201,15 +201,13 @@ class Columns:
         return mask
 
 
-def of_publication(told: Notifications, publication: int) -> Notifications:
+def of_publication(told: Transitions, publication: int) -> Transitions:
     """What is told of one publication."""
     here = told.publication == publication
-    return Notifications(
-        told.first, told.code[here], told.publication[here], told.subscription[here]
-    )
+    return Transitions(told.first, told.code[here], told.publication[here], told.subscription[here])
 
 
-def check(step: Step, told: Notifications, columns: Columns) -> None:
+def check(step: Step, told: Transitions, columns: Columns) -> None:
     """Raise `MismatchError` unless exactly those are told that brute force finds."""
     truth = columns.told(step)
     if any(told.publication != step.publication):

@@ -34,7 +34,7 @@ class Peak:
         self.workers: list[dict[str, int]] = []
 
     def see(self, workers: list[dict[str, int]]) -> None:
-        """Take note of a sample."""
+        """Take notification of a sample."""
         self.samples += 1
         if _total(workers) > _total(self.workers):
             self.workers = workers

@@ -24,7 +24,7 @@ class Grant:
     read: frozenset[str] = frozenset()
     """Feeds whose whole log may be read."""
     subscribe: frozenset[str] = frozenset()
-    """Owners that the key may act as."""
+    """Subscribers that the key may act as."""
     limits: Limits = field(default_factory=Limits)
 
     def may_publish(self, feed: str) -> bool:
@@ -33,12 +33,12 @@ class Grant:
     def may_read(self, feed: str) -> bool:
         return self.admin or feed in self.read or ALL in self.read
 
-    def may_subscribe(self, owner: str) -> bool:
-        """Whether the key may act as this owner: subscribe, hear, acknowledge, set a webhook."""
-        return self.admin or owner in self.subscribe or ALL in self.subscribe
+    def may_subscribe(self, subscriber: str) -> bool:
+        """Whether the key may act as this subscriber: subscribe, listen, set a webhook."""
+        return self.admin or subscriber in self.subscribe or ALL in self.subscribe
 
     @property
-    def owners(self) -> frozenset[str] | None:
+    def subscribers(self) -> frozenset[str] | None:
         """Those that the key may act as; None is all."""
         return None if self.admin or ALL in self.subscribe else self.subscribe
 
@@ -51,7 +51,7 @@ OPEN = Grant(id="open", label="anyone on this machine", admin=True)
 
 
 def checked_names(names: Iterable[str], what: str) -> frozenset[str]:
-    """Names of feeds or owners, or `*`. A single text is taken for a mistake."""
+    """Names of feeds or subscribers, or `*`. A single text is taken for a mistake."""
     if isinstance(names, str):
         raise BrokerError(f"the {what}s of a key are a list of names, not the text {names!r}")
     wanted = frozenset(names)

@@ -144,7 +144,7 @@ class Keys:
             "admin": bool(admin),
             "publish": sorted(checked_names(publish, "feed")),
             "read": sorted(checked_names(read, "feed")),
-            "subscribe": sorted(checked_names(subscribe, "owner")),
+            "subscribe": sorted(checked_names(subscribe, "subscriber")),
         }
         if not any(roles.values()):
             raise BrokerError("a key needs a role: admin, publish, read or subscribe")

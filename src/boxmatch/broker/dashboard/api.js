@@ -1,7 +1,7 @@
 /** Requests to the broker, with the key that was entered. */
 
 const SLOT = "boxmatch-key";
-const PATIENCE_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 
 let key = read();
 
@@ -45,7 +45,7 @@ async function request(path, { body, signal } = {}) {
   const headers = {};
   if (key !== null) headers.Authorization = `Bearer ${key}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
   let response;
   let text;
   try {
@@ -53,14 +53,14 @@ async function request(path, { body, signal } = {}) {
       method: body === undefined ? "GET" : "POST",
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: signal ? AbortSignal.any([signal, patience]) : patience,
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       cache: "no-store",
       credentials: "omit",
     });
     text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, patience.aborted ? "the broker takes too long to answer" : "the broker does not answer");
+    throw new ApiError(0, timeout.aborted ? "the broker takes too long to answer" : "the broker does not answer");
   }
   const answer = parsed(text);
   if (!response.ok) {
@@ -83,7 +83,7 @@ const named = (feed) => `feeds/${encodeURIComponent(feed)}`;
 export const overview = () => request("overview");
 export const history = () => request("overview/history");
 export const feed = (name, signal) => request(named(name), { signal });
-export const owner = (name) => request(`owners/${encodeURIComponent(name)}`);
+export const subscriber = (name) => request(`subscribers/${encodeURIComponent(name)}`);
 export const events = (name, after, signal) => request(`${named(name)}/events?after=${after}&limit=1`, { signal });
 export const subscriptions = (name, order, signal) =>
   request(`${named(name)}/subscriptions?order=${order}&limit=20`, { signal });

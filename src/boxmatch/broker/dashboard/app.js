@@ -18,7 +18,7 @@ import { TraceSection } from "./trace.js";
 const SECTIONS = ["feeds", "subscribers", "subscriptions", "playground", "trace"];
 /** Where the key / leads. */
 const FIELDS = {
-  feeds: "feeds-search", subscribers: "owners-search", subscriptions: "subscriptions-feed",
+  feeds: "feeds-search", subscribers: "subscribers-search", subscriptions: "subscriptions-feed",
   playground: "filter-text", trace: "trace-event",
 };
 const ANNOUNCE_MS = 5_000;
@@ -69,11 +69,11 @@ function allowedSections({ roles, feeds: seen }) {
 
 /** Feeds to choose from. Who only subscribes sees none, but knows those that it subscribes to. */
 async function findNames() {
-  const { roles, feeds: seen, owners } = overview;
-  const mark = JSON.stringify(owners.map((one) => [one.owner, one.subscriptions]));
+  const { roles, feeds: seen, subscribers } = overview;
+  const mark = JSON.stringify(subscribers.map((one) => [one.subscriber, one.subscriptions]));
   if (!roles.admin && mark !== ownMark) {
     ownMark = mark;
-    const found = await Promise.all(owners.slice(0, 10).map((one) => api.owner(one.owner).then((all) => all.feeds, () => [])));
+    const found = await Promise.all(subscribers.slice(0, 10).map((one) => api.subscriber(one.subscriber).then((all) => all.feeds, () => [])));
     ownFeeds = found.flat();
   }
   const all = [...new Set([...seen.map((feed) => feed.name), ...ownFeeds])];

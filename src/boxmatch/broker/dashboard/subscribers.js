@@ -6,16 +6,16 @@ import { NOTHING, count, exactly, plural } from "./format.js";
 import { Rates } from "./samples.js";
 import { Table } from "./tables.js";
 
-const troubled = (owner) => owner.last_error !== null || owner.dead_letters > 0 || owner.dropped > 0;
+const troubled = (subscriber) => subscriber.last_error !== null || subscriber.dead_letters > 0 || subscriber.dropped > 0;
 
 export class SubscribersSection {
   constructor() {
     this.rates = new Rates();
     const zeroQuiet = (value, level) => ({ text: count(value), title: exactly(value), level: value > 0 ? level : "quiet" });
-    this.table = new Table(byId("owners-table"), [
-      { name: "subscriber", cell: (one) => ({ text: one.owner, title: one.owner }) },
+    this.table = new Table(byId("subscribers-table"), [
+      { name: "subscriber", cell: (one) => ({ text: one.subscriber, title: one.subscriber }) },
       { name: "backlog", number: true, cell: (one) => ({ ...zeroQuiet(one.backlog, null), share: one.backlog / this.most }) },
-      { name: "delivered /s", number: true, cell: (one) => rateCell(this.rates.found.get(one.owner)) },
+      { name: "delivered /s", number: true, cell: (one) => rateCell(this.rates.found.get(one.subscriber)) },
       { name: "delivered", number: true, cell: (one) => zeroQuiet(one.delivered, null) },
       { name: "dropped", number: true, cell: (one) => zeroQuiet(one.dropped, "bad") },
       { name: "subscriptions", number: true, cell: (one) => zeroQuiet(one.subscriptions, null) },
@@ -23,40 +23,40 @@ export class SubscribersSection {
       { name: "webhook", cell: (one) => ({ text: one.webhook ?? NOTHING, level: { active: null, paused: "warn" }[one.webhook] ?? null }) },
       { name: "dead letters", number: true, cell: (one) => zeroQuiet(one.dead_letters, "bad") },
       { name: "last error", wide: true, cell: (one) => ({ text: one.last_error ?? "", title: one.last_error, level: "bad" }) },
-    ], (one) => one.owner);
-    byId("owners-search").addEventListener("input", () => this.render());
+    ], (one) => one.subscriber);
+    byId("subscribers-search").addEventListener("input", () => this.render());
   }
 
   update(overview) {
     this.overview = overview;
-    this.rates.look(overview.at, new Map(overview.owners.map((one) => [one.owner, one.delivered])));
+    this.rates.look(overview.at, new Map(overview.subscribers.map((one) => [one.subscriber, one.delivered])));
     this.render();
   }
 
   render() {
     if (this.overview === undefined) return;
-    const { owners, owner_count: all } = this.overview;
-    const wanted = byId("owners-search").value.trim().toLowerCase();
-    const found = owners.filter((one) => `${one.owner} ${one.last_error ?? ""}`.toLowerCase().includes(wanted));
+    const { subscribers, subscriber_count: all } = this.overview;
+    const wanted = byId("subscribers-search").value.trim().toLowerCase();
+    const found = subscribers.filter((one) => `${one.subscriber} ${one.last_error ?? ""}`.toLowerCase().includes(wanted));
     // Those in trouble first, then by name: by backlog they would change places every second.
-    found.sort((a, b) => troubled(b) - troubled(a) || a.owner.localeCompare(b.owner, "en", { numeric: true }));
-    this.most = Math.max(1, ...owners.map((one) => one.backlog));
+    found.sort((a, b) => troubled(b) - troubled(a) || a.subscriber.localeCompare(b.subscriber, "en", { numeric: true }));
+    this.most = Math.max(1, ...subscribers.map((one) => one.backlog));
     this.table.update(found);
-    byId("owners-table").parentElement.hidden = found.length === 0;
-    this.say(found.length, owners, all);
+    byId("subscribers-table").parentElement.hidden = found.length === 0;
+    this.say(found.length, subscribers, all);
   }
 
-  say(found, owners, all) {
-    const bad = owners.filter(troubled).length;
-    const some = owners.length < all;
-    const parts = [some ? `the ${exactly(owners.length)} with most errors or backlog of ${plural(all, "subscriber")}` : plural(all, "subscriber")];
+  say(found, subscribers, all) {
+    const bad = subscribers.filter(troubled).length;
+    const some = subscribers.length < all;
+    const parts = [some ? `the ${exactly(subscribers.length)} with most errors or backlog of ${plural(all, "subscriber")}` : plural(all, "subscriber")];
     if (bad > 0) parts.push(`${exactly(bad)} with losses or errors`);
-    setText(byId("owners-count"), owners.length === 0 ? "" : parts.join(", "));
-    const empty = byId("owners-empty");
+    setText(byId("subscribers-count"), subscribers.length === 0 ? "" : parts.join(", "));
+    const empty = byId("subscribers-empty");
     empty.hidden = true;
-    if (owners.length === 0) {
-      showEmpty(empty, "Nobody subscribes yet", "Owners come into being with their first subscription:",
-        command("owners/alice/subscriptions/cheap", '{"feed": "ticks", "filter": "price < 30"}', " -X PUT"));
+    if (subscribers.length === 0) {
+      showEmpty(empty, "Nobody subscribes yet", "Subscribers come into being with their first subscription:",
+        command("subscribers/alice/subscriptions/cheap", '{"feed": "ticks", "filter": "price < 30"}', " -X PUT"));
     } else if (found === 0) showEmpty(empty, "No such subscriber here", "Change what is in “Find”.");
   }
 }

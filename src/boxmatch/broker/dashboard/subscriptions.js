@@ -13,7 +13,7 @@ export class SubscriptionsSection {
   constructor() {
     this.select = byId("subscriptions-feed");
     this.most = 1;
-    const owner = { name: "subscriber", cell: (one) => twice(one.owner) };
+    const subscriber = { name: "subscriber", cell: (one) => twice(one.subscriber) };
     const id = { name: "id", cell: (one) => twice(one.id) };
     const filter = { name: "filter", code: true, wide: true, cell: (one) => twice(filterText(one.filter)) };
     const exact = { name: "exact", cell: (one) => (one.exact ? { text: "always", title: "checked in full, whatever the load" } : "") };
@@ -22,9 +22,9 @@ export class SubscriptionsSection {
       name: "matches", number: true,
       cell: (one) => ({ text: count(one.matches), title: exactly(one.matches), share: one.matches / this.most }),
     };
-    const key = (one) => JSON.stringify([one.owner, one.id]);
-    this.busiest = new Table(byId("busiest-table"), [owner, id, filter, exact, matches], key);
-    this.dead = new Table(byId("dead-table"), [owner, id, filter, exact, made], key);
+    const key = (one) => JSON.stringify([one.subscriber, one.id]);
+    this.busiest = new Table(byId("busiest-table"), [subscriber, id, filter, exact, matches], key);
+    this.dead = new Table(byId("dead-table"), [subscriber, id, filter, exact, made], key);
     this.select.addEventListener("change", () => this.load());
   }
 
@@ -62,7 +62,7 @@ export class SubscriptionsSection {
     setText(byId("subscriptions-count"), `${plural(busiest.count, "subscription")}, ${exactly(busiest.dead)} dead`);
     if (busiest.count === 0) {
       showEmpty(byId("subscriptions-empty"), `No subscriptions to ${feed} yet`, "Make one:",
-        api.command("owners/alice/subscriptions/first", `{"feed": "${feed}", "filter": "…"}`, " -X PUT"));
+        api.command("subscribers/alice/subscriptions/first", `{"feed": "${feed}", "filter": "…"}`, " -X PUT"));
     }
   }
 

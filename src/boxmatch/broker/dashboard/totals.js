@@ -24,7 +24,7 @@ export class Totals {
     this.render(shown);
   }
 
-  ofBroker({ at, started, broker, owner_count: owners }) {
+  ofBroker({ at, started, broker, subscriber_count: subscribers }) {
     const { queue } = broker;
     const refused = Object.entries(broker.refused).filter(([, one]) => one > 0);
     const counts = new Map(Object.entries(broker.delivered));
@@ -35,9 +35,9 @@ export class Totals {
     const reasons = refused.map(([why, one]) => `${why} ${count(one)}`);
     return [
       ["on their way", count(queue.events), `of ${count(queue.most_events)}, ${joined(bytes(queue.bytes))}`, full ? "bad" : null],
-      ["backlog", count(broker.backlog), `${exactly(owners)} subscribers`],
+      ["backlog", count(broker.backlog), `${exactly(subscribers)} subscribers`],
       ["sessions", count(broker.sessions), ways.join(", ")],
-      ["dropped", count(broker.dropped), "notes lost", broker.dropped > 0 ? "bad" : null],
+      ["dropped", count(broker.dropped), "notifications lost", broker.dropped > 0 ? "bad" : null],
       ["refused", count(total), reasons.join(", "), total > 0 ? "warn" : null],
       ["on disk", joined(bytes(broker.storage_bytes)), `log ${joined(bytes(broker.log_bytes))}`],
       ["up for", upFor(at - started)],

@@ -92,7 +92,7 @@ export class TraceSection {
     this.editor.clear();
     setText(byId("trace-summary"), "Nothing traced yet.");
     for (const id of ["trace-gets", "trace-misses"]) byId(id).replaceChildren();
-    for (const id of ["trace-rate", "gets-note", "misses-note"]) say(byId(id), "");
+    for (const id of ["trace-rate", "gets-hint", "misses-hint"]) say(byId(id), "");
   }
 
   show(found) {
@@ -104,12 +104,12 @@ export class TraceSection {
     say(byId("trace-rate"), found.rate > 0 ? `The feed tolerates ${rate} false matches at the moment; this answer is exact.` : "");
     byId("trace-gets").replaceChildren(...found.gets.map((one) => item(one, true)));
     byId("trace-misses").replaceChildren(...found.misses.map((one) => item(one, false)));
-    say(byId("gets-note"), note(found.matched, found.gets.length, "Nobody."));
-    say(byId("misses-note"), note(found.missed, found.misses.length, all === 0 ? "Nobody." : "All get it."));
+    say(byId("gets-hint"), hint(found.matched, found.gets.length, "Nobody."));
+    say(byId("misses-hint"), hint(found.missed, found.misses.length, all === 0 ? "Nobody." : "All get it."));
   }
 }
 
-function note(all, shown, none) {
+function hint(all, shown, none) {
   if (all === 0) return none;
   if (shown === 0) return `${exactly(all)}; this key may not see whose they are.`;
   return all > shown ? `and ${exactly(all - shown)} more` : "";
@@ -127,9 +127,9 @@ function placeOf(attribute, text) {
 
 function item(one, gets) {
   const failed = gets ? "" : plural(one.failed, "condition fails", "conditions fail");
-  return element("li", { "data-owner": one.owner, "data-id": one.id },
+  return element("li", { "data-subscriber": one.subscriber, "data-id": one.id },
     element("div", { class: "judged-head" }, verdict(gets, "gets it:", "does not:"),
-      element("span", { class: "who" }, one.owner, element("span", { class: "slash" }, "/"), one.id),
+      element("span", { class: "who" }, one.subscriber, element("span", { class: "slash" }, "/"), one.id),
       one.exact ? element("span", { class: "tag" }, "always exact") : null,
       element("span", { class: "when" }, failed)),
     gets ? element("code", { class: "filter-line" }, filterText(one.filter)) : predicateList(one.predicates));

@@ -1,1 +1,1 @@
-"""How notes reach those whom they are for."""
+"""How notifications reach those whom they are for."""

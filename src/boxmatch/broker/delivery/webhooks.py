@@ -1,387 +1,156 @@
-"""Posts owners' notes to their webhooks: in order, signed, tried again, never lost.
-
-One courier (a task) per owner posts one batch at a time and goes on when it was taken (2xx) or
-is among the dead letters. Only then is it acknowledged; whatever happens before that, the notes
-are still in the inbox and are posted again. A receiver may therefore get a note twice, with the
-same sequence number.
-"""
+"""Webhooks of subscribers: kept on disk, posted to while the broker runs."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
-import ssl
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, replace
 
-import httpx
+import orjson
 
-from boxmatch import __version__
-from boxmatch.broker.delivery.letters import Failure, Letter, letters
-from boxmatch.broker.delivery.targets import (
-    KEEP_ALIVE,
-    Line,
-    Resolver,
-    SystemResolver,
-    Target,
-)
-from boxmatch.broker.messages import DeadLetter, Note, Webhook
-from boxmatch.client.exchange import retry_after
-from boxmatch.client.signatures import HEADER, sign
-from boxmatch.errors import BoxmatchError, BrokerError, TargetError
-
-_log = logging.getLogger("boxmatch.broker.webhooks")
-
-Outcome = Literal["delivered", "failed", "dead", "paused"]
-"""Of a batch that was taken, of one attempt, of a batch that was given up, of a webhook."""
-
-SHORTEST, LONGEST = 1.0, 300.0
-"""Seconds between two attempts."""
-SLOW = 1.0
-"""Seconds after which an answer counts as slow."""
+from boxmatch.broker.core import Core, Turns
+from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.delivery.webhook_sender import WebhookSender, check_webhook
+from boxmatch.broker.messages import DeadLetter, Webhook
+from boxmatch.broker.monitoring.metrics import Metrics
+from boxmatch.errors import BrokerError
 
 
-class NoteStream(Protocol):
-    """An owner's notes as they come."""
-
-    async def __aenter__(self) -> NoteStream: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> bool | None: ...
-    async def take(self, most: int) -> list[Note]:
-        """At least one, unless the stream has ended."""
-
-
-def check_webhook(webhook: Webhook, *, allow_private: bool = False) -> None:
-    """Whether a webhook makes sense, for when it is set. Raises TargetError.
-
-    A name is not resolved here: what it resolves to counts when something is posted.
-    """
-    Target.parse(webhook.url, allow_private=allow_private)
-    if not 16 <= len(webhook.secret) <= 256:
-        raise TargetError("the secret of a webhook has 16 to 256 characters")
-    if not 0.1 <= webhook.timeout <= 60.0:
-        raise TargetError("the timeout of a webhook is between 0.1 and 60 seconds")
-    if not 1 <= webhook.attempts <= 100:
-        raise TargetError("a webhook is tried between 1 and 100 times")
-    if not 1 <= webhook.batch <= 1000:
-        raise TargetError("a webhook gets between 1 and 1000 notes at once")
-
-
-class WebhookSender:
-    """All webhooks of a broker. To be used in one event loop.
-
-    `dead_letter` has to have stored the letter when it returns: the notes are acknowledged next.
-    """
+class Webhooks:
+    """One webhook for each subscriber that wants one. Changes of it take turns."""
 
     def __init__(
         self,
-        *,
-        take_stream: Callable[[str, int | None], NoteStream],
-        acknowledge: Callable[[str, int], Awaitable[object]],
-        dead_letter: Callable[[str, int, int, int, str, bytes], Awaitable[object]],
-        allow_private: bool = False,
-        on_result: Callable[[str, str], None] = lambda owner, outcome: None,
-        on_taken: Callable[[Sequence[Note]], None] = lambda notes: None,
-        requests: int = 64,
-        resolve: Resolver | None = None,
-        tls: ssl.SSLContext | None = None,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        jitter: Callable[[], float] = random.random,
+        core: Core,
+        stream: Callable[..., NotificationStream],
+        acknowledge: Callable[[str, int], Awaitable[int]],
+        metrics: Metrics,
     ) -> None:
-        self.take_stream = take_stream
-        self.acknowledge = acknowledge
-        self.dead_letter = dead_letter
-        self.sleep = sleep
-        self._allow_private = allow_private
-        self._on_result = on_result
-        self.on_taken = on_taken
-        self._own_resolver = SystemResolver(requests)  # without threads until it is asked
-        self._resolve = resolve or self._own_resolver
-        self._tls = tls
-        self._clock = clock
-        self._jitter = jitter
-        self._slots = asyncio.Semaphore(requests)
-        # Receivers that are slow or failing hold a slot for long; half stays for the others.
-        self._trouble_slots = asyncio.Semaphore(max(1, requests // 2))
-        self._couriers: dict[str, _Courier] = {}
-        self._closed = False
-
-    def start(self, owner: str, webhook: Webhook) -> None:
-        """Post the owner's notes from its cursor on; takes the place of an earlier webhook.
-
-        A paused one is not posted to. A URL that is not allowed shows in `last_error`.
-        """
-        if self._closed:
-            raise BrokerError("the webhooks are closed")
-        before: set[asyncio.Task[None]] = set()
-        if (old := self._couriers.get(owner)) is not None:
-            # Two at once would break the order, so the new one waits for all earlier ones.
-            old.task.cancel()
-            before = {task for task in (*old.before, old.task) if not task.done()}
-        self._couriers[owner] = _Courier(self, owner, webhook, before)
-
-    async def stop(self, owner: str) -> None:
-        """Post no more for this owner. A request under way is cut off, and not acknowledged."""
-        if (courier := self._couriers.get(owner)) is None:
-            return
-        courier.task.cancel()
-        await asyncio.wait({courier.task, *courier.before})
-        if self._couriers.get(owner) is courier:
-            del self._couriers[owner]
-
-    async def close(self, *, grace: float = 0.0) -> None:
-        """Stop all. Requests under way have `grace` seconds to be answered and acknowledged."""
-        self._closed = True
-        couriers = list(self._couriers.values())
-        for courier in couriers:
-            courier.leaving = True
-            if grace <= 0 or not courier.posting:
-                courier.task.cancel()
-        if tasks := {task for courier in couriers for task in (courier.task, *courier.before)}:
-            _, late = await asyncio.wait(tasks, timeout=grace if grace > 0 else None)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
-        self._couriers.clear()
-        self._own_resolver.close()
-
-    def last_error(self, owner: str) -> str | None:
-        """What went wrong since something was last taken."""
-        courier = self._couriers.get(owner)
-        return None if courier is None else courier.error
-
-    def is_gone(self, owner: str) -> bool:
-        """Whether the receiver wants no more at all."""
-        courier = self._couriers.get(owner)
-        return courier is not None and courier.gone
-
-    async def repost(self, owner: str, webhook: Webhook, letter: DeadLetter) -> str | None:
-        """Post a dead letter once more. None if it was taken, otherwise why not."""
-        line = self.line(webhook)
-        try:
-            async with self.slot(troubled=True):
-                again = Letter(letter.first, letter.last, letter.body)
-                failure = await self.post(line, webhook, again, letter.attempts + 1)
-        finally:
-            await line.hang_up()
-        self.tell(owner, "delivered" if failure is None else "failed")
-        return None if failure is None else failure.reason
-
-    # For couriers.
-
-    def line(self, webhook: Webhook) -> Line:
-        target = Target.parse(webhook.url, allow_private=self._allow_private)
-        if self._tls is None:
-            self._tls = httpx.create_ssl_context()  # reads many certificates: once, if at all
-        return Line(target, resolve=self._resolve, tls=self._tls, allow_private=self._allow_private)
-
-    @asynccontextmanager
-    async def slot(self, *, troubled: bool) -> AsyncIterator[None]:
-        """One of the requests that may be under way at once."""
-        if troubled:
-            async with self._trouble_slots, self._slots:
-                yield
-        else:
-            async with self._slots:
-                yield
-
-    async def post(
-        self, line: Line, webhook: Webhook, letter: Letter, attempt: int
-    ) -> Failure | None:
-        """Post once. None if it was taken: a 2xx, and the answer complete, all within the timeout.
-
-        Of an answer that does not end, as much as is read of it has to come in time.
-        """
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": f"boxmatch/{__version__}",
-            "Boxmatch-First": str(letter.first),
-            "Boxmatch-Last": str(letter.last),
-            "Boxmatch-Attempt": str(attempt),
-            HEADER: sign(webhook.secret, letter.body, self._clock()),
-        }
-        try:
-            async with asyncio.timeout(webhook.timeout):
-                answer = await line.post(letter.body, headers, turn=attempt - 1)
-        except TargetError as error:
-            return Failure(str(error))
-        except TimeoutError:
-            return Failure(f"no complete answer within {webhook.timeout:g} s")
-        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            return Failure(f"{type(error).__name__}: {error}".rstrip(": "))
-        if 200 <= answer.status < 300:
-            return None
-        if answer.status == 410:
-            return Failure("answered 410: gone, paused until it is set again", gone=True)
-        redirect = ": redirects are not followed" if 300 <= answer.status < 400 else ""
-        wait = retry_after(answer.headers, self._clock()) or 0.0
-        return Failure(f"answered {answer.status}{redirect}", retry_after=wait)
-
-    def back_off(self, failures: int, asked: float = 0.0) -> float:
-        """Seconds to wait: twice as long each time, and not all owners at the same moment."""
-        ceiling = min(LONGEST, 2 * SHORTEST * 2.0 ** min(failures - 1, 32))
-        return max(ceiling / 2 * (1 + self._jitter()), min(asked, LONGEST))
-
-    def tell(self, owner: str, outcome: Outcome) -> None:
-        try:
-            self._on_result(owner, outcome)
-        except Exception:  # counting must not get in the way of delivering
-            _log.exception("on_result failed for %s", owner)
-
-
-class _Courier:
-    """Carries the notes of one owner."""
-
-    def __init__(
-        self, sender: WebhookSender, owner: str, webhook: Webhook, before: set[asyncio.Task[None]]
-    ) -> None:
-        self.before = before
-        self.error: str | None = None
-        self.gone = False
-        """The receiver wants no more."""
-        self.posting = False
-        """A request is under way, or what came of it is being stored."""
-        self.leaving = False
-        """To end after the request that is under way."""
-        self._sender = sender
-        self._owner = owner
-        self._webhook = webhook
-        self._troubled = False
-        self._failures = 0
-        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"webhook {owner}")
-
-    async def _run(self) -> None:
-        if self.before:
-            await asyncio.wait(self.before)
-        if self._webhook.paused:
-            return
-        try:
-            line = self._sender.line(self._webhook)
-        except TargetError as error:
-            # Giving the notes up for this would be rash: it may be allowed again.
-            self._pause(str(error))
-            return
-        try:
-            while not self.leaving:
-                try:
-                    async with self._sender.take_stream(self._owner, None) as stream:
-                        self.gone = not await self._carry(stream, line)
-                    if self.gone:
-                        self._pause(self.error or "gone")
-                        return
-                except Exception as error:  # a courier that ends unseen delivers nothing any more
-                    self.error = f"{type(error).__name__}: {error}"
-                    known = isinstance(error, BoxmatchError)
-                    _log.warning("webhook of %s: %s", self._owner, error, exc_info=not known)
-                self.posting = False
-                self._failures += 1
-                if not self.leaving:
-                    await self._sender.sleep(self._sender.back_off(self._failures))
-        finally:
-            await line.hang_up()
-
-    def _pause(self, reason: str) -> None:
-        self.error = reason
-        _log.warning("webhook of %s is paused: %s", self._owner, reason)
-        self._sender.tell(self._owner, "paused")
-
-    async def _carry(self, stream: NoteStream, line: Line) -> bool:
-        """Deliver until told to leave or the stream ends; False if the receiver is gone."""
-        while not self.leaving and (notes := await self._take(stream, line)):
-            for letter in letters(notes):
-                if not await self._deliver(letter, line):
-                    return False
-                if self.leaving:
-                    break
-        return True
-
-    async def _take(self, stream: NoteStream, line: Line) -> list[Note]:
-        taking = asyncio.ensure_future(stream.take(self._webhook.batch))
-        try:
-            # Thousands of owners with nothing to post would each hold a connection.
-            done, _ = await asyncio.wait({taking}, timeout=KEEP_ALIVE)
-            if not done:
-                await line.hang_up()
-            return await taking
-        finally:
-            if not taking.done():
-                taking.cancel()
-                await asyncio.gather(taking, return_exceptions=True)
-
-    async def _deliver(self, letter: Letter, line: Line) -> bool:
-        """Until it is taken or dead. False if the receiver is gone; then it is neither."""
-        sender, owner, attempts = self._sender, self._owner, max(1, self._webhook.attempts)
-        for attempt in range(1, attempts + 1):
-            failure = await self._post(letter, line, attempt)
-            if failure is None:
-                await self._settle(lambda: sender.acknowledge(owner, letter.last))
-                self.posting = False
-                self.error, self._failures = None, 0
-                sender.tell(owner, "delivered")
-                sender.on_taken(letter.notes)
-                return True
-            self.error = failure.reason
-            if failure.gone:
-                self.posting = False
-                return False
-            sender.tell(owner, "failed")
-            await line.hang_up()
-            if attempt < attempts:
-                if attempt == 1:  # the others would fill the log
-                    _log.warning("webhook of %s: %s; trying again", owner, failure.reason)
-                self.posting = False
-                if self.leaving:
-                    return True
-                await sender.sleep(sender.back_off(attempt, failure.retry_after))
-        reason = self.error or ""
-        await self._settle(
-            lambda: sender.dead_letter(owner, *letter[:2], attempts, reason, letter.body)
+        self._core = core
+        self._metrics = metrics
+        self._pausing: set[asyncio.Task[None]] = set()
+        self._turns = Turns()
+        self._webhooks: dict[str, Webhook] = {}
+        self._sender = WebhookSender(
+            take_stream=lambda subscriber, after: stream(subscriber, after=after),
+            acknowledge=acknowledge,
+            dead_letter=self._bury,
+            allow_private=core.settings.allow_private_webhooks,
+            on_result=self._tell,
+            on_taken=lambda notifications: metrics.delivered("webhook", notifications),
         )
-        await self._settle(lambda: sender.acknowledge(owner, letter.last))
-        self.posting = False
-        _log.warning("webhook of %s: dead letter %d-%d: %s", owner, *letter[:2], reason)
-        sender.tell(owner, "dead")
-        return True
+        for number, text in core.store.webhooks():
+            known = core.directory.by_number.get(number)
+            if known is not None:
+                self._webhooks[known.name] = Webhook(**orjson.loads(text))
+                self._start(known.name)
 
-    async def _post(self, letter: Letter, line: Line, attempt: int) -> Failure | None:
-        now = asyncio.get_running_loop().time
-        async with self._sender.slot(troubled=self._troubled):
-            self.posting = True
-            begun = now()
-            failure = await self._sender.post(line, self._webhook, letter, attempt)
-        self._troubled = failure is not None or now() - begun > SLOW
-        return failure
+    def webhook(self, subscriber: str) -> Webhook | None:
+        return self._webhooks.get(subscriber)
 
-    async def _settle(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Store what came of a letter: to its end if told to stop, again if it fails.
+    def last_error(self, subscriber: str) -> str | None:
+        return self._sender.last_error(subscriber)
 
-        The receiver has the notes; posting them again would not help a disk that is full.
-        """
-        failures = 0
-        while True:
-            acting = asyncio.ensure_future(act())
-            try:
-                await asyncio.shield(acting)
-            except asyncio.CancelledError:
-                await asyncio.gather(acting, return_exceptions=True)
-                raise
-            except BoxmatchError as error:
-                failures += 1
-                self.error = f"not stored: {error}"
-                _log.warning("webhook of %s: %s", self._owner, self.error)
-                if self.leaving:
-                    raise
-                await self._sender.sleep(self._sender.back_off(failures))
-            else:
-                return
+    def failing(self) -> set[str]:
+        """Subscribers whose webhook did not take what was last posted."""
+        return {subscriber for subscriber in tuple(self._webhooks) if self.last_error(subscriber)}
+
+    async def put(self, subscriber: str, webhook: Webhook) -> None:
+        """Post the subscriber's notifications there from now on."""
+        check_webhook(webhook, allow_private=self._core.settings.allow_private_webhooks)
+        text = orjson.dumps(asdict(webhook))
+        async with self._turns.of(subscriber):
+            number = await self._core.write(
+                lambda transaction: transaction.put_subscriber(subscriber)
+            )
+            self._core.directory.settle(subscriber, number, self._core.store.next_sequence - 1)
+            await self._core.write(lambda transaction: transaction.put_webhook(number, text))
+            await self._sender.stop(subscriber)
+            self._webhooks[subscriber] = webhook
+            self._start(subscriber)
+
+    async def delete(self, subscriber: str) -> None:
+        """Post no more."""
+        async with self._turns.of(subscriber):
+            known = self._core.directory.subscriber(subscriber)
+            if subscriber not in self._webhooks or known is None:
+                raise BrokerError(f"subscriber {subscriber!r} has no webhook")
+            await self._core.write(
+                lambda transaction: transaction.put_webhook(known.number, None), frees=True
+            )
+            await self._sender.stop(subscriber)
+            del self._webhooks[subscriber]
+
+    async def dead_letters(self, subscriber: str, after: int, limit: int) -> list[DeadLetter]:
+        known = self._core.directory.subscriber(subscriber)
+        if known is None or not known.number:
+            return []
+        store = self._core.store
+        return await asyncio.to_thread(store.dead_letters, known.number, after, limit)
+
+    async def replay(self, subscriber: str, numbers: Sequence[int] | None) -> int:
+        """Post dead letters again; those that are taken are dead no more."""
+        webhook = self._webhooks.get(subscriber)
+        if webhook is None:
+            raise BrokerError(f"subscriber {subscriber!r} has no webhook to send dead letters to")
+        wanted = None if numbers is None else frozenset(numbers)
+        taken = 0
+        after = 0
+        while letters := await self.dead_letters(subscriber, after, 100):
+            after = letters[-1].number
+            for letter in letters:
+                if wanted is not None and letter.number not in wanted:
+                    continue
+                if await self._sender.repost(subscriber, webhook, letter) is None:
+                    await self.discard(subscriber, [letter.number])
+                    taken += 1
+        return taken
+
+    async def discard(self, subscriber: str, numbers: Sequence[int] | None) -> int:
+        """Forget dead letters, or all of them."""
+        known = self._core.directory.subscriber(subscriber)
+        if known is None or not known.number:
+            return 0
+        return await self._core.write(
+            lambda transaction: transaction.delete_dead_letters(known.number, numbers), frees=True
+        )
+
+    async def close(self) -> None:
+        await self._sender.close(grace=self._core.settings.shutdown_seconds / 2)
+        await asyncio.gather(*self._pausing, return_exceptions=True)
+
+    def _start(self, subscriber: str) -> None:
+        webhook = self._webhooks[subscriber]
+        if not webhook.paused:
+            self._sender.start(subscriber, webhook)
+
+    def _tell(self, subscriber: str, outcome: str) -> None:
+        self._metrics.webhook(outcome)
+        webhook = self._webhooks.get(subscriber)
+        # For good if whoever receives it does not want any more; not if it may not go there now.
+        if outcome == "paused" and webhook is not None and self._sender.is_gone(subscriber):
+            task = asyncio.create_task(self._pause(subscriber, webhook))
+            self._pausing.add(task)
+            task.add_done_callback(self._pausing.discard)
+
+    async def _pause(self, subscriber: str, webhook: Webhook) -> None:
+        async with self._turns.of(subscriber):
+            known = self._core.directory.subscriber(subscriber)
+            if known is None or self._webhooks.get(subscriber) is not webhook:
+                return  # it was set anew, or taken away
+            self._webhooks[subscriber] = paused = replace(webhook, paused=True)
+            text = orjson.dumps(asdict(paused))
+            await self._core.write(lambda transaction: transaction.put_webhook(known.number, text))
+
+    async def _bury(
+        self, subscriber: str, first: int, last: int, attempts: int, reason: str, body: bytes
+    ) -> None:
+        known = self._core.directory.subscriber(subscriber)
+        if known is None:
+            raise BrokerError(f"there is no subscriber {subscriber!r}")
+        now = self._core.clock()
+        await self._core.write(
+            lambda transaction: transaction.put_dead_letter(
+                known.number, first, last, attempts, reason, now, body
+            )
+        )

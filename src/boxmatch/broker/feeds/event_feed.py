@@ -10,10 +10,10 @@ import numpy as np
 import structlog
 
 from boxmatch.arrays import Int64Array
-from boxmatch.broker.feeds.adapting import SAMPLE, Adapting, in_effect
+from boxmatch.broker.feeds.adaptation import SAMPLE, Adaptation, in_effect
 from boxmatch.broker.feeds.slots import Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
-from boxmatch.broker.owners import Subscription
+from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import compile_filter
@@ -51,7 +51,7 @@ class EventFeed:
         self.matcher = Matcher(spec.schema, index=spec.index)
         self.exact = Matcher(spec.schema)
         """Of subscriptions that want to be exact whatever the load."""
-        self.adapting = Adapting(in_effect(spec))
+        self.adapting = Adaptation(in_effect(spec))
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
         self.changed = 0.0
@@ -143,7 +143,7 @@ class EventFeed:
     def adapt(self, spec: FeedSpec) -> None:
         """Give up precision under load from now on, more or less of it, or none."""
         self.spec = spec
-        self.adapting = Adapting(in_effect(spec))
+        self.adapting = Adaptation(in_effect(spec))
 
     def _matcher_of(self, subscription: Subscription) -> Matcher:
         return self.exact if subscription.wanted.exact else self.matcher

@@ -1,4 +1,4 @@
-"""The subscriptions of one feed by number, and matches put together by owner."""
+"""The subscriptions of one feed by number, and matches put together by subscriber."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
-from boxmatch.broker.owners import Subscription
+from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.errors import BrokerError
 
 Inboxes = dict[int, list[tuple[int, list[str]]]]
-"""By owner's number: which of some events concern it, and which of its subscriptions they match."""
+"""By subscriber's number: which of some events concern it, and which of its subscriptions they
+match.
+"""
 
 _FEW = 64
 _NOBODY = -1
@@ -33,7 +35,7 @@ class Slots:
     def __init__(self) -> None:
         self.subscriptions: list[Subscription | None] = []
         self._free: list[int] = []
-        self._owner: Int64Array = np.full(_FEW, _NOBODY)
+        self._subscriber: Int64Array = np.full(_FEW, _NOBODY)
         self._id: npt.NDArray[np.object_] = np.empty(_FEW, object)
         self._matches: Int64Array = np.zeros(_FEW, np.int64)
         self._created: Float64Array = np.zeros(_FEW)
@@ -53,18 +55,20 @@ class Slots:
             self._free.pop()
         else:
             self.subscriptions.append(None)
-            if slot == len(self._owner):
-                self._owner = np.concatenate([self._owner, np.full_like(self._owner, _NOBODY)])
+            if slot == len(self._subscriber):
+                self._subscriber = np.concatenate(
+                    [self._subscriber, np.full_like(self._subscriber, _NOBODY)]
+                )
                 self._id = np.concatenate([self._id, np.empty_like(self._id)])
                 self._matches = np.concatenate([self._matches, np.zeros_like(self._matches)])
                 self._created = np.concatenate([self._created, np.zeros_like(self._created)])
-        self._owner[slot], self._id[slot] = subscription.owner.number, subscription.id
+        self._subscriber[slot], self._id[slot] = subscription.subscriber.number, subscription.id
         self._matches[slot], self._created[slot] = 0, subscription.created
         self.replace(slot, subscription)
         return slot
 
     def replace(self, slot: int, subscription: Subscription) -> None:
-        """Put a subscription of the same owner and id in the place of another."""
+        """Put a subscription of the same subscriber and id in the place of another."""
         self.subscriptions[slot] = subscription
         subscription.slot, subscription.slots = slot, self
 
@@ -74,7 +78,7 @@ class Slots:
         if known is None:  # freed twice, it would be given to two
             raise BrokerError(f"no subscription has slot {slot}")
         self.subscriptions[slot] = None
-        self._owner[slot], self._id[slot] = _NOBODY, None
+        self._subscriber[slot], self._id[slot] = _NOBODY, None
         self._free.append(slot)
         return known
 
@@ -90,36 +94,36 @@ class Slots:
         """How often a subscription matched since it came, or the broker started."""
         return int(self._matches[slot])
 
-    def standing(self, owners: Collection[int] | None = None) -> Standing:
-        """Those of some owners, or all that are in use. From any thread, as of about now."""
-        owner, matches, created = self._owner, self._matches, self._created
-        used = owner[: min(len(matches), len(created), len(self.subscriptions))]
-        chosen = used != _NOBODY if owners is None else np.isin(used, list(owners))
+    def standing(self, subscribers: Collection[int] | None = None) -> Standing:
+        """Those of some subscribers, or all that are in use. From any thread, as of about now."""
+        subscriber, matches, created = self._subscriber, self._matches, self._created
+        used = subscriber[: min(len(matches), len(created), len(self.subscriptions))]
+        chosen = used != _NOBODY if subscribers is None else np.isin(used, list(subscribers))
         slots = np.flatnonzero(chosen)
         return Standing(slots, matches[slots], created[slots])
 
-    def owned_by(self, owners: Collection[int]) -> BoolArray:
-        """By slot: does it belong to one of these owners? From any thread."""
-        return np.isin(self._owner, list(owners))
+    def held_by(self, subscribers: Collection[int]) -> BoolArray:
+        """By slot: does it belong to one of these subscribers? From any thread."""
+        return np.isin(self._subscriber, list(subscribers))
 
     def inboxes(self, event: Int64Array, slots: Int64Array) -> Inboxes:
-        """Matches (which event, which subscription), put together by owner and event."""
+        """Matches (which event, which subscription), put together by subscriber and event."""
         made: Inboxes = {}
         if len(slots) == 0:
             return made
-        owners = self._owner[slots]
-        order = np.lexsort((event, owners))
-        owners, events = owners[order], event[order]
+        subscribers = self._subscriber[slots]
+        order = np.lexsort((event, subscribers))
+        subscribers, events = subscribers[order], event[order]
         ids: list[Any] = self._id[slots[order]].tolist()
-        new = (np.diff(owners) != 0) | (np.diff(events) != 0)
+        new = (np.diff(subscribers) != 0) | (np.diff(events) != 0)
         starts = np.concatenate([[0], np.flatnonzero(new) + 1])
         begins = starts.tolist()
-        for owner, number, begin, end in zip(
-            owners[starts].tolist(),
+        for subscriber, number, begin, end in zip(
+            subscribers[starts].tolist(),
             events[starts].tolist(),
             begins,
             [*begins[1:], len(ids)],
             strict=True,
         ):
-            made.setdefault(owner, []).append((number, ids[begin:end]))
+            made.setdefault(subscriber, []).append((number, ids[begin:end]))
         return made

@@ -13,7 +13,7 @@ import orjson
 
 from boxmatch.broker.feeds.slots import Inboxes, Slots
 from boxmatch.broker.messages import FeedSpec, Wanted
-from boxmatch.broker.owners import Owner, Subscription
+from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import (
     BrokerError,
     RegionError,
@@ -23,8 +23,8 @@ from boxmatch.errors import (
 from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
-from boxmatch.spaces.notifications import KINDS, Notifications
 from boxmatch.spaces.spaces import Spaces
+from boxmatch.spaces.transitions import KINDS, Transitions
 
 
 class Told(NamedTuple):
@@ -66,7 +66,7 @@ class StateFeed:
         self.failed = -1
         """The epoch in which that happened: what was done in it since is not stored either."""
         self._known: dict[tuple[int, str], Subscription] = {}
-        """Subscriptions by their owner's number and their id."""
+        """Subscriptions by their subscriber's number and their id."""
         self._time = clock
         self._moment = moment = Moment(clock())
         # What was told is in the broker's log.
@@ -136,10 +136,10 @@ class StateFeed:
         return self._told(self.spaces.retract(publication), gone)
 
     def put(self, subscription: Subscription) -> Told:
-        """Add a subscription, or put it in the place of that of the same owner and id."""
+        """Add a subscription, or put it in the place of that of the same subscriber and id."""
         wanted = subscription.wanted
         regions = regions_of(wanted)
-        before = self._known.get((subscription.owner.number, subscription.id))
+        before = self._known.get((subscription.subscriber.number, subscription.id))
         if before is None:
             entered = self.spaces.subscribe(
                 self.slots.next, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl
@@ -155,12 +155,12 @@ class StateFeed:
         )
         subscription.created = before.created
         self.slots.replace(before.slot, subscription)
-        self._known[subscription.owner.number, subscription.id] = subscription
+        self._known[subscription.subscriber.number, subscription.id] = subscription
         return self._told(changed)
 
-    def remove(self, owner: Owner, id: str) -> Told:
+    def remove(self, subscriber: Subscriber, id: str) -> Told:
         """Forget a subscription; it is told nothing."""
-        known = self._known.get((owner.number, id))
+        known = self._known.get((subscriber.number, id))
         if known is None:
             raise UnknownSubscriptionError(id)
         told = self._told(self.spaces.unsubscribe(known.slot))
@@ -168,20 +168,20 @@ class StateFeed:
         return told
 
     def _add(self, subscription: Subscription) -> int:
-        self._known[subscription.owner.number, subscription.id] = subscription
+        self._known[subscription.subscriber.number, subscription.id] = subscription
         return self.slots.add(subscription)
 
     def _remove(self, slot: int) -> Subscription:
         gone = self.slots.remove(slot)
-        del self._known[gone.owner.number, gone.id]
+        del self._known[gone.subscriber.number, gone.id]
         return gone
 
-    def _told(self, notifications: Notifications, gone: Mapping[str, Any] | None = None) -> Told:
+    def _told(self, transitions: Transitions, gone: Mapping[str, Any] | None = None) -> Told:
         """One change for each publication and kind, and whom it concerns."""
-        if not notifications:
+        if not transitions:
             return Told([], {})
-        publications, which = np.unique(notifications.publication.astype(str), return_inverse=True)
-        pair = which.astype(np.int64) * len(KINDS) + notifications.code
+        publications, which = np.unique(transitions.publication.astype(str), return_inverse=True)
+        pair = which.astype(np.int64) * len(KINDS) + transitions.code
         # In the order in which they were told.
         _, first, number = np.unique(pair, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
@@ -191,12 +191,12 @@ class StateFeed:
             publication = str(publications[which[at]])
             bodies[place] = orjson.dumps(
                 {
-                    "kind": KINDS[notifications.code[at]],
+                    "kind": KINDS[transitions.code[at]],
                     "publication": publication,
                     "regions": self._regions(publication, gone or {}),
                 }
             )
-        slots = notifications.subscription.astype(np.int64)
+        slots = transitions.subscription.astype(np.int64)
         self.slots.count(slots)
         return Told(bodies, self.slots.inboxes(rank[number], slots))
 

@@ -13,7 +13,7 @@ from boxmatch.broker.http import (
     dashboard,
     events,
     feeds,
-    notes,
+    notifications,
     openapi,
     operations,
     overview,
@@ -22,16 +22,16 @@ from boxmatch.broker.http import (
     subscriptions,
     webhooks,
 )
-from boxmatch.broker.http.answers import answer
-from boxmatch.broker.http.body_room import BodyRoom
-from boxmatch.broker.http.callers import Context
-from boxmatch.broker.http.express import Express
+from boxmatch.broker.http.authentication import Context
+from boxmatch.broker.http.body_budget import BodyBudget
+from boxmatch.broker.http.fast_publish import FastPublish
 from boxmatch.broker.http.problems import add_handlers
+from boxmatch.broker.http.responses import answer
 from boxmatch.broker.settings import Settings
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-    from boxmatch.broker.metrics import Metrics
+    from boxmatch.broker.monitoring.metrics import Metrics
 
 MOST_BODIES: Final = 4
 """Of the largest size, in memory at a time."""
@@ -39,17 +39,17 @@ MOST_BODIES: Final = 4
 
 def make_app(
     broker: Broker, keys: Keys, settings: Settings, metrics: Metrics | None = None
-) -> Express:
+) -> FastPublish:
     """The ASGI application. The broker is started and stopped by the caller."""
     # The framework's own pages load scripts from elsewhere, so they are off.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    bodies = BodyRoom(MOST_BODIES * settings.limits.body_bytes)
+    bodies = BodyBudget(MOST_BODIES * settings.limits.body_bytes)
     app.state.context = Context(broker, keys, settings, metrics, Meter(), bodies)
     add_handlers(app)
     # Routes are tried in order, so those with the load come first; and side by side, which is
     # quicker than routers in routers.
     for module in (
-        *(events, notes, socket, subscriptions, state, feeds, webhooks),
+        *(events, notifications, socket, subscriptions, state, feeds, webhooks),
         *(overview, operations, openapi, dashboard),
     ):
         app.router.routes.extend(module.router.routes)
@@ -62,4 +62,4 @@ def make_app(
             described.append(openapi.describe(app))
         return answer(described[0])
 
-    return Express(app, bodies)
+    return FastPublish(app, bodies)

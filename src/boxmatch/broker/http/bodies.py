@@ -15,8 +15,8 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from boxmatch.broker.http.body_room import SMALL
-from boxmatch.broker.http.callers import context_of
+from boxmatch.broker.http.authentication import context_of
+from boxmatch.broker.http.body_budget import SMALL
 from boxmatch.broker.http.problems import Problem
 
 MOST_DEPTH: Final = 200

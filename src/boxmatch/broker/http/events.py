@@ -13,9 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.answers import answer_bytes, problems
-from boxmatch.broker.http.bodies import media_type, read_body
-from boxmatch.broker.http.callers import (
+from boxmatch.broker.http.authentication import (
     MOST_SEQUENCE,
     NAME_PATTERN,
     Caller,
@@ -24,8 +22,10 @@ from boxmatch.broker.http.callers import (
     check_name,
     context_of,
 )
+from boxmatch.broker.http.bodies import media_type, read_body
 from boxmatch.broker.http.event_bodies import ARROW, NDJSON, read_events
 from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.responses import answer_bytes, problems
 from boxmatch.broker.messages import Receipt
 
 if TYPE_CHECKING:

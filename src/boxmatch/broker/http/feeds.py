@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.answers import answer, problems, takes
+from boxmatch.broker.http.authentication import Admin, AnyCaller, Asker, Caller, Name, Viewer
 from boxmatch.broker.http.bodies import read_model
-from boxmatch.broker.http.callers import Admin, AnyCaller, Asker, Caller, Name, Viewer
 from boxmatch.broker.http.filters import checked_filter
 from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.responses import answer, problems, takes
 from boxmatch.broker.messages import Adaptive, FeedInfo, FeedSpec
 from boxmatch.broker.store import LoggedEvent
 from boxmatch.engine.explain import Explanation
@@ -80,7 +80,7 @@ async def extend_feed(feed: Name, request: Request, caller: Admin) -> Response:
 )
 async def adapt_feed(feed: Name, request: Request, caller: Admin) -> Response:
     """Let a feed of events tolerate some false matches while events have to wait, and never miss
-    one. From now on; notes say at which rate they were matched.
+    one. From now on; notifications say at which rate they were matched.
     """
     wanted = await read_model(request, shapes.AdaptiveSpec, caller.limits.body_bytes)
     return answer(feed_json(await caller.broker.adapt_feed(feed, _adaptive(wanted))))
@@ -98,7 +98,7 @@ def _adaptive(wanted: shapes.AdaptiveSpec) -> Adaptive:
 
 @router.delete("/feeds/{feed}", status_code=204, responses=problems(404))
 async def drop_feed(feed: Name, caller: Admin) -> Response:
-    """Drop a feed with its log, its subscriptions and the notes that nobody has read yet."""
+    """Drop a feed with its log, its subscriptions and the notifications that are still unread."""
     await caller.broker.drop_feed(feed)
     return Response(status_code=204)
 
@@ -151,7 +151,7 @@ def _event_json(one: LoggedEvent) -> dict[str, Any]:
     openapi_extra=takes(shapes.Question),
 )
 async def explain(feed: Name, request: Request, caller: Asker) -> Response:
-    """Why an event does or does not match: `event` or `sequence`, and `filter` or `owner` with
+    """Why an event does or does not match: `event` or `sequence`, and `filter` or `subscriber` with
     `subscription`.
     """
     asked = await read_model(request, shapes.Question, caller.limits.body_bytes)
@@ -161,7 +161,7 @@ async def explain(feed: Name, request: Request, caller: Asker) -> Response:
         event=asked.event,
         sequence=asked.sequence,
         filter=None if asked.filter is None else checked_filter(asked.filter, caller.limits),
-        owner=asked.owner,
+        subscriber=asked.subscriber,
         subscription=asked.subscription,
     )
     return answer(_explanation_json(explanation))
@@ -170,12 +170,12 @@ async def explain(feed: Name, request: Request, caller: Asker) -> Response:
 def _check_question(feed: str, asked: shapes.Question, caller: Caller) -> None:
     if (asked.event is None) == (asked.sequence is None):
         raise Problem(422, "body", "give an event, or the sequence number of one")
-    stored = asked.owner is not None and asked.subscription is not None
-    half = (asked.owner is None) != (asked.subscription is None)
+    stored = asked.subscriber is not None and asked.subscription is not None
+    half = (asked.subscriber is None) != (asked.subscription is None)
     if half or stored == (asked.filter is not None):
-        raise Problem(422, "body", "give a filter, or an owner and one of its subscriptions")
-    if asked.owner is not None:
-        caller.must_subscribe(asked.owner)
+        raise Problem(422, "body", "give a filter, or a subscriber and one of its subscriptions")
+    if asked.subscriber is not None:
+        caller.must_subscribe(asked.subscriber)
     if asked.sequence is not None:
         caller.must_read(feed)
 

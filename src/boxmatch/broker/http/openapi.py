@@ -19,9 +19,9 @@ from boxmatch.broker.http import shapes
 from boxmatch.broker.http.problems import Problem
 
 _DESCRIPTION: Final = """\
-Feeds take events; owners subscribe to what they want of them, and get notes.
+Feeds take events; subscribers subscribe to what they want of them, and get notifications.
 A key is sent as `Authorization: Bearer KEY`. Errors are `application/problem+json`.
-Notes also come over a WebSocket at `/owners/{owner}/notes/socket`."""
+Notifications also come over a WebSocket at `/subscribers/{subscriber}/notifications/socket`."""
 
 _OPEN: Final = frozenset({"/healthz", "/readyz"})
 _PAGE: Final = """<!doctype html>

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.answers import answer, problems
-from boxmatch.broker.http.callers import Admin, context_of
+from boxmatch.broker.http.authentication import Admin, context_of
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.metrics import CONTENT_TYPE
+from boxmatch.broker.http.responses import answer, problems
+from boxmatch.broker.monitoring.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
@@ -54,7 +54,9 @@ async def readiness(request: Request) -> Response:
     response_class=Response,
 )
 async def metrics(caller: Admin) -> Response:
-    """Counters, queue depths and latencies. Owners are named in it, so it takes an admin's key."""
+    """Counters, queue depths and latencies. Subscribers are named in it, so it takes an admin's
+    key.
+    """
     measured = caller.context.metrics
     if measured is None:
         raise Problem(404, "no-metrics", "this broker keeps no metrics")

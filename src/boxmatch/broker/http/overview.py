@@ -1,6 +1,7 @@
 """Routes for the dashboard: how the broker is doing, and what becomes of an event.
 
-A key sees what it may see elsewhere: feeds that it publishes to or reads, owners that it acts as.
+A key sees what it may see elsewhere: feeds that it publishes to or reads, subscribers that it acts
+as.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch import __version__
+from boxmatch.broker.feeds.top_subscriptions import Order
 from boxmatch.broker.http import overview_shapes as shapes
-from boxmatch.broker.http.answers import answer, answer_bytes, problems, takes
+from boxmatch.broker.http.authentication import AnyCaller, Asker, Name
 from boxmatch.broker.http.bodies import dump_json, read_model
-from boxmatch.broker.http.callers import AnyCaller, Asker, Name
+from boxmatch.broker.http.responses import answer, answer_bytes, problems, takes
 from boxmatch.broker.messages import Events, SubscriptionInfo
-from boxmatch.broker.metrics import BUCKETS
-from boxmatch.broker.ranking import Order
+from boxmatch.broker.monitoring.metrics import BUCKETS
 from boxmatch.errors import AccessError
 
 MOST_SUBSCRIPTIONS: Final = 100
@@ -31,15 +32,15 @@ router = APIRouter(tags=["overview"])
 @router.get("/overview", response_model=shapes.Overview, responses=problems())
 async def overview(caller: AnyCaller) -> Response:
     """How the broker is doing, as far as the key may see it. All counts are since it started."""
-    watching, grant = caller.broker.watching, caller.grant
+    watching, grant = caller.broker.history, caller.grant
     whole = None
-    if grant.owners is None:
+    if grant.subscribers is None:
         summary = await watching.summary()
-        owners, owner_count = summary.owners, summary.owner_count
+        subscribers, subscriber_count = summary.subscribers, summary.subscriber_count
         if grant.may_administer():
             whole = watching.broker(summary)
     else:
-        owners, owner_count = watching.owners(grant.owners)
+        subscribers, subscriber_count = watching.subscribers(grant.subscribers)
     return answer(
         {
             "at": watching.now(),
@@ -54,8 +55,8 @@ async def overview(caller: AnyCaller) -> Response:
             "buckets": BUCKETS,
             "broker": whole,
             "feeds": watching.feeds(caller.may_see),
-            "owners": owners,
-            "owner_count": owner_count,
+            "subscribers": subscribers,
+            "subscriber_count": subscriber_count,
         }
     )
 
@@ -63,7 +64,7 @@ async def overview(caller: AnyCaller) -> Response:
 @router.get("/overview/history", response_model=shapes.History, responses=problems())
 async def history(caller: AnyCaller) -> Response:
     """What `feeds` of the overview was in each of the last seconds; of the busiest feeds only."""
-    samples = caller.broker.watching.history(caller.may_see)
+    samples = caller.broker.history.history(caller.may_see)
     return answer_bytes(b'{"buckets":%b,"samples":%b}' % (orjson.dumps(BUCKETS), samples))
 
 
@@ -72,19 +73,19 @@ async def history(caller: AnyCaller) -> Response:
     response_model=shapes.RankedSubscriptions,
     responses=problems(404),
 )
-async def rank_subscriptions(
+async def top_subscriptions(
     feed: Name,
     caller: AnyCaller,
     order: Order = "busiest",
     limit: Annotated[int, Query(ge=1, le=MOST_SUBSCRIPTIONS)] = 20,
 ) -> Response:
-    """The subscriptions to a feed, of owners that the key may act as: those with most matches, or
-    without any the oldest.
+    """The subscriptions to a feed, of subscribers that the key may act as: those with most matches,
+    or without any the oldest.
     """
-    owners = caller.grant.owners
-    if owners is not None and not owners:
+    subscribers = caller.grant.subscribers
+    if subscribers is not None and not subscribers:
         raise AccessError(f"this key may not see subscriptions to feed {feed!r}")
-    found = await caller.broker.rank_subscriptions(feed, owners, order, limit)
+    found = await caller.broker.top_subscriptions(feed, subscribers, order, limit)
     shown = [
         {**_subscription_json(one), "matches": one.matches, "created": one.created}
         for one in found.subscriptions
@@ -107,11 +108,11 @@ async def trace(feed: Name, request: Request, caller: Asker) -> Response:
     if asked.publish:
         caller.must_publish(feed)
         caller.context.meter.take_events(caller.grant, 1)
-    owners = caller.grant.owners
+    subscribers = caller.grant.subscribers
     limit = asked.limit
-    if owners is not None and not owners:
-        owners, limit = None, 0
-    found = await caller.broker.trace(feed, asked.event, owners=owners, limit=limit)
+    if subscribers is not None and not subscribers:
+        subscribers, limit = None, 0
+    found = await caller.broker.trace(feed, asked.event, subscribers=subscribers, limit=limit)
     sequence = None
     if asked.publish:
         events = Events([asked.event], [dump_json(asked.event, what="the event")])
@@ -138,7 +139,7 @@ async def trace(feed: Name, request: Request, caller: Asker) -> Response:
 def _subscription_json(one: SubscriptionInfo) -> dict[str, Any]:
     wanted = one.wanted
     return {
-        "owner": one.owner,
+        "subscriber": one.subscriber,
         "id": one.id,
         "filter": wanted.regions if wanted.filter is None else wanted.filter,
         "exact": wanted.exact,

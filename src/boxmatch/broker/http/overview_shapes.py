@@ -13,7 +13,7 @@ class Roles(BaseModel):
     admin: bool
     publish: list[str] = Field(description="Feeds; `*` is all.")
     read: list[str] = Field(description="Feeds; `*` is all.")
-    subscribe: list[str] = Field(description="Owners; `*` is all.")
+    subscribe: list[str] = Field(description="Subscribers; `*` is all.")
 
 
 class Queue(BaseModel):
@@ -26,7 +26,7 @@ class Queue(BaseModel):
 class BrokerCounts(BaseModel):
     queue: Queue
     sessions: int
-    delivered: dict[str, int] = Field(description="Notes, by way.")
+    delivered: dict[str, int] = Field(description="Notifications, by way.")
     dropped: int
     refused: dict[str, int] = Field(description="By reason.")
     storage_bytes: int
@@ -44,7 +44,7 @@ class FeedCounts(BaseModel):
     matched: int
     matches: int
     committed: int
-    delivered: int = Field(description="Notes that were handed to subscribers.")
+    delivered: int = Field(description="Notifications that were handed to subscribers.")
     stages: dict[str, list[int]] = Field(
         description="By stage, how many took so long: up to each of `buckets`, and beyond."
     )
@@ -59,8 +59,8 @@ class WatchedFeed(FeedCounts):
     last_sequence: int
 
 
-class WatchedOwner(BaseModel):
-    owner: str
+class WatchedSubscriber(BaseModel):
+    subscriber: str
     backlog: int
     sessions: int
     delivered: int
@@ -79,10 +79,10 @@ class Overview(BaseModel):
     buckets: list[float] = Field(description="Upper bounds of the histograms, in seconds.")
     broker: BrokerCounts | None = Field(description="Only for admins.")
     feeds: list[WatchedFeed]
-    owners: list[WatchedOwner] = Field(
+    subscribers: list[WatchedSubscriber] = Field(
         description="At most 50: those with errors first, then those that most waits for."
     )
-    owner_count: int
+    subscriber_count: int
 
 
 class Sample(BaseModel):
@@ -96,7 +96,7 @@ class History(BaseModel):
 
 
 class SubscriptionBrief(BaseModel):
-    owner: str
+    subscriber: str
     id: str
     filter: Any = None
     exact: bool

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from boxmatch.broker.http.callers import MOST_SEQUENCE, NAME_PATTERN
+from boxmatch.broker.http.authentication import MOST_SEQUENCE, NAME_PATTERN
 
 NameText = Annotated[StrictStr, Field(pattern=NAME_PATTERN, min_length=1, max_length=128)]
 Sequence = Annotated[StrictInt, Field(ge=0, le=MOST_SEQUENCE)]
@@ -170,7 +170,7 @@ class Counted(BaseModel):
 
 
 class Subscription(BaseModel):
-    owner: str
+    subscriber: str
     id: str
     feed: str
     filter: Any = None
@@ -197,7 +197,7 @@ class Question(Request):
     event: dict[str, Any] | None = None
     sequence: Sequence | None = None
     filter: Filter | None = None
-    owner: NameText | None = None
+    subscriber: NameText | None = None
     subscription: NameText | None = None
 
 
@@ -257,8 +257,8 @@ class Webhook(BaseModel):
     secret: str | None = Field(None, description="Only in the answer to the PUT that made it.")
 
 
-class Owner(BaseModel):
-    owner: str
+class Subscriber(BaseModel):
+    subscriber: str
     cursor: int
     backlog: int
     dropped: int
@@ -272,12 +272,12 @@ class Owner(BaseModel):
     webhook: Webhook | None
 
 
-class Owners(BaseModel):
-    owners: list[Owner]
+class Subscribers(BaseModel):
+    subscribers: list[Subscriber]
     next: str | None
 
 
-class Note(BaseModel):
+class Notification(BaseModel):
     sequence: int
     feed: str
     at: float
@@ -287,8 +287,8 @@ class Note(BaseModel):
     change: Any = None
 
 
-class Notes(BaseModel):
-    notes: list[Note]
+class Notifications(BaseModel):
+    notifications: list[Notification]
     cursor: int
     next: int
     dropped: int

@@ -1,8 +1,9 @@
-"""An owner's notes over a WebSocket, with acknowledgements, which also control the flow.
+"""A subscriber's notifications over a WebSocket, with acknowledgements, which also control the
+flow.
 
-The broker sends `ready`, then `notes`; the client sends `acknowledge`. At most `window` notes are
-under way: sent, and not acknowledged. A browser cannot send a header with its key, so the key may
-also come in a first message, `hello`.
+The broker sends `ready`, then `notifications`; the client sends `acknowledge`. At most `window`
+notifications are under way: sent, and not acknowledged. A browser cannot send a header with its
+key, so the key may also come in a first message, `hello`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,23 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from boxmatch.broker.access import Grant
-from boxmatch.broker.delivery.stream import NoteStream
-from boxmatch.broker.http.callers import MOST_SEQUENCE, Caller, Context, check_name, context_of
+from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.http.authentication import (
+    MOST_SEQUENCE,
+    Caller,
+    Context,
+    check_name,
+    context_of,
+)
 from boxmatch.broker.http.problems import Problem, problem_of
-from boxmatch.broker.messages import Note
+from boxmatch.broker.messages import Notification
 from boxmatch.errors import AccessError, BoxmatchError
 
 HELLO_SECONDS: Final = 5.0
 FRAME_BYTES: Final = 512 * 1024
-"""Notes for a larger frame are sent in several: many clients refuse messages over a megabyte."""
+"""Notifications for a larger frame are sent in several: many clients refuse messages over a
+megabyte.
+"""
 
 POLICY: Final = 1008
 INTERNAL: Final = 1011
@@ -33,15 +42,15 @@ RESTART: Final = 1012
 router = APIRouter()
 
 
-@router.websocket("/owners/{owner}/notes/socket")
-async def note_socket(websocket: WebSocket) -> None:
+@router.websocket("/subscribers/{subscriber}/notifications/socket")
+async def notification_socket(websocket: WebSocket) -> None:
     context = context_of(websocket)
     try:
-        owner = check_name("owner", websocket.path_params["owner"])
+        subscriber = check_name("subscriber", websocket.path_params["subscriber"])
         after = _number(websocket, "after", None, least=0, most=MOST_SEQUENCE)
         most = context.settings.window
         window = min(most, _number(websocket, "window", most, least=1, most=MOST_SEQUENCE) or most)
-        grant = _admit(websocket, context, owner)
+        grant = _admit(websocket, context, subscriber)
     except Problem as problem:
         await _deny(websocket, problem)
         return
@@ -51,9 +60,9 @@ async def note_socket(websocket: WebSocket) -> None:
     await websocket.accept()
     try:
         if grant is None:
-            grant = await _wait_for_hello(websocket, context, owner)
+            grant = await _wait_for_hello(websocket, context, subscriber)
         caller = Caller(grant, context)
-        await _NoteSocket(websocket, caller, owner, window=window, after=after).run()
+        await _NotificationSocket(websocket, caller, subscriber, window=window, after=after).run()
     except WebSocketDisconnect:
         pass
     except Problem as problem:
@@ -68,16 +77,16 @@ async def no_socket(websocket: WebSocket) -> None:
     await _deny(websocket, Problem(404, "no-such-path", f"there is no WebSocket at {path}"))
 
 
-def _admit(websocket: WebSocket, context: Context, owner: str) -> Grant | None:
+def _admit(websocket: WebSocket, context: Context, subscriber: str) -> Grant | None:
     """Who it is; None if that is still to be said."""
     if "authorization" not in websocket.headers and context.keys.any():
         return None
     grant = context.admit(websocket)
-    Caller(grant, context).must_subscribe(owner)
+    Caller(grant, context).must_subscribe(subscriber)
     return grant
 
 
-async def _wait_for_hello(websocket: WebSocket, context: Context, owner: str) -> Grant:
+async def _wait_for_hello(websocket: WebSocket, context: Context, subscriber: str) -> Grant:
     try:
         async with asyncio.timeout(HELLO_SECONDS):
             message = _read(await websocket.receive())
@@ -87,39 +96,45 @@ async def _wait_for_hello(websocket: WebSocket, context: Context, owner: str) ->
     if message["type"] != "hello" or type(key) is not str:
         raise AccessError('the first message must be {"type":"hello","key":…}', unknown=True)
     grant = context.admit_key(key, websocket.headers.get("host"), websocket.headers.get("origin"))
-    Caller(grant, context).must_subscribe(owner)
+    Caller(grant, context).must_subscribe(subscriber)
     return grant
 
 
-class _NoteSocket:
+class _NotificationSocket:
     """One connection, from `ready` on."""
 
     def __init__(
-        self, websocket: WebSocket, caller: Caller, owner: str, *, window: int, after: int | None
+        self,
+        websocket: WebSocket,
+        caller: Caller,
+        subscriber: str,
+        *,
+        window: int,
+        after: int | None,
     ) -> None:
         self._websocket = websocket
         self._caller = caller
-        self._owner = owner
+        self._subscriber = subscriber
         self._window = window
         self._after = after
         self._sent: deque[int] = deque()
-        """Sequence numbers of notes under way."""
+        """Sequence numbers of notifications under way."""
         self._known = after or 0
         """The highest sequence number that the client can have seen."""
         self._room = asyncio.Event()
 
     async def run(self) -> None:
         """Returns when the client has gone, or the broker stops."""
-        async with self._caller.broker.stream(self._owner, after=self._after) as stream:
+        async with self._caller.broker.stream(self._subscriber, after=self._after) as stream:
             self._known = max(self._known, stream.cursor)
             ready = {
                 "type": "ready",
                 "cursor": stream.cursor,
                 "window": self._window,
-                "dropped": stream.owner.dropped,
+                "dropped": stream.subscriber.dropped,
             }
             await self._send(orjson.dumps(ready))
-            sending = asyncio.create_task(self._send_notes(stream))
+            sending = asyncio.create_task(self._send_notifications(stream))
             receiving = asyncio.create_task(self._receive())
             try:
                 done, _ = await asyncio.wait(
@@ -136,22 +151,22 @@ class _NoteSocket:
             if isinstance(result, Exception):
                 raise result
 
-    async def _send_notes(self, stream: NoteStream) -> None:
+    async def _send_notifications(self, stream: NotificationStream) -> None:
         context, grant = self._caller.context, self._caller.grant
         while True:
             while len(self._sent) >= self._window:
                 self._room.clear()
                 await self._room.wait()
-            notes = await stream.take(self._window - len(self._sent))
-            if not notes:
+            notifications = await stream.take(self._window - len(self._sent))
+            if not notifications:
                 return
             context.keys.recheck(grant)
             # Before they are sent: the acknowledgement may be there before `send` returns.
-            self._sent.extend([note.sequence for note in notes])
-            self._known = max(self._known, notes[-1].sequence)
-            for frame in _frames(notes):
+            self._sent.extend([notification.sequence for notification in notifications])
+            self._known = max(self._known, notifications[-1].sequence)
+            for frame in _frames(notifications):
                 await self._send(frame)
-            context.delivered("socket", notes)
+            context.delivered("socket", notifications)
 
     async def _send(self, frame: bytes) -> None:
         await self._websocket.send({"type": "websocket.send", "text": frame.decode()})
@@ -173,22 +188,24 @@ class _NoteSocket:
             raise Problem(422, "message", "acknowledge needs a sequence number")
         if sequence > self._known:
             raise Problem(
-                422, "message", f"note {sequence} was not sent, so it cannot be acknowledged"
+                422,
+                "message",
+                f"notification {sequence} was not sent, so it cannot be acknowledged",
             )
         self._caller.context.keys.recheck(self._caller.grant)
         sent = self._sent
         while sent and sent[0] <= sequence:
             sent.popleft()
         self._room.set()
-        await self._caller.broker.acknowledge(self._owner, sequence, wait=False)
+        await self._caller.broker.acknowledge(self._subscriber, sequence, wait=False)
 
 
-def _frames(notes: list[Note]) -> list[bytes]:
+def _frames(notifications: list[Notification]) -> list[bytes]:
     frames: list[bytes] = []
     parts: list[bytes] = []
     size = 0
-    for note in notes:
-        part = note.to_json()
+    for notification in notifications:
+        part = notification.to_json()
         if parts and size + len(part) > FRAME_BYTES:
             frames.append(_frame(parts))
             parts, size = [], 0
@@ -199,7 +216,7 @@ def _frames(notes: list[Note]) -> list[bytes]:
 
 
 def _frame(parts: list[bytes]) -> bytes:
-    return b'{"type":"notes","notes":[' + b",".join(parts) + b"]}"
+    return b'{"type":"notifications","notifications":[' + b",".join(parts) + b"]}"
 
 
 def _read(event: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from fastapi.responses import Response
 
 from boxmatch.broker.feeds.state_feed import regions_from_json, regions_to_json
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.answers import answer, answer_bytes, problems, takes
+from boxmatch.broker.http.authentication import Name, Publisher, Viewer
 from boxmatch.broker.http.bodies import read_model
-from boxmatch.broker.http.callers import Name, Publisher, Viewer
 from boxmatch.broker.http.events import receipt_json
 from boxmatch.broker.http.filters import checked_text, named_regions
 from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.responses import answer, answer_bytes, problems, takes
 
 router = APIRouter(tags=["state"])
 

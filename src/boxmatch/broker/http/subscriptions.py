@@ -1,4 +1,4 @@
-"""Routes for subscriptions and their owners."""
+"""Routes for subscriptions and their subscribers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.answers import answer, problems, takes
-from boxmatch.broker.http.bodies import read_model
-from boxmatch.broker.http.callers import (
+from boxmatch.broker.http.authentication import (
     NAME_PATTERN,
     Admin,
-    AsOwner,
+    AsSubscriber,
     Caller,
     Name,
     check_name,
 )
+from boxmatch.broker.http.bodies import read_model
 from boxmatch.broker.http.filters import checked_filter, checked_text, named_regions
+from boxmatch.broker.http.responses import answer, problems, takes
 from boxmatch.broker.http.webhooks import webhook_json
-from boxmatch.broker.messages import OwnerInfo, SubscriptionInfo, Wanted
+from boxmatch.broker.messages import SubscriberInfo, SubscriptionInfo, Wanted
 from boxmatch.errors import LimitError, UnknownSubscriptionError
 
 AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
@@ -31,12 +31,14 @@ router = APIRouter(tags=["subscriptions"])
 
 
 @router.put(
-    "/owners/{owner}/subscriptions/{id}",
+    "/subscribers/{subscriber}/subscriptions/{id}",
     response_model=shapes.Subscription,
     responses=problems(404, 409, body=True),
     openapi_extra=takes(shapes.Wanted),
 )
-async def put_subscription(owner: Name, id: Name, request: Request, caller: AsOwner) -> Response:
+async def put_subscription(
+    subscriber: Name, id: Name, request: Request, caller: AsSubscriber
+) -> Response:
     """Make a subscription, or put another in its place. It counts for all events that are
     published after the answer.
     """
@@ -49,17 +51,17 @@ async def put_subscription(owner: Name, id: Name, request: Request, caller: AsOw
         ttl=asked.ttl,
         exact=asked.exact,
     )
-    _check_room(owner, [id], caller)
-    return answer(_subscription_json(await caller.broker.put_subscription(owner, id, wanted)))
+    _check_room(subscriber, [id], caller)
+    return answer(_subscription_json(await caller.broker.put_subscription(subscriber, id, wanted)))
 
 
 @router.post(
-    "/owners/{owner}/subscriptions",
+    "/subscribers/{subscriber}/subscriptions",
     response_model=shapes.Counted,
     responses=problems(404, 409, body=True),
     openapi_extra=takes(shapes.ManyWanted),
 )
-async def put_subscriptions(owner: Name, request: Request, caller: AsOwner) -> Response:
+async def put_subscriptions(subscriber: Name, request: Request, caller: AsSubscriber) -> Response:
     """Make or replace many subscriptions to one feed of events, by filters under their ids: all of
     them, or with an error none.
     """
@@ -70,60 +72,62 @@ async def put_subscriptions(owner: Name, request: Request, caller: AsOwner) -> R
     }
     for id in wanted:
         check_name("subscription", id)
-    _check_room(owner, wanted, caller)
-    return answer({"count": len(await caller.broker.put_subscriptions(owner, wanted))})
+    _check_room(subscriber, wanted, caller)
+    return answer({"count": len(await caller.broker.put_subscriptions(subscriber, wanted))})
 
 
-def _check_room(owner: str, ids: Collection[str], caller: Caller) -> None:
+def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
     """The broker sees to its own limit; that of the key may be lower."""
     most = caller.limits.subscriptions
-    there = caller.broker.standing(owner).subscriptions
+    there = caller.broker.standing(subscriber).subscriptions
     if most >= caller.context.settings.limits.subscriptions or there + len(ids) <= most:
         return
-    new = sum(_is_new(owner, id, caller) for id in ids)  # to put another in its place is fine
+    new = sum(_is_new(subscriber, id, caller) for id in ids)  # to put another in its place is fine
     if new and there + new > most:
-        raise LimitError(f"an owner has at most {most:,} subscriptions")
+        raise LimitError(f"a subscriber has at most {most:,} subscriptions")
 
 
-def _is_new(owner: str, id: str, caller: Caller) -> bool:
+def _is_new(subscriber: str, id: str, caller: Caller) -> bool:
     try:
-        caller.broker.subscription(owner, id)
+        caller.broker.subscription(subscriber, id)
     except UnknownSubscriptionError:
         return True
     return False
 
 
 @router.get(
-    "/owners/{owner}/subscriptions/{id}",
+    "/subscribers/{subscriber}/subscriptions/{id}",
     response_model=shapes.Subscription,
     responses=problems(404),
 )
-async def show_subscription(owner: Name, id: Name, caller: AsOwner) -> Response:
+async def show_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> Response:
     """A subscription as it is stored."""
-    return answer(_subscription_json(caller.broker.subscription(owner, id)))
+    return answer(_subscription_json(caller.broker.subscription(subscriber, id)))
 
 
-@router.delete("/owners/{owner}/subscriptions/{id}", status_code=204, responses=problems(404))
-async def delete_subscription(owner: Name, id: Name, caller: AsOwner) -> Response:
-    """Drop a subscription. Notes that it was the reason for are still delivered."""
-    await caller.broker.delete_subscription(owner, id)
+@router.delete(
+    "/subscribers/{subscriber}/subscriptions/{id}", status_code=204, responses=problems(404)
+)
+async def delete_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> Response:
+    """Drop a subscription. Notifications that it was the reason for are still delivered."""
+    await caller.broker.delete_subscription(subscriber, id)
     return Response(status_code=204)
 
 
 @router.get(
-    "/owners/{owner}/subscriptions",
+    "/subscribers/{subscriber}/subscriptions",
     response_model=shapes.Subscriptions,
     responses=problems(404),
 )
 async def list_subscriptions(
-    owner: Name,
-    caller: AsOwner,
+    subscriber: Name,
+    caller: AsSubscriber,
     after: AfterName = "",
     limit: Limit = 100,
     feed: AfterName = "",
 ) -> Response:
-    """The subscriptions of an owner by id, a page at a time; `next` is null at the end."""
-    found = caller.broker.subscriptions(owner, after=after, limit=limit, feed=feed or None)
+    """The subscriptions of a subscriber by id, a page at a time; `next` is null at the end."""
+    found = caller.broker.subscriptions(subscriber, after=after, limit=limit, feed=feed or None)
     return answer(
         {
             "subscriptions": [_subscription_json(one) for one in found],
@@ -132,27 +136,27 @@ async def list_subscriptions(
     )
 
 
-@router.get("/owners/{owner}", response_model=shapes.Owner, responses=problems(404))
-async def show_owner(owner: Name, caller: AsOwner) -> Response:
-    """Where an owner stands: its cursor, what waits for it and what was dropped."""
-    return answer(_owner_json(await caller.broker.owner(owner)))
+@router.get("/subscribers/{subscriber}", response_model=shapes.Subscriber, responses=problems(404))
+async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> Response:
+    """Where a subscriber stands: its cursor, what waits for it and what was dropped."""
+    return answer(_subscriber_json(await caller.broker.subscriber(subscriber)))
 
 
-@router.get("/owners", response_model=shapes.Owners, responses=problems())
-async def list_owners(caller: Admin, after: AfterName = "", limit: Limit = 100) -> Response:
-    """All owners by name, a page at a time."""
-    found = await caller.broker.owners(after=after, limit=limit)
+@router.get("/subscribers", response_model=shapes.Subscribers, responses=problems())
+async def list_subscribers(caller: Admin, after: AfterName = "", limit: Limit = 100) -> Response:
+    """All subscribers by name, a page at a time."""
+    found = await caller.broker.subscribers(after=after, limit=limit)
     return answer(
         {
-            "owners": [_owner_json(one) for one in found],
-            "next": found[-1].owner if len(found) == limit else None,
+            "subscribers": [_subscriber_json(one) for one in found],
+            "next": found[-1].subscriber if len(found) == limit else None,
         }
     )
 
 
 def _subscription_json(one: SubscriptionInfo) -> dict[str, Any]:
     return {
-        "owner": one.owner,
+        "subscriber": one.subscriber,
         "id": one.id,
         "feed": one.wanted.feed,
         "filter": one.wanted.filter,
@@ -166,10 +170,10 @@ def _subscription_json(one: SubscriptionInfo) -> dict[str, Any]:
     }
 
 
-def _owner_json(one: OwnerInfo) -> dict[str, Any]:
+def _subscriber_json(one: SubscriberInfo) -> dict[str, Any]:
     webhook = None if one.webhook is None else webhook_json(one.webhook, one.last_error)
     return {
-        "owner": one.owner,
+        "subscriber": one.subscriber,
         "cursor": one.cursor,
         "backlog": one.backlog,
         "dropped": one.dropped,

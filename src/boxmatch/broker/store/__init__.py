@@ -4,10 +4,10 @@ from boxmatch.broker.store.rows import (
     Appended,
     LoggedEvent,
     MemberRow,
-    OwnerRow,
+    Removed,
     Sizes,
+    SubscriberRow,
     SubscriptionRow,
-    Tidied,
 )
 from boxmatch.broker.store.store import Store
 from boxmatch.broker.store.transaction import Transaction
@@ -16,10 +16,10 @@ __all__ = [
     "Appended",
     "LoggedEvent",
     "MemberRow",
-    "OwnerRow",
+    "Removed",
     "Sizes",
     "Store",
+    "SubscriberRow",
     "SubscriptionRow",
-    "Tidied",
     "Transaction",
 ]

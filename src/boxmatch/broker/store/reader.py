@@ -16,21 +16,21 @@ from typing import Any
 
 import orjson
 
-from boxmatch.broker.messages import DeadLetter, FeedKind, FeedSpec, Note
-from boxmatch.broker.store.gathered import json_text
+from boxmatch.broker.messages import DeadLetter, FeedKind, FeedSpec, Notification
 from boxmatch.broker.store.rows import (
     BATCH_COLUMNS,
     Batch,
     LoggedEvent,
     MemberRow,
-    OwnerRow,
     Sizes,
+    SubscriberRow,
     SubscriptionRow,
     text_checksum,
     unpack_batch,
     unpack_feed,
-    unpack_notes,
+    unpack_notifications,
 )
+from boxmatch.broker.store.write_buffer import json_text
 from boxmatch.engine.database import connect
 from boxmatch.errors import StorageError
 
@@ -47,25 +47,29 @@ MOST_BYTES = 8 << 20
 
 # One row with all of them: each row by itself would ask for the interpreter again.
 _INBOX = (
-    "SELECT json_group_array(json_array(last, first, notes, checksum)) FROM (SELECT last, first, "
-    f"notes, checksum FROM inbox WHERE owner = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE})"
+    "SELECT json_group_array(json_array(last, first, notifications, checksum)) FROM ("
+    "SELECT last, first, notifications, checksum FROM inbox "
+    f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE})"
 )
 _INBOX_BY_ROW = (
-    "SELECT last, first, CAST(notes AS BLOB), checksum FROM inbox "
-    f"WHERE owner = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE}"
+    "SELECT last, first, CAST(notifications AS BLOB), checksum FROM inbox "
+    f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE}"
 )
 _BACKLOGS = (
-    "SELECT o.number, coalesce(sum(i.amount), 0) FROM owner o "
-    "LEFT JOIN inbox i ON i.owner = o.number AND i.last > o.cursor "
-    "WHERE {among} GROUP BY o.number"
+    "SELECT s.number, coalesce(sum(i.amount), 0) FROM subscriber s "
+    "LEFT JOIN inbox i ON i.subscriber = s.number AND i.last > s.cursor "
+    "WHERE {among} GROUP BY s.number"
 )
 _PARTLY_READ = (
-    "SELECT o.number, o.cursor, i.first, CAST(i.notes AS BLOB), i.checksum FROM owner o "
-    "CROSS JOIN inbox i ON i.owner = o.number AND i.last = "
-    "(SELECT min(last) FROM inbox WHERE owner = o.number AND last > o.cursor) "
-    "WHERE i.first <= o.cursor AND {among}"
+    "SELECT s.number, s.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
+    "FROM subscriber s "
+    "CROSS JOIN inbox i ON i.subscriber = s.number AND i.last = "
+    "(SELECT min(last) FROM inbox WHERE subscriber = s.number AND last > s.cursor) "
+    "WHERE i.first <= s.cursor AND {among}"
 )
-_DEAD_LETTERS = "SELECT o.owner, count(*) FROM dead_letter o WHERE {among} GROUP BY o.owner"
+_DEAD_LETTERS = (
+    "SELECT s.subscriber, count(*) FROM dead_letter s WHERE {among} GROUP BY s.subscriber"
+)
 
 
 class _Room:
@@ -165,16 +169,16 @@ class Reader:
             rows = connection.execute("SELECT number, name, kind, spec FROM feed ORDER BY number")
             return [(number, unpack_feed(*row)) for number, *row in rows]
 
-    def owners(self) -> list[OwnerRow]:
+    def subscribers(self) -> list[SubscriberRow]:
         with self.connection() as connection:
             columns = "number, name, cursor, dropped, dropped_through"
-            rows = connection.execute(f"SELECT {columns} FROM owner ORDER BY number")
-            return list(map(OwnerRow._make, rows))
+            rows = connection.execute(f"SELECT {columns} FROM subscriber ORDER BY number")
+            return list(map(SubscriberRow._make, rows))
 
     def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
         statement = (
-            "SELECT number, owner, id, feed, wanted, created, updated, checksum FROM subscription "
-            "WHERE feed = ? AND number > ? ORDER BY number LIMIT ?"
+            "SELECT number, subscriber, id, feed, wanted, created, updated, checksum "
+            "FROM subscription WHERE feed = ? AND number > ? ORDER BY number LIMIT ?"
         )
         for *values, checksum in self._pages(statement, feed):
             if text_checksum(*values[1:]) == checksum:
@@ -195,26 +199,28 @@ class Reader:
 
     def webhooks(self) -> list[tuple[int, bytes]]:
         with self.connection() as connection:
-            return connection.execute("SELECT owner, body FROM webhook ORDER BY owner").fetchall()
+            return connection.execute(
+                "SELECT subscriber, body FROM webhook ORDER BY subscriber"
+            ).fetchall()
 
-    def dead_letters(self, owner: int, after: int, limit: int) -> list[DeadLetter]:
+    def dead_letters(self, subscriber: int, after: int, limit: int) -> list[DeadLetter]:
         statement = (
             "SELECT d.number, o.name, d.first, d.last, d.attempts, d.reason, d.at, d.body "
-            "FROM dead_letter d JOIN owner o ON o.number = d.owner "
-            "WHERE d.owner = ? AND d.number > ? ORDER BY d.number LIMIT ?"
+            "FROM dead_letter d JOIN subscriber o ON o.number = d.subscriber "
+            "WHERE d.subscriber = ? AND d.number > ? ORDER BY d.number LIMIT ?"
         )
         with self.connection() as connection:
-            rows = connection.execute(statement, (owner, after, limit))
+            rows = connection.execute(statement, (subscriber, after, limit))
             return list(map(DeadLetter._make, rows))
 
-    def dead_letter_counts(self, owners: Collection[int] | None) -> dict[int, int]:
-        among, values = _among("o.owner", owners)
+    def dead_letter_counts(self, subscribers: Collection[int] | None) -> dict[int, int]:
+        among, values = _among("s.subscriber", subscribers)
         with self.connection() as connection:
             return dict(connection.execute(_DEAD_LETTERS.format(among=among), values))
 
     def _pages(self, statement: str, feed: int) -> Iterator[Any]:
-        # Whole pages: a connection that stays with a caller would keep the log ahead from being
-        # taken up.
+        # Whole pages: a connection that stays with a caller would keep the write-ahead log from
+        # being taken up.
         last = -1
         while True:
             with self.connection() as connection:
@@ -224,67 +230,67 @@ class Reader:
                 return
             last = rows[-1][0]
 
-    # Notes.
+    # Notifications.
 
-    def inbox(self, owner: int, after: int, limit: int, most_bytes: int) -> list[Note]:
-        found: list[Note] = []
+    def inbox(self, subscriber: int, after: int, limit: int, most_bytes: int) -> list[Notification]:
+        found: list[Notification] = []
         room = _Room(limit, most_bytes)
         with self.connection() as connection:
             while not room.full():
-                rows = self._inbox_page(connection, owner, after)
-                self._add_notes(connection, owner, after, rows, found, room)
+                rows = self._inbox_page(connection, subscriber, after)
+                self._add_notifications(connection, subscriber, after, rows, found, room)
                 if len(rows) < _INBOX_PAGE:
                     break
                 after = rows[-1][0]
         return found
 
-    def _add_notes(
+    def _add_notifications(
         self,
         connection: sqlite3.Connection,
-        owner: int,
+        subscriber: int,
         after: int,
         rows: list[Any],
-        found: list[Note],
+        found: list[Notification],
         room: _Room,
     ) -> None:
         for last, first, text, checksum in rows:
             if room.full():
                 return
-            notes = unpack_notes(owner, first, text, checksum)
+            notifications = unpack_notifications(subscriber, first, text, checksum)
             # The last number is what rows are ordered by, and not part of the checksum.
-            if notes is None or not notes or first + notes[-1][0] != last:
-                self.report(f"notes of owner {owner} in batch {first}")
+            if notifications is None or not notifications or first + notifications[-1][0] != last:
+                self.report(f"notifications of subscriber {subscriber} in batch {first}")
                 continue
             batch = self._batch(connection, first)
             if batch is None:
                 continue
             name, kind, at, rate = batch.feed_name, batch.feed_kind, batch.at, batch.rate
-            wanted = [one for one in notes if first + one[0] > after]
+            wanted = [one for one in notifications if first + one[0] > after]
             ends = batch.ends
             sizes = accumulate((ends[place + 1] - ends[place] for place, _ in wanted), initial=0)
             found += [
-                Note(first + position, name, at, ids, batch.body(position), kind, rate)
+                Notification(first + position, name, at, ids, batch.body(position), kind, rate)
                 for position, ids in wanted[: room.take(tuple(sizes))]
             ]
 
-    def _inbox_page(self, connection: sqlite3.Connection, owner: int, after: int) -> list[Any]:
+    def _inbox_page(self, connection: sqlite3.Connection, subscriber: int, after: int) -> list[Any]:
         try:
-            [(text,)] = connection.execute(_INBOX, (owner, after))
+            [(text,)] = connection.execute(_INBOX, (subscriber, after))
             rows: list[Any] = orjson.loads(text)
         except (sqlite3.Error, ValueError):  # something in it is no text: row by row it will do
-            return connection.execute(_INBOX_BY_ROW, (owner, after)).fetchall()
+            return connection.execute(_INBOX_BY_ROW, (subscriber, after)).fetchall()
         return rows
 
-    def backlogs(self, owners: Collection[int] | None = None) -> dict[int, int]:
-        among, values = _among("o.number", owners)
+    def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
+        among, values = _among("s.number", subscribers)
         with self.connection() as connection:
             waiting: dict[int, int] = dict(
                 connection.execute(_BACKLOGS.format(among=among), values)
             )
             partly_read = connection.execute(_PARTLY_READ.format(among=among), values)
             for number, cursor, first, text, checksum in partly_read:
-                notes = unpack_notes(number, first, text, checksum) or []
-                waiting[number] -= sum(first + position <= cursor for position, _ in notes)
+                notifications = unpack_notifications(number, first, text, checksum) or []
+                waiting[number] -= sum(first + position <= cursor for position, _ in notifications)
         return waiting
 
     # The log.
@@ -373,8 +379,8 @@ class Reader:
     def _batch(
         self, connection: sqlite3.Connection, first: int, *, keep: bool = True
     ) -> Batch | None:
-        """The batch that begins at a number; None if it is damaged. Many owners ask for the same
-        ones, so the last ones stay in memory.
+        """The batch that begins at a number; None if it is damaged. Many subscribers ask for the
+        same ones, so the last ones stay in memory.
         """
         with self._lock:
             if (batch := self._cache.get(first)) is not None:
@@ -415,8 +421,8 @@ class Reader:
                 self._cached_bytes -= len(oldest.payload)
 
 
-def _among(column: str, owners: Collection[int] | None) -> tuple[str, tuple[str, ...]]:
-    """A condition, and its values: one of these owners, or any (None)."""
-    if owners is None:
+def _among(column: str, subscribers: Collection[int] | None) -> tuple[str, tuple[str, ...]]:
+    """A condition, and its values: one of these subscribers, or any (None)."""
+    if subscribers is None:
         return "TRUE", ()
-    return f"{column} IN (SELECT value FROM json_each(?))", (json_text(list(owners)),)
+    return f"{column} IN (SELECT value FROM json_each(?))", (json_text(list(subscribers)),)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 RESERVE = "reserve"
 _MOST_BYTES = 16 << 20
-"""More than one transaction of tidying takes in the log ahead."""
+"""More than one transaction of tidying takes in the write-ahead log."""
 _SHARE = 16
 """Of a small disk it is not more than this part."""
 

@@ -17,8 +17,8 @@ from boxmatch.errors import BoxmatchError, StorageError
 from boxmatch.model.schema import Schema
 
 
-class OwnerRow(NamedTuple):
-    """A subscriber. All up to `cursor` is acknowledged; `dropped` notes never will be."""
+class SubscriberRow(NamedTuple):
+    """A subscriber. All up to `cursor` is acknowledged; `dropped` notifications never will be."""
 
     number: int
     name: str
@@ -32,7 +32,7 @@ class SubscriptionRow(NamedTuple):
     """A subscription; `wanted` is JSON."""
 
     number: int
-    owner: int
+    subscriber: int
     id: str
     feed: int
     wanted: bytes
@@ -75,11 +75,13 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tidied:
-    """What went: batches, notes that were acknowledged, and by owner those that were not."""
+class Removed:
+    """What went: batches, notifications that were acknowledged, and by subscriber those that were
+    not.
+    """
 
     batches: int = 0
-    notes_acknowledged: int = 0
+    notifications_acknowledged: int = 0
     dropped: dict[int, int] = field(default_factory=dict)
 
 
@@ -138,30 +140,30 @@ def unpack_batch(row: Sequence[Any], feed_name: str, feed_kind: FeedKind) -> Bat
     return Batch(first, size, feed, at, rate, feed_name, feed_kind, ends, payload)
 
 
-Notes = list[tuple[int, Sequence[str]]]
-"""Positions in a batch, ascending, with the subscriptions of one owner that matched."""
+Notifications = list[tuple[int, Sequence[str]]]
+"""Positions in a batch, ascending, with the subscriptions of one subscriber that matched."""
 
 
-def pack_notes(notes: Sequence[tuple[int, Sequence[str]]]) -> bytes:
-    return orjson.dumps(notes, default=list, option=orjson.OPT_SERIALIZE_NUMPY)
+def pack_notifications(notifications: Sequence[tuple[int, Sequence[str]]]) -> bytes:
+    return orjson.dumps(notifications, default=list, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def notes_checksum(owner: int, first: int, notes: bytes) -> int:
+def notifications_checksum(subscriber: int, first: int, notifications: bytes) -> int:
     # 32 bits do for a row this small, and such rows are many.
-    return xxhash.xxh3_64_intdigest(notes, owner ^ first) & 0xFFFF_FFFF
+    return xxhash.xxh3_64_intdigest(notifications, subscriber ^ first) & 0xFFFF_FFFF
 
 
-def unpack_notes(
-    owner: int, first: int | None, text: str | bytes | None, checksum: int
-) -> Notes | None:
+def unpack_notifications(
+    subscriber: int, first: int | None, text: str | bytes | None, checksum: int
+) -> Notifications | None:
     """None if the row is damaged."""
     content = text.encode() if isinstance(text, str) else text
     if first is None or content is None:
         return None
-    if notes_checksum(owner, first, content) != checksum:
+    if notifications_checksum(subscriber, first, content) != checksum:
         return None
-    notes: Notes = orjson.loads(content)
-    return notes
+    notifications: Notifications = orjson.loads(content)
+    return notifications
 
 
 def text_checksum(*values: object) -> int:

@@ -14,23 +14,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from boxmatch.broker.messages import DeadLetter, FeedSpec, Note
+from boxmatch.broker.messages import DeadLetter, FeedSpec, Notification
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.copying import copy_database
-from boxmatch.broker.store.gathered import MOST_ROW_BYTES
 from boxmatch.broker.store.reader import MOST_BYTES, Reader
 from boxmatch.broker.store.reserve import Reserve
+from boxmatch.broker.store.retention import tidy
 from boxmatch.broker.store.rows import (
     LoggedEvent,
     MemberRow,
-    OwnerRow,
+    Removed,
     Sizes,
+    SubscriberRow,
     SubscriptionRow,
-    Tidied,
 )
 from boxmatch.broker.store.tables import DATABASE, prepare
-from boxmatch.broker.store.tidying import tidy
 from boxmatch.broker.store.transaction import Transaction
+from boxmatch.broker.store.write_buffer import MOST_ROW_BYTES
 from boxmatch.broker.store.writer import Writer
 from boxmatch.engine.database import Sync, connect
 from boxmatch.engine.folders import take_lock
@@ -170,8 +170,8 @@ class Store:
     def feeds(self) -> list[tuple[int, FeedSpec]]:
         return self._reader.feeds()
 
-    def owners(self) -> list[OwnerRow]:
-        return self._reader.owners()
+    def subscribers(self) -> list[SubscriberRow]:
+        return self._reader.subscribers()
 
     def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
         """In the order in which they were first put."""
@@ -185,14 +185,14 @@ class Store:
         return self._reader.webhooks()
 
     def inbox(
-        self, owner: int, after: int, limit: int, *, most_bytes: int = MOST_BYTES
-    ) -> list[Note]:
-        """The first notes with numbers after `after`, whatever the cursor is.
+        self, subscriber: int, after: int, limit: int, *, most_bytes: int = MOST_BYTES
+    ) -> list[Notification]:
+        """The first notifications with numbers after `after`, whatever the cursor is.
 
         Fewer than `limit` are not the last ones if they are large: it ends before `most_bytes` of
         bodies, but not before the first.
         """
-        return self._reader.inbox(owner, after, limit, most_bytes)
+        return self._reader.inbox(subscriber, after, limit, most_bytes)
 
     def events(
         self,
@@ -222,16 +222,16 @@ class Store:
         first = self._reader.first_sequence(feed)
         return upcoming if first is None else first
 
-    def backlogs(self, owners: Collection[int] | None = None) -> dict[int, int]:
-        """How many notes wait, by owner: of all, or of some."""
-        return self._reader.backlogs(owners)
+    def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
+        """How many notifications wait, by subscriber: of all, or of some."""
+        return self._reader.backlogs(subscribers)
 
-    def dead_letters(self, owner: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
-        return self._reader.dead_letters(owner, after, limit)
+    def dead_letters(self, subscriber: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
+        return self._reader.dead_letters(subscriber, after, limit)
 
-    def dead_letter_counts(self, owners: Collection[int] | None = None) -> dict[int, int]:
-        """How many there are, by owner that has any: of all, or of some."""
-        return self._reader.dead_letter_counts(owners)
+    def dead_letter_counts(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
+        """How many there are, by subscriber that has any: of all, or of some."""
+        return self._reader.dead_letter_counts(subscribers)
 
     def sizes(self) -> Sizes:
         return self._reader.sizes()
@@ -240,17 +240,17 @@ class Store:
         """Copy what is stored now into a new file, while others read and write."""
         copy_database(self._file, target, progress)
 
-    def tidy(self, now: float, retention: Retention) -> Tidied:
+    def tidy(self, now: float, retention: Retention) -> Removed:
         """Drop what is not needed: inbox rows that are acknowledged, the oldest batches past age
         or size, what is too much in one inbox, and old keys of publishers. Waits for the disk.
 
-        What goes before its owner has acknowledged it is counted as dropped.
+        What goes before its subscriber has acknowledged it is counted as dropped.
         """
         return tidy(self._reader, partial(self.write, frees=True), now, retention)
 
     def _checkpoint(self) -> None:
-        """Take the log ahead into the database while the writer thread goes on. What is left of it
-        when it has its full length is little, and is taken in by the writer's own commit.
+        """Take the write-ahead log into the database while the writer thread goes on. What is left
+        of it when it has its full length is little, and is taken in by the writer's own commit.
         """
         grown = self._writer.grown
         while True:
@@ -262,4 +262,4 @@ class Store:
                 with closing(connect(self._file, "rw")) as connection:
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             except sqlite3.Error:
-                _log.exception("cannot take up the log ahead of %s", self._file)
+                _log.exception("cannot take up the write-ahead log of %s", self._file)

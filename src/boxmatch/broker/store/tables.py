@@ -11,7 +11,7 @@ from boxmatch.errors import StorageError
 
 DATABASE = "broker.sqlite"
 APPLICATION = 0x426F7842
-FORMAT = 1
+FORMAT = 2
 _WAL_PAGES = 16_384
 """64 MiB. Another thread copies most of it into the database before it has that length."""
 
@@ -22,32 +22,32 @@ _TABLES = (
     """CREATE TABLE feed (
         number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
         spec TEXT NOT NULL)""",
-    """CREATE TABLE owner (
+    """CREATE TABLE subscriber (
         number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
         cursor INTEGER NOT NULL, dropped INTEGER NOT NULL, dropped_through INTEGER NOT NULL)""",
     """CREATE TABLE subscription (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, owner INTEGER NOT NULL, id TEXT NOT NULL,
+        number INTEGER PRIMARY KEY AUTOINCREMENT, subscriber INTEGER NOT NULL, id TEXT NOT NULL,
         feed INTEGER NOT NULL, wanted BLOB NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
-        checksum INTEGER NOT NULL, UNIQUE (owner, id))""",
+        checksum INTEGER NOT NULL, UNIQUE (subscriber, id))""",
     "CREATE INDEX subscription_by_feed ON subscription (feed, number)",
     """CREATE TABLE member (
         place INTEGER PRIMARY KEY, feed INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
         expires REAL, checksum INTEGER NOT NULL, UNIQUE (feed, id))""",
-    "CREATE TABLE webhook (owner INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE webhook (subscriber INTEGER PRIMARY KEY, body BLOB NOT NULL)",
     """CREATE TABLE dead_letter (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, owner INTEGER NOT NULL, first INTEGER NOT NULL,
-        last INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT NOT NULL, at REAL NOT NULL,
-        body BLOB NOT NULL)""",
-    "CREATE INDEX dead_letter_by_owner ON dead_letter (owner, number)",
+        number INTEGER PRIMARY KEY AUTOINCREMENT, subscriber INTEGER NOT NULL, first INTEGER NOT
+        NULL, last INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT NOT NULL, at REAL NOT
+        NULL, body BLOB NOT NULL)""",
+    "CREATE INDEX dead_letter_by_subscriber ON dead_letter (subscriber, number)",
     """CREATE TABLE batch (
         first INTEGER PRIMARY KEY, size INTEGER NOT NULL, feed INTEGER NOT NULL, at REAL NOT NULL,
         rate REAL NOT NULL, checksum INTEGER NOT NULL, nbytes INTEGER NOT NULL,
         payload BLOB NOT NULL)""",
     "CREATE INDEX batch_by_feed ON batch (feed, first, size, nbytes)",
     """CREATE TABLE inbox (
-        owner INTEGER NOT NULL, last INTEGER NOT NULL, first INTEGER NOT NULL,
-        amount INTEGER NOT NULL, notes TEXT NOT NULL, checksum INTEGER NOT NULL,
-        PRIMARY KEY (owner, last)) WITHOUT ROWID""",
+        subscriber INTEGER NOT NULL, last INTEGER NOT NULL, first INTEGER NOT NULL,
+        amount INTEGER NOT NULL, notifications TEXT NOT NULL, checksum INTEGER NOT NULL,
+        PRIMARY KEY (subscriber, last)) WITHOUT ROWID""",
     "CREATE INDEX inbox_by_batch ON inbox (first)",
     """CREATE TABLE repeat (
         feed INTEGER NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, first INTEGER NOT NULL,

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from boxmatch.broker.messages import FeedSpec
-from boxmatch.broker.store.gathered import PAGE, Gathered, Inboxes, batch_rows, json_text
 from boxmatch.broker.store.rows import Appended, pack_feed, text_checksum
+from boxmatch.broker.store.write_buffer import PAGE, Inboxes, WriteBuffer, batch_rows, json_text
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 
 REPEATABLE = 24 * 3600.0
@@ -22,15 +22,17 @@ class Transaction:
         self._connection = connection
         self.next_sequence = next_sequence
         self._feeds = frozenset(n for (n,) in connection.execute("SELECT number FROM feed"))
-        [(self._owners,)] = connection.execute("SELECT coalesce(max(number), 0) FROM owner")
+        [(self._subscribers,)] = connection.execute(
+            "SELECT coalesce(max(number), 0) FROM subscriber"
+        )
         self._group_mark = self._change_mark = self._mark()
-        self._earlier = Gathered()
-        self._own = Gathered()
+        self._earlier = WriteBuffer()
+        self._own = WriteBuffer()
         self._savepoint = False
         self.refuses = False
         """Whether the change may not write, since the disk is full and it frees no room."""
         self.written = 0
-        """About how many bytes came to the log ahead; the writer thread resets it."""
+        """About how many bytes came to the write-ahead log; the writer thread resets it."""
 
     # For the writer thread.
 
@@ -43,7 +45,7 @@ class Transaction:
         self._connection.execute("COMMIT")
 
     def roll_back(self) -> None:
-        self._earlier = Gathered()
+        self._earlier = WriteBuffer()
         self._return_to(self._group_mark)
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
@@ -55,7 +57,7 @@ class Transaction:
 
     @property
     def nbytes(self) -> int:
-        """Of the database, once the log ahead is taken up."""
+        """Of the database, once the write-ahead log is taken up."""
         return self._pages("page_count")
 
     @property
@@ -69,7 +71,7 @@ class Transaction:
         return int(pages) * int(size)
 
     def begin_change(self) -> None:
-        self._own = Gathered()
+        self._own = WriteBuffer()
         self._change_mark = self._mark()
         self._savepoint = False
 
@@ -95,10 +97,10 @@ class Transaction:
         return self._connection.execute(statement, values)
 
     def _mark(self) -> tuple[int, int, frozenset[int]]:
-        return self.next_sequence, self._owners, self._feeds
+        return self.next_sequence, self._subscribers, self._feeds
 
     def _return_to(self, mark: tuple[int, int, frozenset[int]]) -> None:
-        self.next_sequence, self._owners, self._feeds = mark
+        self.next_sequence, self._subscribers, self._feeds = mark
 
     # What a change does.
 
@@ -112,7 +114,7 @@ class Transaction:
         key: str | None = None,
         rate: float = 0.0,
     ) -> Appended:
-        """Events and who gets them: by owner, positions in `bodies` and ids of subscriptions.
+        """Events and who gets them: by subscriber, positions in `bodies` and ids of subscriptions.
 
         With a key that the feed has seen in the last day nothing is stored, and the numbers of
         then come back.
@@ -122,8 +124,8 @@ class Transaction:
         at, rate = float(at) + 0.0, float(rate) + 0.0  # SQLite has no negative zero
         if key is not None and (known := self._repeated(feed, key, at)) is not None:
             return known
-        for owner in inboxes:
-            self._check_owner(owner)
+        for subscriber in inboxes:
+            self._check_subscriber(subscriber)
         first = self.next_sequence
         batches, inbox = batch_rows(first, feed, at, rate, bodies, inboxes)
         self._own.batches += batches
@@ -151,7 +153,7 @@ class Transaction:
             raise BrokerError(f"feed {spec.name!r} cannot change its name or kind")
 
     def drop_feed(self, number: int) -> None:
-        """The feed and all that is in it; notes of it that wait are not counted as dropped."""
+        """The feed and all that is in it; its waiting notifications are not counted as dropped."""
         self._check_feed(number)
         of_feed = "(SELECT first FROM batch WHERE feed = ?)"
         self.execute(f"DELETE FROM inbox WHERE first IN {of_feed}", number)
@@ -161,38 +163,42 @@ class Transaction:
         self.keep_next()
         self._feeds -= {number}
 
-    def put_owner(self, name: str) -> int:
-        """The owner of this name, made if there is none."""
-        known = self.execute("SELECT number FROM owner WHERE name = ?", name).fetchone()
+    def put_subscriber(self, name: str) -> int:
+        """The subscriber of this name, made if there is none."""
+        known = self.execute("SELECT number FROM subscriber WHERE name = ?", name).fetchone()
         if known is not None:
             return int(known[0])
-        number = self._insert("INSERT INTO owner VALUES (NULL, ?, 0, 0, 0)", name)
-        self._owners = number
+        number = self._insert("INSERT INTO subscriber VALUES (NULL, ?, 0, 0, 0)", name)
+        self._subscribers = number
         return number
 
-    def move_cursor(self, owner: int, sequence: int) -> None:
+    def move_cursor(self, subscriber: int, sequence: int) -> None:
         """Never backwards, never past the last number."""
         self._check_room()
-        self._check_owner(owner)
-        self._own.move(int(owner), min(int(sequence), self.next_sequence - 1))
+        self._check_subscriber(subscriber)
+        self._own.move(int(subscriber), min(int(sequence), self.next_sequence - 1))
 
-    def put_subscription(self, owner: int, id: str, feed: int, wanted: bytes, now: float) -> int:
+    def put_subscription(
+        self, subscriber: int, id: str, feed: int, wanted: bytes, now: float
+    ) -> int:
         """The subscription's number, which it keeps when it is put again."""
         self._check_feed(feed)
         now = float(now) + 0.0
         known = self.execute(
-            "SELECT number, created FROM subscription WHERE owner = ? AND id = ?", owner, id
+            "SELECT number, created FROM subscription WHERE subscriber = ? AND id = ?",
+            subscriber,
+            id,
         ).fetchone()
         number, created = (None, now) if known is None else known
-        checksum = text_checksum(owner, id, feed, wanted, created, now)
+        checksum = text_checksum(subscriber, id, feed, wanted, created, now)
         return self._insert(
             "INSERT OR REPLACE INTO subscription VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(number, owner, id, feed, wanted, created, now, checksum),
+            *(number, subscriber, id, feed, wanted, created, now, checksum),
         )
 
-    def delete_subscription(self, owner: int, id: str) -> bool:
-        statement = "DELETE FROM subscription WHERE owner = ? AND id = ?"
-        return self.execute(statement, owner, id).rowcount > 0
+    def delete_subscription(self, subscriber: int, id: str) -> bool:
+        statement = "DELETE FROM subscription WHERE subscriber = ? AND id = ?"
+        return self.execute(statement, subscriber, id).rowcount > 0
 
     def put_member(self, feed: int, id: str, body: bytes, expires: float | None) -> None:
         self._check_feed(feed)
@@ -209,25 +215,32 @@ class Transaction:
     def delete_member(self, feed: int, id: str) -> None:
         self.execute("DELETE FROM member WHERE feed = ? AND id = ?", feed, id)
 
-    def put_webhook(self, owner: int, webhook: bytes | None) -> None:
+    def put_webhook(self, subscriber: int, webhook: bytes | None) -> None:
         if webhook is None:
-            self.execute("DELETE FROM webhook WHERE owner = ?", owner)
+            self.execute("DELETE FROM webhook WHERE subscriber = ?", subscriber)
         else:
-            self.execute("INSERT OR REPLACE INTO webhook VALUES (?, ?)", owner, webhook)
+            self.execute("INSERT OR REPLACE INTO webhook VALUES (?, ?)", subscriber, webhook)
 
     def put_dead_letter(
-        self, owner: int, first: int, last: int, attempts: int, reason: str, at: float, body: bytes
+        self,
+        subscriber: int,
+        first: int,
+        last: int,
+        attempts: int,
+        reason: str,
+        at: float,
+        body: bytes,
     ) -> int:
         statement = "INSERT INTO dead_letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
-        return self._insert(statement, owner, first, last, attempts, reason, at, body)
+        return self._insert(statement, subscriber, first, last, attempts, reason, at, body)
 
-    def delete_dead_letters(self, owner: int, numbers: Sequence[int] | None) -> int:
-        """How many there were. None: all of the owner."""
-        statement = "DELETE FROM dead_letter WHERE owner = ?"
+    def delete_dead_letters(self, subscriber: int, numbers: Sequence[int] | None) -> int:
+        """How many there were. None: all of the subscriber."""
+        statement = "DELETE FROM dead_letter WHERE subscriber = ?"
         if numbers is None:
-            return self.execute(statement, owner).rowcount
+            return self.execute(statement, subscriber).rowcount
         among = " AND number IN (SELECT value FROM json_each(?))"
-        return self.execute(statement + among, owner, json_text(list(numbers))).rowcount
+        return self.execute(statement + among, subscriber, json_text(list(numbers))).rowcount
 
     def keep_next(self) -> None:
         """To be called where batches go: the last one may be among them."""
@@ -255,9 +268,9 @@ class Transaction:
         if number not in self._feeds:
             raise UnknownFeedError(str(number))
 
-    def _check_owner(self, number: int) -> None:
-        if not 0 < number <= self._owners:
-            raise StorageError(f"there is no owner {number}")
+    def _check_subscriber(self, number: int) -> None:
+        if not 0 < number <= self._subscribers:
+            raise StorageError(f"there is no subscriber {number}")
 
     def _repeated(self, feed: int, key: str, at: float) -> Appended | None:
         known = self._own.repeats.get((feed, key)) or self._earlier.repeats.get((feed, key))

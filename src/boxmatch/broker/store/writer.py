@@ -76,7 +76,7 @@ class Writer:
         self._idle = True
         self._closing = False
         self.grown = threading.Event()
-        """Set when the log ahead has become long."""
+        """Set when the write-ahead log has become long."""
         # A process that ends without closing must not wait for this thread for ever.
         self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
         self._thread.start()
@@ -127,12 +127,12 @@ class Writer:
         if error is not None and _is_full(error):
             admit = self._is_roomy()
             if not (admit or all(one.frees for one in group)):
-                self._note(error)  # some are refused
+                self._notification(error)  # some are refused
             if admit or any(one.frees for one in group):
                 self._reserve.release()
                 group, results, error = self._try(group, admit)
         if error is not None:
-            self._note(error)
+            self._notification(error)
             message = f"cannot write to {self._file}: {error}"
             results = [_Raised(_failure(message, error)) for _ in group]
         else:
@@ -169,13 +169,13 @@ class Writer:
 
     def _is_roomy(self) -> bool:
         """Whether so many pages of the database are free that no change makes it grow: then all
-        may use the reserve, which is whole again once the log ahead is taken up.
+        may use the reserve, which is whole again once the write-ahead log is taken up.
         """
         return self._transaction.free_bytes >= self._reserve.nbytes
 
     def _make_room(self) -> None:
-        """Take the log ahead into the database, if there is room for all of it, and for the reserve
-        what it took. Half of it would take the room, and give none back.
+        """Take the write-ahead log into the database, if there is room for all of it, and for the
+        reserve what it took. Half of it would take the room, and give none back.
         """
         try:
             self._reserve.release()
@@ -185,10 +185,10 @@ class Writer:
                     connection.execute("PRAGMA busy_timeout = 0").fetchall()
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except (OSError, sqlite3.Error) as error:
-            _log.debug("cannot take up the log ahead of %s: %s", self._file, error)
+            _log.debug("cannot take up the write-ahead log of %s: %s", self._file, error)
         self._reserve.restore()
 
-    def _note(self, error: Exception) -> None:
+    def _notification(self, error: Exception) -> None:
         """What cannot be written is said once, and until `recovered` no more."""
         if self.failure is None:
             _log.error("cannot write to %s", self._file, exc_info=error)

@@ -1,4 +1,4 @@
-"""The two things of a broker that can be read from a place on: a feed's log, an owner's inbox.
+"""The two things of a broker that can be read from a place on: a feed's log, a subscriber's inbox.
 
 A place is a sequence number: everything up to it has been read. Numbers are the broker's, over all
 feeds, and nothing is added behind a number once it was given out, so (after, through] is the same
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from boxmatch.errors import ClientError, SparkError
 from boxmatch.spark.broker.options import Connection, Place
-from boxmatch.spark.broker.rows import event_batch, note_batch
+from boxmatch.spark.broker.rows import event_batch, notification_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +143,7 @@ class FeedLog(_Readable):
 
 @dataclass(frozen=True)
 class Inbox(_Readable):
-    """The notes of an owner. What is acknowledged may be removed at any time."""
+    """The notifications of a subscriber. What is acknowledged may be removed at any time."""
 
     acknowledging: bool
 
@@ -151,11 +151,11 @@ class Inbox(_Readable):
         """The number after which to read, if reading starts at a place."""
         if isinstance(place, int):
             return max(place - 1, 0)
-        cursor = client.owner(self.name).cursor
+        cursor = client.subscriber(self.name).cursor
         return cursor if place == "earliest" else self.reach(client, cursor, None, None)
 
     def last(self, client: Client) -> int:
-        """The number of the newest note."""
+        """The number of the newest notification."""
         return self.find(client, "latest")
 
     def reach(
@@ -167,47 +167,53 @@ class Inbox(_Readable):
         *,
         move_on: bool = False,
     ) -> int:
-        """How far to read from `after`: `most` notes at the most, and not past `target`.
+        """How far to read from `after`: `most` notifications at the most, and not past `target`.
 
         An inbox has no need to move on: what it lost is counted.
         """
         seen = 0
         while most is None or seen < most:
             limit = _PAGE if most is None else min(_PAGE, most - seen)
-            notes = client.notes(self.name, after=after, limit=limit).notes
-            kept = [note for note in notes if target is None or note.sequence <= target]
+            notifications = client.notifications(self.name, after=after, limit=limit).notifications
+            kept = [
+                notification
+                for notification in notifications
+                if target is None or notification.sequence <= target
+            ]
             if kept:
                 seen += len(kept)
                 after = kept[-1].sequence
-            if not notes or len(kept) < len(notes):
+            if not notifications or len(kept) < len(notifications):
                 break
         return after
 
     def check(self, client: Client, after: int, through: int) -> None:
         """Raise an error, or log it, unless all that was in the range is still there."""
-        owner = client.owner(self.name)
-        if owner.dropped_through > after:
+        subscriber = client.subscriber(self.name)
+        if subscriber.dropped_through > after:
             self._lost(
-                f"owner {self.name!r}: notes after {after} were to be read, but up to "
-                f"{owner.dropped_through} some were dropped: they had waited too long"
+                f"subscriber {self.name!r}: notifications after {after} were to be read, but up to "
+                f"{subscriber.dropped_through} some were dropped: they had waited too long"
             )
-        elif owner.cursor > after:
+        elif subscriber.cursor > after:
             self._lost(
-                f"owner {self.name!r}: notes after {after} were to be read, but somebody has "
-                f"acknowledged up to {owner.cursor}, and what is acknowledged is removed"
+                f"subscriber {self.name!r}: notifications after {after} were to be read, but "
+                f"somebody has acknowledged up to {subscriber.cursor}, which is removed then"
             )
 
     def batches(
         self, client: Client, schema: pa.Schema, after: int, through: int
     ) -> Iterator[pa.RecordBatch]:
-        """The notes of a range, in order."""
+        """The notifications of a range, in order."""
         while after < through:
-            notes = client.notes(self.name, after=after, limit=_PAGE).notes
-            wanted = [note for note in notes if note.sequence <= through]
+            notifications = client.notifications(self.name, after=after, limit=_PAGE).notifications
+            wanted = [
+                notification for notification in notifications if notification.sequence <= through
+            ]
             if wanted:
-                yield note_batch(schema, wanted)
+                yield notification_batch(schema, wanted)
                 after = wanted[-1].sequence
-            if not notes or len(wanted) < len(notes):
+            if not notifications or len(wanted) < len(notifications):
                 return
 
     def acknowledge(self, client: Client, through: int) -> None:

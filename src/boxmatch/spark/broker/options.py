@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Place = int | Literal["earliest", "latest"]
 
 OPTIONS: Final = (
-    *("url", "key", "feed", "owner", "startingSequence", "endingSequence", "maxPerTrigger"),
+    *("url", "key", "feed", "subscriber", "startingSequence", "endingSequence", "maxPerTrigger"),
     *("partitions", "failOnDataLoss", "includeBody", "acknowledge"),
     *("checkpointLocation", "stagingLocation", "idempotencyKey", "inDoubt"),
 )

@@ -1,4 +1,4 @@
-"""Events and notes as Arrow record batches of the columns that Spark was promised.
+"""Events and notifications as Arrow record batches of the columns that Spark was promised.
 
 Columns are filled by name: an event from before its feed gained an attribute has a null there, and
 what an event has beyond the columns is left out (`_body` has all of it).
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-    from boxmatch.client import Feed, LoggedEvent, Note
+    from boxmatch.client import Feed, LoggedEvent, Notification
 
 SEQUENCE, AT, BODY = "_sequence", "_at", "_body"
-NOTE_COLUMNS = ("sequence", "feed", "at", "subscriptions", "body")
+NOTIFICATION_COLUMNS = ("sequence", "feed", "at", "subscriptions", "body")
 
 
 def feed_columns(feed: Feed, *, body: bool) -> StructType:
@@ -47,13 +47,13 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
     return columns
 
 
-def note_columns() -> StructType:
-    """The columns of an owner's notes."""
+def notification_columns() -> StructType:
+    """The columns of a subscriber's notifications."""
     from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
 
     kinds = (LongType(), StringType(), TimestampType(), ArrayType(StringType()), StringType())
     columns = StructType()
-    for name, kind in zip(NOTE_COLUMNS, kinds, strict=True):
+    for name, kind in zip(NOTIFICATION_COLUMNS, kinds, strict=True):
         columns.add(name, kind)
     return columns
 
@@ -80,22 +80,24 @@ def event_batch(schema: pa.Schema, events: Sequence[LoggedEvent]) -> pa.RecordBa
     return _batch(schema, [event.sequence for event in events], column)
 
 
-def note_batch(schema: pa.Schema, notes: Sequence[Note]) -> pa.RecordBatch:
-    """Notes of an owner as a record batch."""
+def notification_batch(schema: pa.Schema, notifications: Sequence[Notification]) -> pa.RecordBatch:
+    """Notifications of a subscriber as a record batch."""
 
     def column(name: str) -> list[Any]:
         match name:
             case "at":
-                return [_microseconds(note.at) for note in notes]
+                return [_microseconds(notification.at) for notification in notifications]
             case "subscriptions":
-                return [list(note.subscriptions) for note in notes]
+                return [list(notification.subscriptions) for notification in notifications]
             case "body":
-                return [_json(note.body) for note in notes]
+                return [_json(notification.body) for notification in notifications]
             case "sequence" | "feed":
-                return [getattr(note, name) for note in notes]
-        raise SparkError(f"notes have no column {name!r} (they have: {', '.join(NOTE_COLUMNS)})")
+                return [getattr(notification, name) for notification in notifications]
+        raise SparkError(
+            f"notifications have no column {name!r} (they have: {', '.join(NOTIFICATION_COLUMNS)})"
+        )
 
-    return _batch(schema, [note.sequence for note in notes], column)
+    return _batch(schema, [notification.sequence for notification in notifications], column)
 
 
 def _batch(

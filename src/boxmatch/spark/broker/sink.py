@@ -80,8 +80,10 @@ class Writing:
     @classmethod
     def of(cls, options: Mapping[str, str], columns: StructType, overwrite: bool) -> Writing:
         """Checked against the feed before any job starts."""
-        if options.get("owner"):
-            raise SparkError("an owner's notes cannot be written: give option 'feed' alone")
+        if options.get("subscriber"):
+            raise SparkError(
+                "a subscriber's notifications cannot be written: give option 'feed' alone"
+            )
         connection = Connection.of(options)
         name = required(options, "feed")
         if overwrite:

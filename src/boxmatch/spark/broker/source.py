@@ -61,16 +61,18 @@ class Reading:
     @classmethod
     def of(cls, options: Mapping[str, str], *, stream: bool) -> Reading:
         connection = Connection.of(options)
-        feed, owner = options.get("feed"), options.get("owner")
-        if bool(feed) == bool(owner):
-            raise SparkError("format('boxmatch') reads a feed or an owner's notes: give one option")
+        feed, subscriber = options.get("feed"), options.get("subscriber")
+        if bool(feed) == bool(subscriber):
+            raise SparkError(
+                "format('boxmatch') reads a feed or a subscriber's notifications: give one option"
+            )
         fail = switch(options, "failOnDataLoss", True)
         log: FeedLog | Inbox
         if feed:
             log = FeedLog(connection, feed, fail)
         else:
             acknowledging = stream and switch(options, "acknowledge", True)
-            log = Inbox(connection, required(options, "owner"), fail, acknowledging)
+            log = Inbox(connection, required(options, "subscriber"), fail, acknowledging)
         end = place(options, "endingSequence", "latest")
         if stream and end != "latest":
             raise SparkError("a stream has no end: option 'endingSequence' is for batch reads")

@@ -1,0 +1,227 @@
+"""Operations on state feeds: what they change and what they tell is stored together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from boxmatch.broker.core import Core, dispatch
+from boxmatch.broker.feeds.publishing import settle
+from boxmatch.broker.feeds.recovery import publication_to_json, recover_feed
+from boxmatch.broker.feeds.state_feed import StateFeed, Told
+from boxmatch.broker.messages import Receipt
+from boxmatch.broker.store import Transaction
+from boxmatch.errors import BoxmatchError, BrokerError, StorageError
+from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
+
+Write = Callable[[Transaction], None]
+Answer = asyncio.Future[Receipt]
+
+
+class StateOperations:
+    """One operation at a time and feed: they run in the matching thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def feed(self, name: str) -> StateFeed:
+        feed = self._core.directory.feed(name).feed
+        if not isinstance(feed, StateFeed):
+            raise BrokerError(f"feed {name!r} is one of events, which do not stay")
+        return feed
+
+    async def put_publication(
+        self,
+        name: str,
+        publication: str,
+        regions: Mapping[str, RegionSpec],
+        filter: str | None,
+        ttl: float | None,
+    ) -> Receipt:
+        feed = self.feed(name)
+        return await self.operate(
+            feed,
+            lambda: feed.put_publication(publication, regions, filter, ttl),
+            _storing(feed, publication),
+        )
+
+    async def patch_publication(
+        self,
+        name: str,
+        publication: str,
+        regions: Mapping[str, RegionSpec | None],
+        filter: str | Unchanged | None = UNCHANGED,
+        ttl: float | Unchanged | None = UNCHANGED,
+    ) -> Receipt:
+        feed = self.feed(name)
+        return await self.operate(
+            feed,
+            lambda: feed.patch_publication(publication, regions, filter, ttl),
+            _storing(feed, publication),
+        )
+
+    async def retract(self, name: str, publication: str) -> Receipt:
+        feed = self.feed(name)
+        return await self.operate(
+            feed,
+            lambda: feed.retract(publication),
+            lambda: lambda transaction: transaction.delete_member(feed.number, publication),
+            frees=True,
+        )
+
+    def publication(self, name: str, publication: str) -> Stored:
+        return self.feed(name).spaces.get_publication(publication)
+
+    async def expire(self) -> None:
+        """Let go of what is past its time, in all state feeds."""
+        for entry in self._core.directory.feeds():
+            feed = entry.feed
+            if isinstance(feed, StateFeed) and feed.has_expired():
+                await self.operate(feed, lambda: Told([], {}), lambda: _nothing)
+
+    async def operate(
+        self,
+        feed: StateFeed,
+        operation: Callable[[], Told],
+        prepare: Callable[[], Write],
+        landed: Callable[[], object] = lambda: None,
+        *,
+        frees: bool = False,
+    ) -> Receipt:
+        """Carry out an operation; returns when it and what it tells are durable.
+
+        `prepare` is called right after it, and says how to store what it changed; `landed` in the
+        event loop once that is durable, in the order of the operations, if the feed is still there.
+        An operation that `frees` room is possible on a full disk too.
+        """
+        answer: Answer = asyncio.get_running_loop().create_future()
+        at = self._core.clock()
+
+        def carry_out() -> None:
+            try:
+                self._let_expire(feed, at)
+                try:
+                    told = operation()
+                except BoxmatchError as error:  # nothing has changed
+                    self._core.flow.land(partial(settle, answer, error))
+                    return
+                self._store(feed, at, told, prepare(), landed, answer, frees)
+            except Exception as error:  # something may have
+                self._store(feed, at, Told([], {}), partial(_fail, error), landed, answer, True)
+
+        self._core.flow.call_soon(carry_out)
+        return await asyncio.shield(answer)
+
+    def _let_expire(self, feed: StateFeed, at: float) -> None:
+        """A step of its own: what has expired is stored and told whatever the operation does."""
+        expired = feed.expire()
+        if expired is None:
+            return
+
+        def write(transaction: Transaction) -> None:
+            for publication in expired.publications:
+                transaction.delete_member(feed.number, publication)
+            for one in expired.subscriptions:
+                transaction.delete_subscription(one.subscriber.number, one.id)
+
+        def landed() -> None:
+            for one in expired.subscriptions:
+                if one.subscriber.subscriptions.get(one.id) is one:
+                    del one.subscriber.subscriptions[one.id]
+
+        self._store(feed, at, expired.told, write, landed, None, True)
+
+    def _store(
+        self,
+        feed: StateFeed,
+        at: float,
+        told: Told,
+        write: Write,
+        landed: Callable[[], object],
+        answer: Answer | None,
+        frees: bool,
+    ) -> None:
+        """Have what the feed has done in memory on disk too, or undo it."""
+        core, epoch = self._core, feed.epoch
+
+        def change(transaction: Transaction) -> int:
+            try:
+                if feed.failed == epoch:
+                    raise StorageError("an operation before this one could not be stored")
+                write(transaction)
+                if not told.bodies:
+                    return 0
+                return transaction.append(feed.number, at, told.bodies, told.inboxes).first
+            except BaseException:
+                feed.failed = epoch
+                raise
+
+        def done(result: int | BaseException) -> None:
+            if isinstance(result, BaseException):
+                feed.failed = epoch
+                core.flow.call_soon(partial(self._step_back, feed, epoch, answer, result))
+            else:
+                core.flow.land(partial(self._finish, feed, at, told, result, landed, answer))
+
+        try:
+            core.store.write(change, done, frees=frees)
+        except StorageError as error:  # it is closed
+            core.flow.land(partial(settle, answer, error))
+
+    def _finish(
+        self,
+        feed: StateFeed,
+        at: float,
+        told: Told,
+        first: int,
+        landed: Callable[[], object],
+        answer: Answer | None,
+    ) -> None:
+        number = len(told.bodies)
+        directory, name = self._core.directory, feed.spec.name
+        if directory.has_feed(name) and (entry := directory.feed(name)).feed is feed:
+            landed()
+            if number:
+                entry.events += number
+                dispatch(directory, entry, at, first, told.bodies, told.inboxes)
+        settle(answer, Receipt(first, first + number - 1 if number else 0, number, True))
+
+    def _step_back(
+        self, feed: StateFeed, epoch: int, answer: Answer | None, error: BaseException
+    ) -> None:
+        """Memory is ahead of the disk: back to what is stored.
+
+        If even that cannot be read, the next operation fails too, and leads here again.
+        """
+        core = self._core
+        try:
+            if feed.epoch == epoch:
+                stored = recover_feed(
+                    core.store, feed.spec, feed.number, core.directory.by_number, core.clock
+                )
+                if isinstance(stored, StateFeed):
+                    feed.adopt(stored)
+                    # After what was stored before, which waits there too.
+                    core.flow.land(partial(core.directory.know, feed, stored.slots.in_use()))
+        finally:
+            core.flow.land(partial(settle, answer, error))
+
+
+def _nothing(transaction: Transaction) -> None:
+    """Nothing is to be stored."""
+
+
+def _fail(error: Exception, transaction: Transaction) -> None:
+    raise error
+
+
+def _storing(feed: StateFeed, publication: str) -> Callable[[], Write]:
+    def prepare() -> Write:
+        stored = feed.spaces.get_publication(publication)
+        body = publication_to_json(stored)
+        return lambda transaction: transaction.put_member(
+            feed.number, publication, body, stored.expires
+        )
+
+    return prepare

@@ -1,0 +1,181 @@
+"""Routes for a subscriber's notifications: by polling, and as Server-Sent Events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.http import shapes
+from boxmatch.broker.http.authentication import MOST_SEQUENCE, AsSubscriber, Caller, Name
+from boxmatch.broker.http.bodies import read_model
+from boxmatch.broker.http.responses import answer, answer_bytes, problems, takes
+from boxmatch.broker.messages import Notification
+from boxmatch.errors import AccessError
+
+MOST_NOTIFICATIONS: Final = 1_000
+MOST_WAIT: Final = 60.0
+MOST_BYTES: Final = 16 << 20
+"""Of notifications in one answer, roughly."""
+HEARTBEAT_SECONDS: Final = 15.0
+"""Proxies close connections on which nothing happens, most of them after a minute."""
+_NOTIFICATIONS_AT_ONCE: Final = 200
+
+After = Annotated[
+    int | None,
+    Query(ge=0, le=MOST_SEQUENCE, description="Without it, from the cursor on."),
+]
+
+router = APIRouter(tags=["notifications"])
+
+
+@router.get(
+    "/subscribers/{subscriber}/notifications",
+    response_model=shapes.Notifications,
+    responses=problems(),
+)
+async def poll(
+    subscriber: Name,
+    caller: AsSubscriber,
+    after: After = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_NOTIFICATIONS)] = 100,
+    wait: Annotated[
+        float, Query(ge=0, le=MOST_WAIT, description="Seconds to wait if there is nothing.")
+    ] = 0.0,
+) -> Response:
+    """Notifications after a sequence number. Nothing is acknowledged by this; `next` is where to go
+    on.
+    """
+    notifications = await caller.broker.notifications(
+        subscriber, after=after, limit=limit, wait=wait
+    )
+    parts = _some(notifications)
+    caller.context.delivered("poll", notifications[: len(parts)])
+    now = caller.broker.standing(subscriber)
+    start = now.cursor if after is None else after
+    following = notifications[len(parts) - 1].sequence if parts else start
+    rest = {"cursor": now.cursor, "next": following, "dropped": now.dropped}
+    return answer_bytes(b'{"notifications":[%b],%b' % (b",".join(parts), orjson.dumps(rest)[1:]))
+
+
+def _some(notifications: Sequence[Notification]) -> list[bytes]:
+    """As many as fit into one answer, and at least one."""
+    parts: list[bytes] = []
+    size = 0
+    for notification in notifications:
+        part = notification.to_json()
+        size += len(part)
+        if parts and size > MOST_BYTES:
+            break
+        parts.append(part)
+    return parts
+
+
+@router.post(
+    "/subscribers/{subscriber}/acknowledge",
+    response_model=shapes.Cursor,
+    responses=problems(409, body=True),
+    openapi_extra=takes(shapes.Acknowledgement),
+)
+async def acknowledge(subscriber: Name, request: Request, caller: AsSubscriber) -> Response:
+    """All notifications up to a sequence number are dealt with. The cursor never goes back, and is
+    on disk when this is answered.
+    """
+    asked = await read_model(request, shapes.Acknowledgement, caller.limits.body_bytes)
+    return answer({"cursor": await caller.broker.acknowledge(subscriber, asked.sequence)})
+
+
+@router.get(
+    "/subscribers/{subscriber}/notifications/stream",
+    responses={
+        **problems(),
+        200: {
+            "description": "Events: `id` is the sequence number and `data` the notification.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+    },
+    response_class=Response,
+)
+async def stream_notifications(
+    subscriber: Name,
+    caller: AsSubscriber,
+    after: After = None,
+    last_event_id: Annotated[
+        int | None,
+        Header(
+            ge=0,
+            le=MOST_SEQUENCE,
+            description="Acknowledges all up to this number, and goes on after it.",
+        ),
+    ] = None,
+) -> Response:
+    """Notifications as they come, as Server-Sent Events. A browser's EventSource reconnects by
+    itself, and says by that which notifications it has.
+    """
+    if last_event_id is not None:
+        await caller.broker.acknowledge(subscriber, last_event_id, wait=False)
+        after = last_event_id
+    return _EventStream(caller, subscriber, after)
+
+
+class _EventStream(Response):
+    """A response that goes on until the client leaves or the broker stops."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, caller: Caller, subscriber: str, after: int | None) -> None:
+        # Some proxies would collect what is sent until a buffer is full.
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._caller = caller
+        self._subscriber = subscriber
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._caller.broker.stream(self._subscriber, after=self._after) as stream:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            await send({"type": "http.response.body", "body": b": ready\n\n", "more_body": True})
+            leaving = asyncio.create_task(_disconnected(receive))
+            leaving.add_done_callback(lambda _: stream.close())
+            try:
+                while (body := await self._next(stream)) is not None:
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            except AccessError:
+                pass  # the key was revoked; when the client comes again it is told so
+            finally:
+                leaving.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _next(self, stream: NotificationStream) -> bytes | None:
+        context = self._caller.context
+        try:
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                notifications = await stream.take(_NOTIFICATIONS_AT_ONCE)
+        except TimeoutError:
+            context.keys.recheck(self._caller.grant)
+            return b":\n\n"
+        if not notifications:
+            return None
+        context.keys.recheck(self._caller.grant)
+        context.delivered("sse", notifications)
+        return b"".join(
+            b"id: %d\ndata: %b\n\n" % (notification.sequence, notification.to_json())
+            for notification in notifications
+        )
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

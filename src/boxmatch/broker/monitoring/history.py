@@ -1,0 +1,260 @@
+"""What there is to see of a running broker: as it is now, and over the last minutes.
+
+Everything is counted from the start on, so that whoever looks takes differences, and nothing is
+kept for each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, Final, NamedTuple
+
+import orjson
+import structlog
+
+from boxmatch.broker.core import Core
+from boxmatch.broker.delivery.webhooks import Webhooks
+from boxmatch.broker.feeds.adaptation import in_effect
+from boxmatch.broker.messages import FeedInfo, SubscriberInfo
+from boxmatch.broker.monitoring.metrics import Metrics
+from boxmatch.broker.store import Sizes
+from boxmatch.broker.subscribers.subscriber import Subscriber
+
+HISTORY: Final = 300
+"""Samples that are kept, one a second."""
+MOST_FEEDS: Final = 20
+"""The busiest, in each sample."""
+MOST_SUBSCRIBERS: Final = 50
+_EVERY: Final = 1.0
+_FRESH: Final = 0.9
+"""Seconds for which what is added up over all subscribers will do."""
+_SIZES_FRESH: Final = 10.0
+"""To count what is on disk takes longer."""
+_FADING: Final = 0.98
+"""What of a feed's activity still counts a second later."""
+
+log = structlog.get_logger(__name__)
+
+
+class Summary(NamedTuple):
+    """What is added up over all subscribers."""
+
+    sessions: int
+    backlog: int
+    subscribers: list[dict[str, Any]]
+    """Those with errors first, then those that most waits for, then the busiest."""
+    subscriber_count: int
+    sizes: Sizes
+
+
+class History:
+    """Numbers of feeds and subscribers. In the event loop, for as long as the broker runs."""
+
+    def __init__(self, core: Core, metrics: Metrics, posting: Webhooks) -> None:
+        self.started = core.clock()
+        self._core = core
+        self._metrics = metrics
+        self._webhooks = posting
+        self._samples: deque[tuple[float, dict[str, bytes]]] = deque(maxlen=HISTORY)
+        self._totals: dict[str, int] = {}
+        self._activity: dict[str, float] = {}
+        self._summing = asyncio.Lock()
+        self._summary: tuple[float, Summary] | None = None
+        self._sizes: tuple[float, Sizes] | None = None
+        self._task = asyncio.create_task(self._sample_all())
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    # As it is now
+
+    def now(self) -> float:
+        return self._core.clock()
+
+    def feeds(self, sees: Callable[[str], bool]) -> list[dict[str, Any]]:
+        """Every feed that somebody may see."""
+        entries = self._core.directory.feeds()
+        return [self._feed(entry.info()) for entry in entries if sees(entry.feed.spec.name)]
+
+    def _feed(self, info: FeedInfo) -> dict[str, Any]:
+        spec = info.spec
+        adaptive = in_effect(spec)
+        return {
+            "kind": spec.kind,
+            "index": spec.index,
+            "adaptive": None if adaptive is None else asdict(adaptive),
+            "subscriptions": info.subscriptions,
+            "publications": info.publications,
+            "last_sequence": info.last_sequence,
+            **self._moving(info),
+        }
+
+    def _moving(self, info: FeedInfo) -> dict[str, Any]:
+        """What charts are made of."""
+        counts = self._metrics.counts(info.spec.name)
+        if info.spec.kind == "state":  # its operations are not counted, but what they tell
+            counts = counts._replace(committed=info.events)
+        return {
+            "name": info.spec.name,
+            "rate": info.rate,
+            "sampled_matches": info.sampled_matches,
+            "sampled_false": info.sampled_false,
+            "waiting": info.waiting,
+            **counts._asdict(),
+        }
+
+    def broker(self, summary: Summary) -> dict[str, Any]:
+        """The broker as a whole."""
+        flow, settings = self._core.flow, self._core.settings
+        return {
+            "queue": {
+                "events": flow.events,
+                "bytes": flow.nbytes,
+                "most_events": settings.queue_events,
+                "most_bytes": settings.queue_bytes,
+            },
+            "sessions": summary.sessions,
+            "delivered": self._metrics.delivered_by_way(),
+            "dropped": self._metrics.dropped_notifications,
+            "refused": self._metrics.refused_by_reason(),
+            "storage_bytes": summary.sizes.nbytes,
+            "log_bytes": summary.sizes.log_bytes,
+            "backlog": summary.backlog,
+        }
+
+    async def summary(self) -> Summary:
+        """Added up at most once a second, whoever asks, and not in the event loop."""
+        async with self._summing:
+            now = time.monotonic()
+            if self._summary is None or now - self._summary[0] > _FRESH:
+                known = self._core.directory.known()
+                self._summary = now, await asyncio.to_thread(self._sum_up, known, now)
+            return self._summary[1]
+
+    def _sum_up(self, known: list[Subscriber], now: float) -> Summary:
+        subscribers = [
+            subscriber for subscriber in known if subscriber.number
+        ]  # the others only listen
+        if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
+            self._sizes = now, self._core.store.sizes()
+        return Summary(
+            sum(len(subscriber.streams) for subscriber in known),
+            sum(subscriber.backlog for subscriber in subscribers),
+            self._ranked(subscribers),
+            len(subscribers),
+            self._sizes[1],
+        )
+
+    async def described(self, subscribers: Sequence[Subscriber]) -> list[SubscriberInfo]:
+        """All about some subscribers; what waits for them is counted on disk."""
+        store, numbers = self._core.store, [subscriber.number for subscriber in subscribers]
+        backlogs = await asyncio.to_thread(store.backlogs, numbers)
+        letters = await asyncio.to_thread(store.dead_letter_counts, numbers)
+        return [
+            self._described(
+                subscriber, backlogs.get(subscriber.number, 0), letters.get(subscriber.number, 0)
+            )
+            for subscriber in subscribers
+        ]
+
+    def _described(self, subscriber: Subscriber, backlog: int, dead_letters: int) -> SubscriberInfo:
+        feeds = {one.wanted.feed for one in subscriber.subscriptions.values()}
+        return SubscriberInfo(
+            subscriber=subscriber.name,
+            cursor=subscriber.cursor,
+            backlog=backlog,
+            dropped=subscriber.dropped,
+            dropped_through=subscriber.dropped_through,
+            subscriptions=len(subscriber.subscriptions),
+            sessions=len(subscriber.streams),
+            delivered=subscriber.delivered,
+            webhook=self._webhooks.webhook(subscriber.name),
+            dead_letters=dead_letters,
+            last_error=self._webhooks.last_error(subscriber.name),
+            feeds=sorted(feeds),
+        )
+
+    def subscribers(self, names: Collection[str]) -> tuple[list[dict[str, Any]], int]:
+        """Some subscribers by name, the first of them by rank, and how many there are."""
+        known = [
+            subscriber for name in names if (subscriber := self._core.directory.subscriber(name))
+        ]
+        return self._ranked(known), len(known)
+
+    def _ranked(self, subscribers: Iterable[Subscriber]) -> list[dict[str, Any]]:
+        failing = self._webhooks.failing()
+
+        def rank(subscriber: Subscriber) -> tuple[bool, int, int, int, str]:
+            failed = subscriber.dead_letters > 0 or subscriber.name in failing
+            return (
+                failed,
+                subscriber.backlog,
+                subscriber.dropped,
+                subscriber.delivered,
+                subscriber.name,
+            )
+
+        return [
+            self._brief(subscriber)
+            for subscriber in heapq.nlargest(MOST_SUBSCRIBERS, subscribers, key=rank)
+        ]
+
+    def _brief(self, subscriber: Subscriber) -> dict[str, Any]:
+        webhook = self._webhooks.webhook(subscriber.name)
+        return {
+            "subscriber": subscriber.name,
+            "backlog": subscriber.backlog,
+            "sessions": len(subscriber.streams),
+            "delivered": subscriber.delivered,
+            "dropped": subscriber.dropped,
+            "subscriptions": len(subscriber.subscriptions),
+            "webhook": webhook and ("paused" if webhook.paused else "active"),
+            "dead_letters": subscriber.dead_letters,
+            "last_error": self._webhooks.last_error(subscriber.name),
+        }
+
+    # Over the last minutes
+
+    def history(self, sees: Callable[[str], bool]) -> bytes:
+        """The samples, as a JSON array, with the feeds that somebody may see."""
+        samples = []
+        for at, feeds in self._samples:
+            seen = b",".join(text for name, text in feeds.items() if sees(name))
+            samples.append(b'{"at":%b,"feeds":[%b]}' % (orjson.dumps(at), seen))
+        return b"[%b]" % b",".join(samples)
+
+    def forget_feed(self, name: str) -> None:
+        """A feed was dropped: another of this name has nothing to do with it."""
+        for _, feeds in self._samples:
+            feeds.pop(name, None)
+        self._totals.pop(name, None)
+        self._activity.pop(name, None)
+
+    def sample(self) -> None:
+        """Keep the numbers of the busiest feeds."""
+        entries = {entry.feed.spec.name: entry for entry in self._core.directory.feeds()}
+        totals = self._metrics.activity()
+        self._activity = {
+            name: self._activity.get(name, 0.0) * _FADING
+            + totals.get(name, 0)
+            - self._totals.get(name, 0)
+            for name in entries
+        }
+        self._totals = totals
+        busiest = heapq.nlargest(MOST_FEEDS, entries, key=self._activity.__getitem__)
+        feeds = {name: orjson.dumps(self._moving(entries[name].info())) for name in sorted(busiest)}
+        self._samples.append((self._core.clock(), feeds))
+
+    async def _sample_all(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY)
+            try:
+                self.sample()
+            except Exception:  # a gap in a chart is no reason to end
+                log.exception("a sample is missing")

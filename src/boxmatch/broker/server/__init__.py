@@ -1,0 +1,1 @@
+"""The server process: sockets, timeouts, middleware, logs, starting and stopping."""

@@ -1,0 +1,227 @@
+"""What is not needed any more goes, in transactions so small that nobody waits long for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import orjson
+
+from boxmatch.broker.settings import Retention
+from boxmatch.broker.store.reader import Reader
+from boxmatch.broker.store.rows import (
+    Notifications,
+    Removed,
+    notifications_checksum,
+    pack_notifications,
+    unpack_notifications,
+)
+from boxmatch.broker.store.transaction import REPEATABLE, Transaction
+from boxmatch.broker.store.write_buffer import json_text
+
+Write = Callable[[Callable[[Transaction], Any]], Future[Any]]
+
+_ROWS_AT_ONCE = 2000
+_BATCHES_AT_ONCE = 32
+_SUBSCRIBERS_AT_ONCE = 32
+
+# By part, of which each is one transaction: how far which subscribers' rows go, and their
+# notifications.
+_ACKNOWLEDGED = f"""
+    SELECT json_group_array(json_array(part, subscriber, bound, notifications)) FROM (
+        SELECT part, subscriber, max(last) AS bound, sum(amount) AS notifications FROM (
+            SELECT i.subscriber, i.last, i.amount,
+                row_number() OVER (ORDER BY i.subscriber, i.last) / {_ROWS_AT_ONCE} AS part
+            FROM subscriber s CROSS JOIN inbox i ON i.subscriber = s.number AND i.last <= s.cursor)
+        GROUP BY part, subscriber ORDER BY part)"""
+_DELETE_THROUGH = """
+    DELETE FROM inbox WHERE (subscriber, last) IN (
+        SELECT i.subscriber, i.last FROM json_each(?) j CROSS JOIN inbox i
+        ON i.subscriber = json_extract(j.value, '$[0]')
+            AND i.last <= json_extract(j.value, '$[1]'))"""
+_AMONG = "first IN (SELECT value FROM json_each(?))"
+
+
+def tidy(reader: Reader, write: Write, now: float, retention: Retention) -> Removed:
+    """See `Store.tidy`."""
+    acknowledged = _drop_acknowledged(reader, write)
+    dropped: Counter[int] = Counter()
+    batches = 0
+    for firsts in _old_batches(reader, now, retention):
+        gone, missed = write(partial(_forget, firsts=firsts)).result()
+        batches += gone
+        dropped.update(missed)
+    long = [subscriber for subscriber, n in reader.backlogs().items() if n > retention.backlog]
+    while long:
+        some = long[:_SUBSCRIBERS_AT_ONCE]
+        shortened = write(partial(_shorten_all, subscribers=some, most=retention.backlog))
+        turns = shortened.result()
+        dropped.update({subscriber: gone for subscriber, (gone, _) in turns.items()})
+        again = [subscriber for subscriber, (_, more) in turns.items() if more]
+        long = again + long[_SUBSCRIBERS_AT_ONCE:]
+    while write(partial(_forget_keys, now=now)).result():
+        pass
+    return Removed(batches, acknowledged, {o: count for o, count in dropped.items() if count})
+
+
+def _drop_acknowledged(reader: Reader, write: Write) -> int:
+    with reader.connection() as connection:
+        [(text,)] = connection.execute(_ACKNOWLEDGED)
+    parts: dict[int, list[tuple[int, int]]] = {}
+    total = 0
+    for part, subscriber, bound, notifications in orjson.loads(text):
+        parts.setdefault(part, []).append((subscriber, bound))
+        total += notifications
+    for bounds in parts.values():
+        write(partial(_delete_through, bounds=bounds)).result()
+    return total
+
+
+def _delete_through(transaction: Transaction, bounds: list[tuple[int, int]]) -> None:
+    transaction.execute(_DELETE_THROUGH, json_text(bounds))
+
+
+def _old_batches(reader: Reader, now: float, retention: Retention) -> Iterator[list[int]]:
+    """The oldest batches that are too old or too much, a few at a time."""
+    with reader.connection() as connection:
+        [(nbytes,)] = connection.execute("SELECT coalesce(sum(nbytes), 0) FROM batch")
+    last = -1
+    while True:
+        with reader.connection() as connection:
+            rows = connection.execute(
+                "SELECT first, CAST(nbytes AS INTEGER), CAST(at AS REAL) FROM batch "
+                f"WHERE first > ? ORDER BY first LIMIT {_BATCHES_AT_ONCE}",
+                (last,),
+            ).fetchall()
+        firsts = []
+        for first, size, at in rows:
+            if size is None or at is None:  # damaged: it goes with the others
+                firsts.append(first)
+                continue
+            if at >= now - retention.seconds and nbytes <= retention.nbytes:
+                break
+            firsts.append(first)
+            nbytes -= size
+        if firsts:
+            yield firsts
+            last = firsts[-1]
+        if len(firsts) < _BATCHES_AT_ONCE:
+            return
+
+
+def _forget(transaction: Transaction, firsts: list[int]) -> tuple[int, dict[int, int]]:
+    """Drop batches and the notifications in them. How many there were, and who had not read how
+    many.
+    """
+    among = json_text(firsts)
+    unread = (
+        "FROM inbox i JOIN subscriber o ON o.number = i.subscriber WHERE i.last > o.cursor AND i."
+    )
+    rows = transaction.execute(
+        f"SELECT i.subscriber, sum(i.amount), max(i.last) {unread}{_AMONG} GROUP BY i.subscriber",
+        among,
+    ).fetchall()
+    missed = {subscriber: count for subscriber, count, _ in rows}
+    through = {subscriber: last for subscriber, _, last in rows}
+    partly = transaction.execute(
+        "SELECT i.subscriber, o.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
+        f"{unread}{_AMONG} AND i.first <= o.cursor",
+        among,
+    ).fetchall()
+    for subscriber, cursor, first, text, checksum in partly:
+        notifications = unpack_notifications(subscriber, first, text, checksum) or []
+        missed[subscriber] -= sum(first + position <= cursor for position, _ in notifications)
+    for subscriber, count in missed.items():
+        _count_dropped(transaction, subscriber, count, through[subscriber])
+    transaction.execute(f"DELETE FROM inbox WHERE {_AMONG}", among)
+    gone = transaction.execute(f"DELETE FROM batch WHERE {_AMONG}", among).rowcount
+    transaction.keep_next()
+    return gone, missed
+
+
+def _count_dropped(transaction: Transaction, subscriber: int, count: int, through: int) -> None:
+    transaction.execute(
+        "UPDATE subscriber SET dropped = dropped + ?, dropped_through = max(dropped_through, ?) "
+        "WHERE number = ?",
+        *(count, through, subscriber),
+    )
+
+
+def _shorten_all(
+    transaction: Transaction, subscribers: list[int], most: int
+) -> dict[int, tuple[int, bool]]:
+    return {subscriber: _shorten(transaction, subscriber, most) for subscriber in subscribers}
+
+
+def _shorten(transaction: Transaction, subscriber: int, most: int) -> tuple[int, bool]:
+    """Drop the oldest notifications of a subscriber who has more than `most` waiting. How many
+    went, and whether there are still too many: one turn looks at so many rows and no more.
+    """
+    [(cursor,)] = transaction.execute("SELECT cursor FROM subscriber WHERE number = ?", subscriber)
+    [(waiting,)] = transaction.execute(
+        "SELECT coalesce(sum(amount), 0) FROM inbox WHERE subscriber = ? AND last > ?",
+        subscriber,
+        cursor,
+    )
+    rows = transaction.execute(
+        "SELECT last, first, amount, CAST(notifications AS BLOB), checksum FROM inbox "
+        f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_ROWS_AT_ONCE}",
+        *(subscriber, cursor),
+    ).fetchall()
+    unread = [_unread(subscriber, cursor, row) for row in rows]
+    excess = waiting - sum(row[2] for row in rows) + sum(amount for amount, _ in unread) - most
+    dropped = through = bound = 0
+    for (last, first, *_), (amount, notifications) in zip(rows, unread, strict=True):
+        if dropped >= excess:
+            break
+        gone = min(amount, excess - dropped)
+        if notifications is None or gone == amount:
+            gone, through, bound = amount, last, last
+        else:
+            through = first + notifications[gone - 1][0]
+            _replace_notifications(transaction, subscriber, last, first, notifications[gone:])
+        dropped += gone
+    statement = "DELETE FROM inbox WHERE subscriber = ? AND last > ? AND last <= ?"
+    transaction.execute(statement, subscriber, cursor, bound)
+    if dropped:
+        _count_dropped(transaction, subscriber, dropped, through)
+    return dropped, 0 < dropped < excess
+
+
+def _unread(subscriber: int, cursor: int, row: Any) -> tuple[int, Notifications | None]:
+    """How many notifications of a row are after the cursor, and these; None if they are damaged."""
+    _, first, amount, text, checksum = row
+    notifications = unpack_notifications(subscriber, first, text, checksum)
+    if notifications is None:
+        return amount, None
+    if first <= cursor:
+        notifications = [
+            notification for notification in notifications if first + notification[0] > cursor
+        ]
+    return len(notifications), notifications
+
+
+def _replace_notifications(
+    transaction: Transaction, subscriber: int, last: int, first: int, notifications: Notifications
+) -> None:
+    text = pack_notifications(notifications)
+    transaction.execute(
+        "UPDATE inbox SET amount = ?, notifications = ?, checksum = ? "
+        "WHERE subscriber = ? AND last = ?",
+        *(
+            len(notifications),
+            text.decode(),
+            notifications_checksum(subscriber, first, text),
+            subscriber,
+            last,
+        ),
+    )
+
+
+def _forget_keys(transaction: Transaction, now: float) -> bool:
+    old = f"SELECT feed, key FROM repeat WHERE at <= ? LIMIT {_ROWS_AT_ONCE}"
+    statement = f"DELETE FROM repeat WHERE (feed, key) IN ({old})"
+    return transaction.execute(statement, now - REPEATABLE).rowcount == _ROWS_AT_ONCE

@@ -1,0 +1,156 @@
+"""What a broker has: feeds and subscribers, by name and by number.
+
+In the event loop, but for what says that it may be asked from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from boxmatch.broker.feeds.recovery import Feed, recover_feed, recover_subscribers
+from boxmatch.broker.feeds.state_feed import StateFeed
+from boxmatch.broker.messages import FeedInfo, SubscriptionInfo
+from boxmatch.broker.store import Store
+from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
+
+
+@dataclass(eq=False)
+class FeedEntry:
+    """A feed and what is counted of it since the broker started."""
+
+    feed: Feed
+    events: int = 0
+    matches: int = 0
+    last_sequence: int = 0
+
+    def info(self) -> FeedInfo:
+        feed = self.feed
+        publications = feed.spaces.publication_count if isinstance(feed, StateFeed) else 0
+        return FeedInfo(
+            feed.spec, feed.number, len(feed.slots), publications, self.events, self.matches,
+            self.last_sequence, *_adapted(feed), 0 if isinstance(feed, StateFeed) else feed.waiting,
+        )  # fmt: skip
+
+
+class Directory:
+    """Feeds and subscribers."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self.by_number = recover_subscribers(store)
+        self._subscribers = {subscriber.name: subscriber for subscriber in self.by_number.values()}
+        self._feeds: dict[str, FeedEntry] = {}
+        for number, spec in store.feeds():
+            feed = recover_feed(store, spec, number, self.by_number, clock)
+            self._feeds[spec.name] = FeedEntry(feed)
+            self.know(feed, feed.slots.in_use())
+            for logged in store.last_events(number, 1):
+                self._feeds[spec.name].last_sequence = logged.sequence
+
+    # Feeds
+
+    def feed(self, name: str) -> FeedEntry:
+        entry = self._feeds.get(name)
+        if entry is None:
+            raise UnknownFeedError(name)
+        return entry
+
+    def has_feed(self, name: str) -> bool:
+        return name in self._feeds
+
+    def feeds(self) -> list[FeedEntry]:
+        """By name. From any thread."""
+        feeds = self._feeds.copy()
+        return [feeds[name] for name in sorted(feeds)]
+
+    def add_feed(self, feed: Feed) -> FeedEntry:
+        entry = self._feeds[feed.spec.name] = FeedEntry(feed)
+        return entry
+
+    def drop_feed(self, name: str) -> None:
+        """Forget a feed and all subscriptions to it."""
+        del self._feeds[name]
+        for subscriber in self.by_number.values():
+            for one in [s for s in subscriber.subscriptions.values() if s.wanted.feed == name]:
+                del subscriber.subscriptions[one.id]
+
+    # Subscribers
+
+    def known(self) -> list[Subscriber]:
+        """All, also those who listen and have not subscribed yet. From any thread."""
+        return list(self._subscribers.values())
+
+    def subscriber(self, name: str) -> Subscriber | None:
+        return self._subscribers.get(name)
+
+    def listener(self, name: str) -> Subscriber:
+        """A subscriber who may not have subscribed yet, but listens already."""
+        return self._subscribers.setdefault(name, Subscriber(0, name))
+
+    def settle(self, name: str, number: int, newest: int) -> Subscriber:
+        """The subscriber, who is on disk under this number."""
+        subscriber = self.listener(name)
+        if subscriber.number == 0:
+            subscriber.number, subscriber.last = number, newest
+        self.by_number[number] = subscriber
+        return subscriber
+
+    def let_go(self, subscriber: Subscriber) -> None:
+        """Forget a subscriber who neither subscribed nor listens."""
+        if subscriber.number == 0 and not subscriber.streams:
+            self._subscribers.pop(subscriber.name, None)
+
+    def numbers(self, names: Collection[str]) -> frozenset[int]:
+        """The numbers of some subscribers, without those who have never subscribed."""
+        known = (self._subscribers.get(name) for name in names)
+        return frozenset(
+            subscriber.number
+            for subscriber in known
+            if subscriber is not None and subscriber.number
+        )
+
+    def subscribers(self, after: str, limit: int) -> list[Subscriber]:
+        """Those on disk by name, a page of them."""
+        names = (
+            name
+            for name, subscriber in self._subscribers.items()
+            if subscriber.number and name > after
+        )
+        return [self._subscribers[name] for name in nsmallest(limit, names)]
+
+    # Subscriptions
+
+    def know(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
+        """Subscribers have these subscriptions to a feed, as they were read from the disk."""
+        if self.has_feed(feed.spec.name) and self.feed(feed.spec.name).feed is feed:
+            for one in subscriptions:
+                one.subscriber.subscriptions[one.id] = one
+
+    def subscription(self, subscriber: str, subscription: str) -> Subscription:
+        known = self._subscribers.get(subscriber)
+        if known is None or subscription not in known.subscriptions:
+            raise UnknownSubscriptionError(subscription)
+        return known.subscriptions[subscription]
+
+    def subscriptions(
+        self, subscriber: str, after: str, limit: int, feed: str | None
+    ) -> list[SubscriptionInfo]:
+        known = self._subscribers.get(subscriber)
+        if known is None:
+            return []
+        wanted = (
+            one.id
+            for one in known.subscriptions.values()
+            if one.id > after and feed in (None, one.wanted.feed)
+        )
+        # Not sorted as a whole, for each page anew: a subscriber may have a million.
+        return [known.subscriptions[name].info() for name in nsmallest(limit, wanted)]
+
+
+def _adapted(feed: Feed) -> tuple[float, int, int]:
+    """The rate, matches looked at again, and how many of them were false."""
+    if isinstance(feed, StateFeed):
+        return 0.0, 0, 0
+    return feed.adapting.rate, feed.adapting.matches, feed.adapting.false

@@ -1,0 +1,154 @@
+"""Subscriptions come, change and go; what is acknowledged is on disk, and matched from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from boxmatch.broker.core import Core, Turns
+from boxmatch.broker.feeds import event_feed, state_feed
+from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.recovery import wanted_to_json
+from boxmatch.broker.feeds.state_operations import StateOperations
+from boxmatch.broker.messages import SubscriptionInfo, Wanted
+from boxmatch.broker.store import Transaction
+from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.errors import BrokerError, FilterError, LimitError
+
+
+class SubscriptionChanges:
+    """Changes of one subscriber's subscriptions take turns."""
+
+    def __init__(self, core: Core, state: StateOperations) -> None:
+        self._core = core
+        self._state = state
+        self._turns = Turns()
+
+    async def put(self, subscriber: str, subscription: str, wanted: Wanted) -> SubscriptionInfo:
+        """Add a subscription, or put it in the place of the one that has this id."""
+        feed = self._core.directory.feed(wanted.feed).feed
+        if isinstance(feed, EventFeed):
+            [info] = await self.put_many(subscriber, {subscription: wanted})
+            return info
+        state_feed.check_wanted(feed.spec, wanted)
+        async with self._turns.of(subscriber):
+            before = self._before(subscriber, subscription, wanted)
+            self._check_number(subscriber, int(before is None))
+            known = await self._settled(subscriber)
+            new = self._made(known, subscription, wanted, None)  # the feed knows of one before it
+            await self._state.operate(
+                feed,
+                lambda: feed.put(new),
+                lambda: lambda transaction: _store(transaction, [new], feed.number),
+                lambda: known.subscriptions.update({subscription: new}),
+            )
+            self._core.directory.feed(wanted.feed)  # it may have been dropped meanwhile
+            return new.info()
+
+    async def put_many(
+        self, subscriber: str, wanted: Mapping[str, Wanted]
+    ) -> list[SubscriptionInfo]:
+        """Add or replace many subscriptions to one feed of events: all, or with an error none."""
+        names = {one.feed for one in wanted.values()}
+        if len(names) != 1:
+            raise BrokerError("subscriptions that are put together must be to one feed")
+        feed = self._core.directory.feed(names.pop()).feed
+        if not isinstance(feed, EventFeed):
+            raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
+        await _check(feed, wanted)
+        async with self._turns.of(subscriber):
+            befores = {name: self._before(subscriber, name, one) for name, one in wanted.items()}
+            self._check_number(subscriber, sum(before is None for before in befores.values()))
+            known = await self._settled(subscriber)
+            new = [self._made(known, name, one, befores[name]) for name, one in wanted.items()]
+            await self._core.write(lambda transaction: _store(transaction, new, feed.number))
+            changes = list(zip(new, befores.values(), strict=True))
+            await self._core.flow.call(lambda: feed.put(changes))
+            self._core.directory.feed(feed.spec.name)  # it may have been dropped meanwhile
+            known.subscriptions.update((one.id, one) for one in new)
+            return [one.info() for one in new]
+
+    def _made(
+        self, subscriber: Subscriber, subscription: str, wanted: Wanted, before: Subscription | None
+    ) -> Subscription:
+        now = self._core.clock()
+        created = now if before is None else before.created
+        return Subscription(subscriber, subscription, wanted, created, now)
+
+    async def delete(self, subscriber: str, subscription: str) -> None:
+        """Forget a subscription."""
+        async with self._turns.of(subscriber):
+            known = self._core.directory.subscription(subscriber, subscription)
+            feed = self._core.directory.feed(known.wanted.feed).feed
+
+            def forget(transaction: Transaction) -> None:
+                transaction.delete_subscription(known.subscriber.number, subscription)
+
+            if isinstance(feed, EventFeed):
+                await self._core.write(forget, frees=True)
+                await self._core.flow.call(lambda: feed.remove(known))
+                known.subscriber.subscriptions.pop(subscription, None)
+            else:
+                await self._state.operate(
+                    feed,
+                    lambda: feed.remove(known.subscriber, subscription),
+                    lambda: forget,
+                    lambda: known.subscriber.subscriptions.pop(subscription, None),
+                    frees=True,
+                )
+
+    def _before(self, subscriber: str, subscription: str, wanted: Wanted) -> Subscription | None:
+        known = self._core.directory.subscriber(subscriber)
+        if known is None:
+            return None
+        before = known.subscriptions.get(subscription)
+        if before is not None and before.wanted.feed != wanted.feed:
+            raise BrokerError(
+                f"subscription {subscription!r} is one to feed {before.wanted.feed!r}; delete it "
+                f"before it is one to {wanted.feed!r}"
+            )
+        return before
+
+    def _check_number(self, subscriber: str, more: int) -> None:
+        known = self._core.directory.subscriber(subscriber)
+        there = 0 if known is None else len(known.subscriptions)
+        most = self._core.settings.limits.subscriptions
+        if more and there + more > most:  # to put one in its own place is fine
+            raise LimitError(f"subscriber {subscriber!r} can have {most:,} subscriptions, not more")
+
+    async def _settled(self, name: str) -> Subscriber:
+        known = self._core.directory.subscriber(name)
+        if known is not None and known.number:
+            return known
+        number = await self._core.write(lambda transaction: transaction.put_subscriber(name))
+        return self._core.directory.settle(name, number, self._core.store.next_sequence - 1)
+
+
+_SMALL = 1_000
+"""Characters of filters that are compiled in no time."""
+
+
+async def _check(feed: EventFeed, wanted: Mapping[str, Wanted]) -> None:
+    """Compile all filters: where that may take long, without holding up others."""
+
+    def check() -> None:
+        for name, one in wanted.items():
+            try:
+                event_feed.check_wanted(feed.spec, one)
+            except FilterError as error:
+                if len(wanted) == 1:
+                    raise
+                reason = f"subscription {name!r}: {error.reason}"
+                raise FilterError(reason, error.text, error.position) from None
+
+    if len(wanted) == 1 and all(len(str(one.filter)) < _SMALL for one in wanted.values()):
+        check()
+    else:
+        await asyncio.to_thread(check)
+
+
+def _store(transaction: Transaction, new: Sequence[Subscription], feed: int) -> None:
+    for one in new:
+        transaction.put_subscription(
+            one.subscriber.number, one.id, feed, wanted_to_json(one.wanted), one.updated
+        )

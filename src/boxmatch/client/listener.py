@@ -1,0 +1,271 @@
+"""Listening without sockets: one subscriber's notifications over one connection after the other.
+
+`Follower.steps` is a generator that says what is to be done with the connection and is told what
+came of it. It remembers what it has received, so a new connection goes on where the last one
+ended, and what comes twice is left out by its number.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple
+
+from boxmatch.client.exchange import RetryPolicy, Sleep, path, refusal
+from boxmatch.client.results import Notification
+from boxmatch.errors import ClientError
+
+_log = logging.getLogger("boxmatch.client")
+
+_ACKNOWLEDGE_SECONDS: Final = 1.0
+_NO_USE = frozenset({1002, 1003, 1007, 1008, 1009, 1010})
+"""Codes of a close after which the same would happen again."""
+_PASSING = frozenset({1001, 1006, 1011, 1012, 1013})
+"""Codes of a close that has nothing to do with what this client did."""
+
+
+class Connect(NamedTuple):
+    """Open a connection, instead of the one before. Answered with None or `Lost`."""
+
+    path: str
+    query: dict[str, str]
+
+
+class Receive(NamedTuple):
+    """Wait for a message. Answered with it, with `TimedOut`, or with `Lost`."""
+
+    seconds: float | None
+
+
+class Send(NamedTuple):
+    """Send a message. Answered with None or `Lost`."""
+
+    text: str
+
+
+class Deliver(NamedTuple):
+    """Hand a notification to the user. Answered with None when the user is done with it."""
+
+    notification: Notification
+
+
+class Lost(NamedTuple):
+    """There is no connection: it could not be opened (`status` if by an answer), or it closed."""
+
+    reason: str
+    code: int | None = None
+    status: int | None = None
+    body: bytes = b""
+    retry_after: float | None = None
+    hopeless: bool = False
+
+
+class TimedOut(NamedTuple):
+    """Nothing came in time."""
+
+
+Step = Connect | Receive | Send | Deliver | Sleep
+Outcome = str | bytes | Lost | TimedOut | None
+Steps = Generator[Step, Outcome, Lost | None]
+
+
+class Follower:
+    """What is known about one subscriber's notifications while they are followed."""
+
+    def __init__(
+        self,
+        subscriber: str,
+        *,
+        after: int | None,
+        acknowledge: bool,
+        window: int | None,
+        idle: float | None,
+        retries: RetryPolicy,
+    ) -> None:
+        self.path = path("subscribers", subscriber, "notifications") + "/socket"
+        self.received = after
+        """The last number that came. None: wherever the broker's cursor is."""
+        self.dropped = 0
+        self._automatic = acknowledge
+        self._window = window
+        self._idle = idle
+        self._retries = retries
+        self._clock = retries.clock
+        self._waiting: deque[Notification] = deque()
+        self._handed: int | None = None  # the last number that the user has got
+        self._done = 0  # all up to this is to be acknowledged
+        self._acknowledged = 0
+        self._acknowledged_at = self._clock()
+        self._unacknowledged = 0
+        self._welcome = False  # the broker has let us in at least once
+        self._refusal: dict[str, object] | None = None
+        self._heard = self._clock()  # when there was last a notification
+        self._most = window or 1_000
+
+    def steps(self) -> Steps:
+        """All there is to do, until nothing came for `idle` seconds. Raises `ClientError`."""
+        failures = 0
+        began = self._clock()
+        while True:
+            query: dict[str, Any] = {"after": self.received, "window": self._window}
+            query = {name: str(value) for name, value in query.items() if value is not None}
+            opened, received = self._clock(), self.received
+            self._refusal = None
+            lost = yield Connect(self.path, query)
+            if lost is None:
+                lost = yield from self._session()
+                if lost is None:
+                    return None
+                lasting = self._clock() - opened > self._retries.longest
+                if lasting or self.received != received:
+                    failures = 0
+            if not isinstance(lost, Lost):
+                raise TypeError(f"a connection does not end with {lost!r}")
+            error = self._judged(lost)
+            pause = self._retries.pause(failures, lost.retry_after)
+            if not self._welcome and self._clock() - began + pause > self._retries.seconds:
+                raise error
+            if self._idle is not None and self._left() < pause:
+                return None
+            _log.warning("%s; trying again in %.1f s", error, pause)
+            failures += 1
+            yield Sleep(pause)
+
+    def acknowledge(self, sequence: int) -> str | None:
+        """The message that acknowledges up to a number; None if that is done already."""
+        self._done = max(self._done, sequence)
+        return self._acknowledgement()
+
+    def last_number(self, *, finished: bool) -> int | None:
+        """What is to be acknowledged once more at the end, by a request: its answer shows that
+        the broker has heard of it. `finished`: the user is done with the last notification too.
+        """
+        if self._automatic and finished and self._handed is not None:
+            self._done = max(self._done, self._handed)
+        return self._done or None
+
+    def _session(self) -> Steps:
+        while True:
+            if self._waiting:
+                notification = self._waiting.popleft()
+                self._handed = notification.sequence
+                yield Deliver(notification)
+                self._heard = self._clock()
+                if self._automatic:
+                    self._done = max(self._done, notification.sequence)
+                    self._unacknowledged += 1
+                    if self._due() and (text := self._acknowledgement()) is not None:
+                        lost = yield Send(text)
+                        if isinstance(lost, Lost):
+                            return lost
+                continue
+            got = yield Receive(None if self._idle is None else self._left())
+            if isinstance(got, TimedOut):
+                return None
+            if isinstance(got, Lost):
+                return got
+            if got is not None and (text := self._read(got)) is not None:
+                lost = yield Send(text)
+                if isinstance(lost, Lost):
+                    return lost
+
+    def _read(self, message: str | bytes) -> str | None:
+        """Take a message in. Returns what is to be answered at once."""
+        import orjson
+
+        try:
+            document = orjson.loads(message)
+            kind = document["type"]
+            if kind == "notifications":
+                for one in map(Notification.read, document["notifications"]):
+                    if self.received is None or one.sequence > self.received:
+                        self.received = one.sequence
+                        self._waiting.append(one)
+            elif kind == "ready":
+                return self._ready(document)
+            elif kind == "error":
+                self._refusal = document
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            raise ClientError(f"the broker sent what is not a message: {message!r:.200}") from None
+        return None
+
+    def _ready(self, document: dict[str, Any]) -> str | None:
+        cursor = document["cursor"]
+        self._welcome = True
+        self._most = document.get("window", self._most)
+        self.dropped = document.get("dropped", self.dropped)
+        if self.received is None:
+            self.received = cursor
+        # What was acknowledged on a connection that broke may not have arrived, and the cursor
+        # of this one says only where it goes on.
+        self._acknowledged = 0
+        return self._acknowledgement()
+
+    def _due(self) -> bool:
+        return (
+            not self._waiting
+            or self._unacknowledged >= max(1, self._most // 2)
+            or self._clock() - self._acknowledged_at > _ACKNOWLEDGE_SECONDS
+        )
+
+    def _acknowledgement(self) -> str | None:
+        if self._done <= self._acknowledged:
+            return None
+        self._acknowledged = self._done
+        self._acknowledged_at = self._clock()
+        self._unacknowledged = 0
+        return f'{{"type":"acknowledge","sequence":{self._done}}}'
+
+    def _left(self) -> float:
+        """Seconds until this has been idle for too long."""
+        return max(0.0, self._heard + (self._idle or 0.0) - self._clock())
+
+    def _judged(self, lost: Lost) -> ClientError:
+        """The error that a loss stands for; raised if it would be the same the next time."""
+        if lost.status is not None:
+            error = refusal(lost.status, lost.body)
+            hopeless = lost.status != 429 and lost.status < 500
+        elif self._refusal is not None:
+            problem = self._refusal
+            error = ClientError(f"{problem.get('message')}", problem=problem)
+            hopeless = lost.code not in _PASSING
+        else:
+            error = ClientError(f"the connection to the broker was lost: {lost.reason}")
+            hopeless = lost.code in _NO_USE or lost.hopeless
+        if hopeless:
+            raise error
+        return error
+
+
+class Run:
+    """A follower's steps, one at a time: a step that was interrupted is there still."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._steps = follower.steps()
+        self._handed = False
+        self.step: Step | None = next(self._steps)
+        """What is to be done now; None at the end."""
+
+    def answer(self, outcome: Outcome) -> None:
+        """Say what came of the step."""
+        try:
+            self.step = self._steps.send(outcome)
+        except StopIteration:
+            self.step = None
+        except ClientError:
+            self.step = None
+            raise
+
+    def hand_over(self) -> Notification | None:
+        """The notification, if it is time for one."""
+        if isinstance(self.step, Deliver):
+            self._handed = True
+            return self.step.notification
+        return None
+
+    def take_back(self) -> None:
+        """The user comes for the next notification, so the one before is done with."""
+        if self._handed:
+            self._handed = False
+            self.answer(None)

@@ -1,0 +1,342 @@
+"""Whose overlap changes when somebody moves: what every update asks.
+
+Only those with an end between an old and a new value can change. They are collected, each once,
+and then compared before and after. For that the few regions of who moves are laid out densely, an
+interval for every dimension, so that a constraint of the other side takes one lookup.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt64Array
+from boxmatch.kernels.bucket_pool import Buckets
+from boxmatch.kernels.jit import inlined, kernel
+from boxmatch.kernels.prefetch import prefetch
+from boxmatch.model.axis import FIRST, LAST
+from boxmatch.spaces.endpoints import Endpoints, cell_of
+from boxmatch.spaces.layout import Actor, Parts, Side, unpack
+from boxmatch.spaces.region_filter import Code, holds
+
+_AHEAD = 24
+"""How many headers are on their way from memory while one is looked at."""
+
+_STEPS = 4
+"""So many cells are gone through one by one before a search for the last one is quicker."""
+
+
+@kernel
+def find_changes(old: Actor, new: Actor, others: Int64Array) -> tuple[Int32Array, int]:
+    """The owners that come to match, followed by those that cease to; and how many come.
+
+    The actor has the same regions as before, valid in the same spaces, and the same code. The other
+    side is `packed`.
+    """
+    parts = unpack(others)
+    dense = _dense(old, new, len(new.valid), len(parts.spaces))
+    return changes(dense, new.valid, new.code, parts)
+
+
+@kernel
+def changes(
+    dense: Int64Array, valid: UInt64Array, code: Code, others: Parts
+) -> tuple[Int32Array, int]:
+    """The same for an actor whose regions are laid out densely, as they were and are.
+
+    Only those can change that have an end between an old and a new value; the others are never
+    looked at.
+    """
+    endpoints = others.endpoints
+    _, seen, own, _, found = others.scratch
+    count = np.uint64(0)  # unsigned, so that nothing is done about indexes below zero
+    for span in _spans(dense, endpoints):
+        if span[1]:
+            count = _collect(
+                endpoints.edges, endpoints.shares, endpoints.high, span, seen, found, count
+            )
+        else:
+            count = _collect(
+                endpoints.edges, endpoints.shares, endpoints.low, span, seen, found, count
+            )
+    candidates = found[: np.int64(count)]
+    for at in range(len(candidates)):
+        seen[np.uint32(candidates[at])] = 0
+    return _transitions(dense, valid, code, others.side, others.spaces, candidates, own)
+
+
+@kernel
+def _dense(old: Actor, new: Actor, regions: int, dimensions: int) -> Int64Array:
+    """Low and high before, low and high after, for every region and dimension.
+
+    A dimension that is free holds everything.
+    """
+    dense = np.empty((regions, dimensions, 4), np.int64)
+    dense[:, :, 0], dense[:, :, 1] = FIRST, LAST
+    dense[:, :, 2], dense[:, :, 3] = FIRST, LAST
+    for i in range(regions):
+        for p in range(old.start[i], old.start[i + 1]):
+            dense[i, old.dimension[p], 0] = old.low[p]
+            dense[i, old.dimension[p], 1] = old.high[p]
+        for p in range(new.start[i], new.start[i + 1]):
+            dense[i, new.dimension[p], 2] = new.low[p]
+            dense[i, new.dimension[p], 3] = new.high[p]
+    return dense
+
+
+@kernel
+def _spans(dense: Int64Array, endpoints: Endpoints) -> Int64Array:
+    """What endpoints are between an old and a new value: above one key and up to another.
+
+    Rows of dimension, whether they are high endpoints, the two keys, first and last cell. What is
+    in the cells is asked for, so that it is there in time.
+    """
+    regions, dimensions = dense.shape[:2]
+    spans = np.empty((2 * regions * dimensions, 6), np.int64)
+    count = 0
+    for i in range(regions):
+        for d in range(dimensions):
+            # Regions that begin up to the high end overlap, as far as this end goes.
+            if dense[i, d, 1] != dense[i, d, 3]:
+                cell = _lay(endpoints.edges, d, 0, dense[i, d, 1], dense[i, d, 3], spans[count])
+                prefetch(endpoints.low.start, cell * endpoints.shares)
+                prefetch(endpoints.low.size, cell * endpoints.shares)
+                count += 1
+            # And those that end at the low end or later: endpoints before it, not at it, are
+            # passed.
+            if dense[i, d, 0] != dense[i, d, 2]:
+                old, new = dense[i, d, 0] - 1, dense[i, d, 2] - 1
+                cell = _lay(endpoints.edges, d, 1, old, new, spans[count])
+                prefetch(endpoints.high.start, cell * endpoints.shares)
+                prefetch(endpoints.high.size, cell * endpoints.shares)
+                count += 1
+    for at in range(count):
+        if spans[at, 1]:
+            _prefetch_cell(endpoints.high, endpoints.shares, endpoints.edges.shape[1], spans[at])
+        else:
+            _prefetch_cell(endpoints.low, endpoints.shares, endpoints.edges.shape[1], spans[at])
+    return spans[:count]
+
+
+@kernel
+def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int64Array) -> int:
+    """Write a span down; returns the number of its first cell among those of all dimensions."""
+    above, up_to = min(old, new), max(old, new)
+    cells = edges.shape[1]
+    first = cell_of(edges, d, above)
+    # Keys are whole numbers: a cell that ends at `above` has nothing of interest.
+    first += first + 1 < cells and edges[d, first + 1] - 1 <= above
+    last = first
+    while last + 1 < cells and edges[d, last + 1] <= up_to:
+        last += 1
+        if last == first + _STEPS:
+            last = cell_of(edges, d, up_to)
+            break
+    span[0], span[1], span[2], span[3], span[4], span[5] = d, is_high, above, up_to, first, last
+    cell: int = d * cells + first
+    return cell
+
+
+@inlined
+def _prefetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
+    bucket = (span[0] * cells + span[4]) * shares
+    begin = pool.start[bucket]
+    for at in range(begin, begin + pool.size[bucket], 16):
+        prefetch(pool.box, at)
+
+
+@inlined
+def _collect(
+    edges: Int64Array,
+    shares: int,
+    pool: Buckets,
+    span: Int64Array,
+    seen: npt.NDArray[np.uint8],
+    found: Int32Array,
+    count: np.uint64,
+) -> np.uint64:
+    """Append the regions with an end in a span, each once."""
+    d, above, up_to, first, last = span[0], span[2], span[3], span[4], span[5]
+    cells = edges.shape[1]
+    whole_from = first + (edges[d, first] <= above)
+    whole_to = last - (last + 1 == cells or edges[d, last + 1] - 1 > up_to)
+    begin = d * cells
+    if first < whole_from:
+        count = _some_of(pool, shares, begin + first, above, up_to, seen, found, count)
+    for bucket in range((begin + whole_from) * shares, (begin + whole_to + 1) * shares):
+        boxes = pool.box[pool.start[bucket] :][: pool.size[bucket]]
+        for at in range(len(boxes)):
+            r = np.uint32(boxes[at])
+            # Without branches, which nobody could foresee; there is room for one too many.
+            found[count] = boxes[at]
+            count += np.uint64(seen[r] ^ 1)
+            seen[r] = 1
+    if whole_to < last and whole_from <= last:
+        count = _some_of(pool, shares, begin + last, above, up_to, seen, found, count)
+    return count
+
+
+@inlined
+def _some_of(
+    pool: Buckets,
+    shares: int,
+    cell: int,
+    above: int,
+    up_to: int,
+    seen: npt.NDArray[np.uint8],
+    found: Int32Array,
+    count: np.uint64,
+) -> np.uint64:
+    """The same for a cell that is only partly in the span."""
+    for bucket in range(cell * shares, (cell + 1) * shares):
+        start = pool.start[bucket]
+        for at in range(start, start + pool.size[bucket]):
+            r = np.uint32(pool.box[at])
+            passed = np.uint8(above < pool.key[at]) & np.uint8(pool.key[at] <= up_to)
+            found[count] = pool.box[at]
+            count += np.uint64(passed & ~seen[r])
+            seen[r] |= passed
+    return count
+
+
+@kernel
+def _transitions(
+    dense: Int64Array,
+    valid: UInt64Array,
+    code: Code,
+    side: Side,
+    spaces: UInt64Array,
+    candidates: Int32Array,
+    done: UInt64Array,
+) -> tuple[Int32Array, int]:
+    """Whose state changes, by comparing before and after: it is not written down what it was."""
+    changed = np.empty(len(candidates) + 1, np.int32)
+    entered, gone = 0, len(candidates)
+    if len(valid) == 1 and len(code) == 0:
+        entered, gone, left = _simple_transitions(
+            side.header, dense[0], valid[0], spaces, candidates, changed
+        )
+        candidates = candidates[:left]
+    for at in range(len(candidates)):
+        o = side.owner[candidates[at]]
+        if done[o] == 0:
+            done[o] = 1
+            was, is_now = _match(dense, valid, code, side, spaces, o)
+            changed[entered] = o
+            entered += is_now > was
+            changed[gone] = o
+            gone -= was > is_now
+    for at in range(len(candidates)):
+        done[side.owner[candidates[at]]] = 0
+    return np.concatenate((changed[:entered], changed[gone + 1 :])), entered
+
+
+@kernel
+def _simple_transitions(
+    header: Int64Array,
+    dense: Int64Array,
+    valid: np.uint64,
+    spaces: UInt64Array,
+    candidates: Int32Array,
+    changed: Int32Array,
+) -> tuple[int, int, int]:
+    """The same for owners of one region with at most two constraints and no filter.
+
+    So much the most common that it has its own loop. Returns how many come, the place before those
+    that go, and how many candidates are not of that kind; they are then the first ones.
+    """
+    entered, gone, left = 0, len(candidates), 0
+    last = len(candidates) - 1
+    for at in range(len(candidates)):
+        r = np.uint32(candidates[at])
+        prefetch(header, candidates[min(at + _AHEAD, last)])
+        packed, both, o = header[r, 1], np.uint64(header[r, 2]) & valid, header[r, 3]
+        if (o < 0) | (np.uint16(packed) > 2):
+            candidates[left] = candidates[at]
+            left += 1
+            continue
+        # As `_meet` does, in half its time: both constraints are fetched at once.
+        d, e = np.uint16(packed >> 16), np.uint16(packed >> 32)
+        low_d, high_d, low_e, high_e = header[r, 4], header[r, 5], header[r, 6], header[r, 7]
+        apart_d = np.uint64((low_d > dense[d, 1]) | (high_d < dense[d, 0]))
+        apart_e = np.uint64((low_e > dense[e, 1]) | (high_e < dense[e, 0]))
+        before = both & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
+        apart_d = np.uint64((low_d > dense[d, 3]) | (high_d < dense[d, 2]))
+        apart_e = np.uint64((low_e > dense[e, 3]) | (high_e < dense[e, 2]))
+        after = both & ~(spaces[d] * apart_d) & ~(spaces[e] * apart_e)
+        was, is_now = before != 0, after != 0
+        # One from each end; what is written over was neither.
+        changed[entered] = o
+        entered += is_now > was
+        changed[gone] = o
+        gone -= was > is_now
+    return entered, gone, left
+
+
+@kernel
+def _match(
+    dense: Int64Array, valid: UInt64Array, code: Code, side: Side, spaces: UInt64Array, o: int
+) -> tuple[bool, bool]:
+    """Does owner `o` match the actor, before and after?"""
+    regions = len(valid)
+    own_was = own_is = np.uint64(0)
+    partners_was = partners_is = np.uint64(0)
+    for j in range(side.number[o]):
+        for i in range(regions):
+            met, meets = _meet(
+                side.header,
+                np.uint32(side.first[o] + j),
+                side.constraint,
+                dense[i],
+                valid[i],
+                spaces,
+            )
+            own_was |= np.uint64(met) << np.uint64(i)
+            partners_was |= np.uint64(met) << np.uint64(j)
+            own_is |= np.uint64(meets) << np.uint64(i)
+            partners_is |= np.uint64(meets) << np.uint64(j)
+    begin, steps = side.code_start[o], side.code_length[o]
+    was = holds(code, 0, len(code), own_was, regions) and holds(
+        side.code, begin, steps, partners_was, side.number[o]
+    )
+    is_now = holds(code, 0, len(code), own_is, regions) and holds(
+        side.code, begin, steps, partners_is, side.number[o]
+    )
+    return was, is_now
+
+
+@kernel
+def _meet(
+    header: Int64Array,
+    r: Int,
+    constraint: Int64Array,
+    dense: Int64Array,
+    valid: np.uint64,
+    spaces: UInt64Array,
+) -> tuple[bool, bool]:
+    """Does region `r` overlap the actor's in some space, before and after?"""
+    packed, both = header[r, 1], np.uint64(header[r, 2]) & valid
+    # Two at a time and without branches, which nobody could foresee.
+    met_0, meets_0 = _left(np.uint16(packed >> 16), header[r, 4], header[r, 5], dense, spaces)
+    met_1, meets_1 = _left(np.uint16(packed >> 32), header[r, 6], header[r, 7], dense, spaces)
+    before = both & met_0 & met_1
+    after = both & meets_0 & meets_1
+    if np.uint16(packed) > 2:
+        begin = header[r, 0]
+        for p in range(begin + 2, begin + np.uint16(packed)):
+            met, meets = _left(
+                np.uint16(constraint[p, 0]), constraint[p, 1], constraint[p, 2], dense, spaces
+            )
+            before &= met
+            after &= meets
+    return before != 0, after != 0
+
+
+@kernel
+def _left(
+    d: Int, low: int, high: int, dense: Int64Array, spaces: UInt64Array
+) -> tuple[np.uint64, np.uint64]:
+    """The spaces that a constraint leaves, before and after."""
+    apart = (low > dense[d, 1]) | (high < dense[d, 0])
+    apart_now = (low > dense[d, 3]) | (high < dense[d, 2])
+    return ~(spaces[d] * np.uint64(apart)), ~(spaces[d] * np.uint64(apart_now))
