@@ -9,7 +9,7 @@ PYTHON := $(BIN)/python
 BASE_PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all lint format bench dist docs screenshots java chromium clean distclean
+.PHONY: help run demo test test-all test-pythons lint format bench dist docs screenshots java chromium clean distclean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
@@ -27,8 +27,20 @@ PYTEST := $(PYTHON) -m pytest -q -n logical --dist loadfile --no-loadscope-reord
 test: lint java chromium  ## Lint, check types, run the tests (what CI runs)
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: lint java chromium  ## The same, with the slow tests too
+test-all: lint java chromium  ## The same with the slow tests, then on the other Pythons that are installed
 	@$(PYTEST) $(ARGS)
+	@$(MAKE) --no-print-directory test-pythons
+
+# Each gets an environment of its own, .venv-3.12 for example; those of pyenv are found too.
+test-pythons: $(READY)  ## Run the tests on the other Pythons that we support, as far as they are installed
+	@mine=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	for version in 3.11 3.12 3.13; do \
+	  if [ $$version = $$mine ]; then continue; fi; \
+	  python=$$(command -v python$$version || ls -d "$$HOME"/.pyenv/versions/$$version.*/bin/python 2>/dev/null | tail -1); \
+	  if [ -z "$$python" ]; then echo "Python $$version is not installed, so it is not tested" >&2; continue; fi; \
+	  echo "Python $$version"; \
+	  $(MAKE) --no-print-directory test VENV=.venv-$$version BASE_PYTHON="$$python" || exit 1; \
+	done
 
 lint: $(READY)  ## Check style, format and types
 	@$(PYTHON) -m ruff check
@@ -79,8 +91,8 @@ clean:  ## Remove caches and build output, keep .venv
 	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find src bench tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean  ## Remove .venv as well
-	@rm -rf $(VENV)
+distclean: clean  ## Remove the virtual environments as well
+	@rm -rf $(VENV) .venv-*
 
 # The stamp is written last, so a set-up that was cut short is done again; so is one of a checkout
 # that was moved since, or whose Python is gone. An existing .venv is kept as long as its Python
