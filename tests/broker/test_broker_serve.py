@@ -55,6 +55,27 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return new_certificate(tmp_path_factory.mktemp("certificate"))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_broker_serves_though_its_output_cannot_be_written(tmp_path: Path) -> None:
+    """As when its log is on the disk that is full, and somebody wants to delete something."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # A folder in the way: there is no room for the file that says where it is either.
+    (tmp_path / "data" / (ADDRESS + ".partial")).mkdir(parents=True)
+    command = [sys.executable, "-m", "boxmatch", "serve", "--data", str(tmp_path / "data")]
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen([*command, "--port", str(port)], stdout=full, stderr=full)
+    try:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=10)
+        ) as http:
+            assert http.get("/readyz").status_code == 200
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+
+
 def test_serve_from_start_to_end(tmp_path: Path, certificate: Certificate) -> None:
     data = tmp_path / "data"
     options = ["--certificate", str(certificate.both), "--log-requests"]

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import traceback
 from types import FrameType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TextIO
 
 import typer
 
@@ -129,12 +129,12 @@ def leave_quietly() -> NoReturn:
     sys.exit(1)
 
 
-def give_up_output() -> None:
-    """Let go of what cannot be printed.
+def give_up_output(*streams: TextIO) -> None:
+    """Let go of what cannot be printed, to these streams or to any.
 
     Python would try it once more at its end, and then complain, with an exit code of its own.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for stream in streams or (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:

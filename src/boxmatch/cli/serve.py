@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from boxmatch.cli.help import examples
+from boxmatch.cli.problems import give_up_output
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
@@ -104,5 +106,8 @@ def serve(
 
 
 def _announce(listening: Listening) -> None:
-    typer.echo(f"Boxmatch listens on {listening.url}")
-    typer.echo(f"Documentation: {listening.url}/docs")
+    try:
+        typer.echo(f"Boxmatch listens on {listening.url}")
+        typer.echo(f"Documentation: {listening.url}/docs")
+    except OSError:  # a file on a full disk, or nobody who reads: it serves all the same
+        give_up_output(sys.stdout)

@@ -122,7 +122,10 @@ async def _run_broker(
 
         def started() -> None:
             listening = Listening.on(listener, settings.host, tls=context is not None)
-            write_address(settings.data, listening)
+            try:
+                write_address(settings.data, listening)
+            except OSError as error:  # a full disk: deleting what fills it has to be possible
+                log.warning("its address could not be written", error=str(error))
             log.info("listening", url=listening.url, data=str(settings.data), version=__version__)
             on_listening(listening)
 
