@@ -1,4 +1,4 @@
-"""Vehicles that move through zones: who enters, who leaves, and how it goes on after a restart.
+"""Vehicles that move through zones: transitions, and how they continue after a restart.
 
 Run it with `python geofences.py`.
 """
@@ -15,10 +15,10 @@ ZONES = {
     "market": {"x": (4, 7), "y": (1, 5)},
     "harbour": {"x": (6, 9), "y": (3, 8)},
 }
-WORDS = {"enter": "enters", "leave": "leaves", "deleted": "is gone from"}
+WORDS = {"enter": "enters", "leave": "leaves", "deleted": "is deleted in"}
 
 
-def tell(transitions: Transitions) -> None:
+def show(transitions: Transitions) -> None:
     for number, kind, vehicle, zone in transitions:
         print(f"{number:3}  {vehicle} {WORDS[kind]} the {zone}")
 
@@ -26,18 +26,18 @@ def tell(transitions: Transitions) -> None:
 def morning(fleet: bm.Spaces) -> None:
     for name, zone in ZONES.items():
         fleet.subscribe(name, zone)
-    tell(fleet.publish("van", {"x": 1, "y": 1}))
-    tell(fleet.publish("truck", {"x": 8, "y": 7}))
-    tell(fleet.update_publication("van", {"x": 3}))  # only what changes: y is still 1
-    tell(fleet.update_publication("van", {"x": 5}))
-    tell(fleet.update_publication("truck", {"y": 6.5}))  # still in the harbour: nothing to tell
+    show(fleet.publish("van", {"x": 1, "y": 1}))
+    show(fleet.publish("truck", {"x": 8, "y": 7}))
+    show(fleet.update_publication("van", {"x": 3}))  # only x changes, y is still 1
+    show(fleet.update_publication("van", {"x": 5}))
+    show(fleet.update_publication("truck", {"y": 6.5}))  # still in the harbour: no transition
 
 
 def afternoon(fleet: bm.Spaces) -> None:
-    tell(fleet.update_publication("van", {"x": 6.5, "y": 4}))  # where two zones overlap
-    tell(fleet.update_publication("truck", {"x": 1, "y": 1}))
-    tell(fleet.update_subscription("market", {"y": (1, 3)}))  # zones can change too
-    tell(fleet.retract("truck"))
+    show(fleet.update_publication("van", {"x": 6.5, "y": 4}))  # in the overlap of two zones
+    show(fleet.update_publication("truck", {"x": 1, "y": 1}))
+    show(fleet.update_subscription("market", {"y": (1, 3)}))  # zones can change too
+    show(fleet.retract("truck"))
 
 
 def main() -> None:
@@ -46,14 +46,14 @@ def main() -> None:
         with bm.Spaces.open(folder, CITY) as fleet:
             morning(fleet)
 
-        print("Afternoon: the directory knows zones, vehicles and numbers")
+        print("Afternoon, after a restart: zones, vehicles and numbers are stored")
         with bm.Spaces.open(folder) as fleet:
             afternoon(fleet)
             print("In the harbour now:", *fleet.matches_of_subscription("harbour"))
 
-            print("For somebody who has heard everything before number 7")
+            print("Transitions since number 7")
             for batch in fleet.transitions(since=7):
-                tell(batch)
+                show(batch)
 
 
 if __name__ == "__main__":

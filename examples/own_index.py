@@ -1,11 +1,11 @@
-"""An index of your own: the algorithm, its name, and the suite that every index has to pass.
+"""A custom index: the algorithm, its name, and the test suite that every index must pass.
 
-This one files each box under its narrowest predicate, sorted by where that begins. An event looks
-only at boxes whose narrowest predicate begins at or before its value, and checks all of those.
+It stores each box under its narrowest predicate, sorted by the low bound. An event checks only the
+boxes whose narrowest predicate begins at or before its value.
 
-Run it with `python own_index.py`: that runs all tests of `tests/indexes` and `tests/engine` that
-are for every index, so it needs a clone of the repository with what `make test` installs. With
-arguments it is the command `boxmatch` that knows one index more:
+Run it with `python own_index.py`. This runs all tests of `tests/indexes` and `tests/engine` that
+apply to every index, so it needs a clone of the repository with what `make test` installs. With
+arguments it is the command `boxmatch` with this index added:
 `python own_index.py bench equality --index narrowest`.
 """
 
@@ -24,7 +24,7 @@ from boxmatch.model.boxes import Boxes
 
 
 class Files(NamedTuple):
-    """Boxes by attribute and beginning; after them those that every event has to look at."""
+    """Boxes by attribute and low bound, followed by those that every event must check."""
 
     box: Int32Array
     begin: Int64Array
@@ -33,7 +33,7 @@ class Files(NamedTuple):
 
 @register
 class NarrowestIndex(UpdatableIndex):
-    """`UpdatableIndex` does the rest: positions, who is alive, updates, storage."""
+    """`UpdatableIndex` does the rest: positions, live boxes, updates, storage."""
 
     name = "narrowest"
     _structure = Files
@@ -42,7 +42,7 @@ class NarrowestIndex(UpdatableIndex):
         sizes = np.diff(boxes.start)
         width = boxes.high.astype(float) - boxes.low
         by_width = np.lexsort((width, np.repeat(np.arange(boxes.count), sizes)))
-        filed = np.flatnonzero(sizes)  # a box without predicates has none to file it under
+        filed = np.flatnonzero(sizes)  # boxes without predicates come last
         narrowest = by_width[boxes.start[filed]]
         order = np.lexsort((boxes.low[narrowest], boxes.attribute[narrowest]))
         begin, attribute = boxes.low[narrowest][order], boxes.attribute[narrowest][order]
@@ -50,7 +50,7 @@ class NarrowestIndex(UpdatableIndex):
         return Files(box, begin, np.searchsorted(attribute, np.arange(boxes.dimensions + 1)))
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> Files:
-        # Looked at by every event, until there are so many that `_make` is called again.
+        # Every event checks these, until there are so many that `_make` is called again.
         return self._state._replace(box=np.concatenate([self._state.box, positions]))
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
@@ -67,7 +67,7 @@ def _search(start, attribute, low, high, box, begin, first, points, alive, listi
     found, end = np.empty(64, np.int32), 0
     for event in range(len(points)):
         counts[event] = 0
-        for group in range(len(first)):  # after the attributes, those that everybody looks at
+        for group in range(len(first)):  # the last group is checked by every event
             at, stop = first[group], len(box)
             if group < points.shape[1]:
                 begins = begin[at : first[group + 1]]

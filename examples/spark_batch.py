@@ -1,7 +1,7 @@
 """A batch job on Spark: files of trades against a file of alerts.
 
-Builds an index from the alerts, says which of them are wrong, matches all trades, and writes who is
-to be told of what as Parquet. On a cluster, `run` stays as it is: only the session differs.
+Builds an index from the alerts, shows which of them are invalid, matches all trades, and writes the
+matches as Parquet. On a cluster, `run` stays the same: only the session differs.
 
 Run it with `python spark_batch.py`, or `python spark_batch.py FOLDER` to keep the files. It needs
 Boxmatch with the extra `spark`, and Java 17 or later.
@@ -50,10 +50,9 @@ def run(spark: SparkSession, folder: str) -> None:
     matches = match(trades, f"{folder}/index", keep=["symbol", "price"])
     matches.write.mode("overwrite").parquet(f"{folder}/matches")
 
-    # What was written is a table like any other.
-    told = spark.read.parquet(f"{folder}/matches")
-    told.orderBy("event_id", "subscription_id").show()
-    told.groupBy("subscription_id").agg(f.count("*").alias("trades")).orderBy(
+    written = spark.read.parquet(f"{folder}/matches")
+    written.orderBy("event_id", "subscription_id").show()
+    written.groupBy("subscription_id").agg(f.count("*").alias("trades")).orderBy(
         "subscription_id"
     ).show()
 

@@ -1,7 +1,7 @@
-"""A streaming job on Spark: files of trades that keep arriving, against alerts that keep changing.
+"""A streaming job on Spark: trades arrive as files, and alerts change while the job runs.
 
-Every micro-batch takes the trades that have arrived and the alerts as they are then. Matches go to
-a folder of Parquet exactly once, also when the job is stopped, or killed, and started again.
+Every micro-batch matches the new trades against the current alerts. Matches are written to a folder
+of Parquet files exactly once, even if the job is stopped or killed and started again.
 
 Run it with `python spark_streaming.py`, or `python spark_streaming.py FOLDER` to keep the files. It
 needs Boxmatch with the extra `spark`, and Java 17 or later.
@@ -20,7 +20,7 @@ COLUMNS = "event_id long, symbol string, price double, volume long"
 
 
 def start(spark: SparkSession, folder: str) -> StreamingQuery:
-    """The job: what would run for months."""
+    """The job itself, which would run for months."""
     return match_stream(
         spark.readStream.csv(f"{folder}/trades", header=True, schema=COLUMNS),
         f"{folder}/alerts",
@@ -34,7 +34,7 @@ def start(spark: SparkSession, folder: str) -> StreamingQuery:
 
 
 def add(folder: str, name: str, *rows: str) -> None:
-    """Put a file where the job looks; under a hidden name first, so that it is never seen half."""
+    """Add an input file. It has a hidden name until it is complete."""
     path = Path(folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}")
@@ -56,14 +56,14 @@ def run(spark: SparkSession, folder: str) -> None:
     query.processAllAvailable()
     query.stop()
 
-    print("More trades, while it does not")
+    print("More trades, while the job is stopped")
     add(folder, "trades/wednesday.csv", header, "5,SAP,119.0,700")
     query = start(spark, folder)
     query.processAllAvailable()
     query.stop()
 
-    told = spark.read.parquet(f"{folder}/matches").orderBy("event_id", "subscription_id")
-    told.select("event_id", "symbol", "price", "subscription_id", "index_version").show()
+    written = spark.read.parquet(f"{folder}/matches").orderBy("event_id", "subscription_id")
+    written.select("event_id", "symbol", "price", "subscription_id", "index_version").show()
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def test_programs(section: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def page() -> Iterator[httpx.Client]:
-    command, says = said("A page that listens to a broker")
+    command, says = said("A web page for a broker")
     running = subprocess.Popen(
         [sys.executable, *command.split()[1:], "--port", "0", "--every", "0.05"],
         cwd=ROOT,
@@ -117,7 +117,7 @@ def test_a_page_that_listens_to_a_broker(page: httpx.Client) -> None:
 
 
 def test_a_page_whose_port_is_taken_says_so() -> None:
-    command, _ = said("A page that listens to a broker")
+    command, _ = said("A web page for a broker")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(
@@ -225,7 +225,7 @@ def test_own_index_is_short() -> None:
 
 @pytest.mark.slow
 def test_own_index_passes_the_suite() -> None:
-    command, says = said("An index of your own")
+    command, says = said("A custom index")
     done = subprocess.run(
         [sys.executable, *command.split()[1:]],
         cwd=ROOT,

@@ -1,11 +1,11 @@
-"""A web page that shows what a broker has for its reader, while it happens.
+"""A web page that shows notifications of a broker as they arrive.
 
-Starts a broker in a folder of its own, a feed of made-up ticks, and a small web server. The page
-has a filter to edit, and listens over Server-Sent Events. Browsers talk to the web server only,
-which passes on what the page may do: so a key of the broker, where it has keys, stays there.
+It starts a broker in a temporary folder, a feed of synthetic ticks, and a small web server. You can
+edit the filter in the page, which receives Server-Sent Events. Browsers connect to the web server
+only, which forwards what the page may do. If the broker has keys, they stay in the web server.
 
 Run it with `python serve.py`, and open the address that it prints. It needs Boxmatch with the extra
-`broker`. Ctrl-C ends all of it.
+`broker`. Ctrl-C stops everything.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def running_broker(data: str) -> Iterator[str]:
 
 
 def publish(client: Client, every: float, stopped: threading.Event) -> None:
-    """Prices that wander."""
+    """Publish random walks of prices."""
     prices = dict(PRICES)
     while not stopped.wait(every):
         for symbol in prices:
@@ -83,11 +83,11 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self.client.subscribe("reader", "page", "ticks", text)
             self.answer(204)
-        except ClientError as error:  # a filter that makes no sense: it says where
+        except ClientError as error:  # an invalid filter, with the position
             self.answer(422, str(error.problem.get("detail", error)).encode())
 
     def pass_on_notifications(self) -> None:
-        """The broker's stream as it is. A browser that comes again says what it has seen."""
+        """Forward the broker's stream. A browser that reconnects sends `Last-Event-ID`."""
         seen = {k: v for k, v in self.headers.items() if k.lower() == "last-event-id"}
         url = f"{self.broker}/subscribers/reader/notifications/stream"
         self.send_response(200)
@@ -114,8 +114,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A broker, and a page that listens to it.")
-    parser.add_argument("--port", type=int, default=8000, help="of the page; 0 finds a free one")
+    parser = argparse.ArgumentParser(description="A web page for a broker.")
+    parser.add_argument("--port", type=int, default=8000, help="0 chooses a free port")
     parser.add_argument("--every", type=float, default=1.0, help="seconds between ticks")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C

@@ -1,4 +1,4 @@
-"""Made-up ticks as Parquet, and an index of made-up alerts."""
+"""Write synthetic ticks as Parquet, and build an index of synthetic alerts."""
 
 from boxmatch.spark import build_index, local_session
 from boxmatch.spark.workloads import events, subscriptions

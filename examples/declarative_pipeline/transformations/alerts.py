@@ -1,4 +1,4 @@
-"""Three tables: the ticks, who wants which of them, and whose alerts fire most."""
+"""Three tables: the ticks, their matches, and the alerts that match most."""
 
 from pathlib import Path
 
