@@ -95,7 +95,7 @@ def page() -> Iterator[httpx.Client]:
 def test_a_page_that_listens_to_a_broker(page: httpx.Client) -> None:
     shown = page.get("/")
     assert shown.headers["content-type"] == "text/html; charset=utf-8"
-    assert 'new EventSource("/notes")' in shown.text
+    assert 'new EventSource("/notifications")' in shown.text
     assert page.get("/filter").text == "price > 100"
     last = 0
     for note in notes(page, lambda heard: len(heard) == 3):
@@ -142,7 +142,7 @@ def notes(
 ) -> list[Any]:
     """The next few, as a browser hears of them."""
     heard: list[Any] = []
-    with page.stream("GET", "/notes", headers=headers) as stream:
+    with page.stream("GET", "/notifications", headers=headers) as stream:
         assert stream.headers["content-type"] == "text/event-stream"
         for line in stream.iter_lines():
             if line.startswith("data: "):

@@ -358,7 +358,7 @@ class TestAims:
         ]
         verdicts = spaces_aims(kept)
         assert len(verdicts) == 5
-        assert all("; as wanted" in verdict for verdict in verdicts)
+        assert all("; target met" in verdict for verdict in verdicts)
         missed = [
             self.grid(subject_spaces.INSERTION, adding={"mean": 2_000.0}),
             self.grid(
@@ -370,7 +370,7 @@ class TestAims:
             ),
             self.grid(subject_spaces.DURABLE, durable={"per_second": 1_999.0}),
         ]
-        assert all("NOT as wanted" in verdict for verdict in spaces_aims(missed))
+        assert all("target MISSED" in verdict for verdict in spaces_aims(missed))
         assert len(spaces_aims(missed)) == 5
 
     def test_are_for_the_full_size(self) -> None:

@@ -23,16 +23,15 @@ WANTED: Final = 2.1
 """How many times lower the mean latency should be with the adjuster."""
 
 _INTRODUCTION: Final = (
-    "<p>The test bed of the Ada-REIN paper (Figure 5) over a real broker: events come over HTTP "
-    "at moments that were fixed before, whatever became of those before, and go to subscribers on "
-    "WebSockets; everything is durable. Latency begins when an event is due. Every delivery is "
-    "compared with the exact matches: a missing one ends the run, false ones are counted. Server, "
-    "load and whatever else there is share the machine; the tables say how much of it others "
-    "had.</p><p>The paper scales the ticks of a morning, which we do not have. Our rates are drawn "
-    "from a seed, one for each second and related to the one before, and stretched so that the "
-    "highest is 7.68 times the lowest; within a second, chance says when events come. Their "
-    "average is a share of what the index carried exactly, measured before on the same "
-    "broker.</p>"
+    "<p>This is the test bed of the Ada-REIN paper (Figure 5) with a real broker. Events arrive "
+    "over HTTP at times that are fixed beforehand, and go to subscribers on WebSockets; everything "
+    "is durable. Latency begins when an event is due. Every delivery is compared with the exact "
+    "matches: a missing one ends the run, false ones are counted. The server, the load generator "
+    "and other processes share the machine; the tables show how many cores each used.</p><p>The "
+    "paper scales the ticks of a morning, which we do not have. Our rates are drawn from a seed, "
+    "one for each second and correlated with the previous one, and scaled so that the highest is 7.68 "
+    "times the lowest; within a second, arrivals are random. Their average is a share of the exact "
+    "capacity of the index, measured beforehand on the same broker.</p>"
 )
 
 
@@ -74,7 +73,7 @@ def _origin(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         row = rows[0]
         machine, workload = row["machine"], row["workload"]
         known |= {
-            "Load": f"{workload['load']:g} of what exact matching carries, on average",
+            "Load": f"{workload['load']:g} of the exact capacity, on average",
             "Subscriptions": f"{workload['subscriptions']:,}",
             "Subscribers": f"{workload['subscribers']}",
             "Commit": run.get("commit") or "unknown",
@@ -97,11 +96,11 @@ def _fluctuation_charts(rows: list[Row], drawn: Charts) -> str:
         ]
         charts = [_chart("Events due, per second", arrivals)]
         for title, name, factor in (
-            ("Latency of the events of each second, ms", "latency_ms", 1.0),
+            ("Latency by second, ms", "latency_ms", 1.0),
             ("Tolerated rate of false matches, %", "rate", 100.0),
         ):
             charts.append(_chart(title, _by_second(mine, name, factor)))
-        charts.append(_chart("Events matched together", _samples(mine, "batch_size")))
+        charts.append(_chart("Batch size, events", _samples(mine, "batch_size")))
         parts.append(f"<article><h3>{escape(index)}</h3>{drawn.place(charts)}</article>")
     return "".join(parts) + "</section>"
 
@@ -112,9 +111,9 @@ def _overload_charts(rows: list[Row], drawn: Charts) -> str:
         charts = [
             _chart(title, _samples([row], name, factor), ends=row["seconds"])
             for title, name, factor in (
-                ("Events that wait", "queue", 1.0),
+                ("Waiting events", "queue", 1.0),
                 ("Tolerated rate of false matches, %", "rate", 100.0),
-                ("Memory of the server's own, MB", "private", 1e-6),
+                ("Private memory of the server, MB", "private", 1e-6),
             )
         ]
         parts.append(f"<article><h3>{escape(row['index'])}</h3>{drawn.place(charts)}</article>")
@@ -188,7 +187,7 @@ def _rates(rows: list[Row]) -> Table:
     batches = sorted({case["batch"] for row in rows for case in row["rates"]})
     columns = (
         *("index", "rate, %", "measured, %"),
-        *(f"µs an event, batches of {batch}" for batch in batches),
+        *(f"µs per event, batches of {batch}" for batch in batches),
         *(f"exact / this, {batch}" for batch in batches),
     )
     made = []
@@ -204,7 +203,7 @@ def _rates(rows: list[Row]) -> Table:
                     *(f"{gain:.2f}" for gain in gains),
                 )
             )
-    title = "The engine alone: what skipping gains, and what larger batches do"
+    title = "The engine alone: gain by skipping and by larger batches"
     return Table(title, columns, tuple(made), 2)
 
 
@@ -237,13 +236,13 @@ def _latency(rows: list[Row]) -> Table:
             adjuster = "off" if name == "off" else "up to 0.1 %"
             shown = (f"{known[0]:.2f}", f"{known[1]:.2f}", "", "")
             made.append((f"the paper's {label}", adjuster, "", *shown, *ratios, "", "", ""))
-    return Table("Latency from when an event is due to its delivery", columns, tuple(made), 2)
+    return Table("Latency, event due to delivery", columns, tuple(made), 2)
 
 
 def _errors(rows: list[Row]) -> Table:
     columns = (
         *("index", "adjuster", "events", "matched inexactly", "matches", "false"),
-        *("measured rate, %", "promised, %", "highest rate used, %", "mean batch"),
+        *("measured rate, %", "tolerated, %", "highest rate used, %", "mean batch"),
     )
     made = tuple(
         (
@@ -271,7 +270,7 @@ def _overload(rows: list[Row]) -> Table:
     columns = (
         *("index", "adjuster", "offered", "acknowledged", "lost", "503s", "accepted later"),
         *("given up", "most waiting", "queue empty after s", "exact after s"),
-        *("memory before MB", "most", "after", "slope MB/min", "false, %", "promised, %"),
+        *("memory before MB", "most", "after", "slope MB/min", "false, %", "tolerated, %"),
     )
     made = []
     for row in rows:
@@ -288,7 +287,7 @@ def _overload(rows: list[Row]) -> Table:
                 *(number(100 * row[name]) for name in ("measured_rate", "promised_rate")),
             )
         )
-    title = "Twice what exact matching carries, then nothing"
+    title = "Twice the exact capacity, then no load"
     return Table(title, columns, tuple(made), 2)
 
 
@@ -304,9 +303,9 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
             continue
         ratio = off[row["index"]] / row["latency_ms"]["mean"]
         within = row["measured_rate"] <= row["promised_rate"]
-        word = "as wanted" if ratio >= WANTED and within else "NOT as wanted"
+        word = "target met" if ratio >= WANTED and within else "target MISSED"
         made.append(
-            f"{row['index']}, {row['x']}: mean latency {number(ratio)} times lower (wanted: "
+            f"{row['index']}, {row['x']}: mean latency {number(ratio)} times lower (target: "
             f"{WANTED}), false matches {number(100 * row['measured_rate'])} % of at most "
             f"{number(100 * row['promised_rate'])} %; {word}."
         )

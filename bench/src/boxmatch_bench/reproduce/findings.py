@@ -169,8 +169,8 @@ def spaces_aims(grids: Iterable[Grid]) -> list[str]:
     ) -> None:
         if found is not None:
             wanted = f"under {number(below)}" if below else f"at least {number(above)}"
-            word = "as wanted" if (found < below if below else found >= above) else "NOT as wanted"
-            verdicts.append(f"{what}: {number(found)} {unit}; {word}, {wanted}.")
+            word = "target met" if (found < below if below else found >= above) else "target MISSED"
+            verdicts.append(f"{what}: {number(found)} {unit}; {word} ({wanted}).")
 
     adding = by_name.get(subject_spaces.INSERTION.name)
     moving = by_name.get(subject_spaces.INCREMENTAL.name)
@@ -181,16 +181,16 @@ def spaces_aims(grids: Iterable[Grid]) -> list[str]:
         took = moving.value(INCREMENTAL_UPDATE, label, most)
         judge("An incremental update", took, "ms", below=0.2)
         ratio = subject_spaces.cheaper(most)(moving)
-        judge("A random update takes so many times as long", ratio, "×", above=10)
+        judge("A random update compared with an incremental one", ratio, "×", above=10)
         ratio = subject_spaces.cheaper(most, together=True)(moving)
-        judge("The same, of 100 updates in one operation", ratio, "×", above=10)
+        judge("The same, with 100 updates in one operation", ratio, "×", above=10)
     if durable is not None:
         rates = {x: durable.value(UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
         known = [(rate, threads) for threads, rate in rates.items() if rate is not None]
         if known:
             best, threads = max(known)
             what = f"Durable updates from concurrent callers, most with {threads} threads"
-            judge(what, best, "a second", above=2_000)
+            judge(what, best, "per second", above=2_000)
     return verdicts
 
 

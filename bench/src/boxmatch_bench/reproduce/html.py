@@ -33,10 +33,10 @@ __all__ = ["PlottingError", "report", "require_plotting"]
 
 
 _INTRODUCTION = (
-    "<p>Every index of the papers and our own, <code>tile</code>, on the papers' workloads: "
-    "measured, checked against brute force, and set beside the figures that the papers give. Times "
-    "are those of one thread, unless threads are named. In the plots: hover for figures, drag and "
-    "scroll to zoom, double-click to reset; click in the legend to hide and show.</p>"
+    "<p>This report measures the papers' indexes and our own, <code>tile</code>, on the papers' "
+    "workloads, checks the results against brute force, and compares the figures with those of the "
+    "papers. Times are for one thread unless stated otherwise. In the plots, hover for figures, "
+    "drag and scroll to zoom, double-click to reset, and click in the legend to hide and show.</p>"
 )
 
 
@@ -59,8 +59,8 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
             f"<p>Left out: {escape(paper.left_out)}</p>{content}</section>"
         )
     return page(
-        title="Boxmatch: the papers' experiments, run again",
-        heading="The papers' experiments, run again",
+        title="Boxmatch: the papers' experiments, reproduced",
+        heading="The papers' experiments, reproduced",
         introduction=_INTRODUCTION,
         origin=_provenance(rows, run),
         contents=_contents(),
@@ -92,7 +92,7 @@ def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
     known = {
         "Scale": f"{run['scale']:g} of the papers' numbers of subscriptions and publications",
         "Seed": run["seed"],
-        "Events": run.get("event_file") or "made up, uniform unless said otherwise",
+        "Events": run.get("event_file") or "synthetic, uniform unless stated otherwise",
         "Commit": run.get("commit") or "unknown",
         "Machine": machines,
         "Python": all_of(r["python"] for r in rows) + "; " + ", ".join(sorted(packages)),
@@ -106,7 +106,7 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
     for title, wanted in (("ranges", True), ("boolean properties", False)):
         slower, won = tile_not_fastest(grid for grid in grids if on_ranges(grid) is wanted)
         parts.append(
-            f"<h3>Our own index against the others, on {title}</h3>{_contest(slower, won)}"
+            f"<h3><code>tile</code> against the others, on {title}</h3>{_contest(slower, won)}"
         )
     default = hem_default(grids)
     if default is not None:
@@ -114,7 +114,7 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
         parts += ["<h3>HEM's default setting</h3>", _table(compared), bullets(verdicts)]
     rates = rates_kept(grids)
     if rates:
-        parts += ["<h3>Rates of false positives</h3>", bullets(rates)]
+        parts += ["<h3>False positive rates</h3>", bullets(rates)]
     aims = spaces_aims(grids)
     if aims:
         parts += ["<h3>Spaces with 100,000 publications and subscriptions</h3>", bullets(aims)]
@@ -127,12 +127,12 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
 def _contest(slower: Table, won: int) -> str:
     total = won + len(slower.rows)
     if not total:
-        return "<p>There is nothing to compare in this run.</p>"
+        return "<p>This run has nothing to compare.</p>"
     says = (
         f"<p><code>tile</code> is the fastest exact index in {won} of {total} comparisons (each "
         "setting three times: matching in batches, counting in batches, event by event)"
     )
-    return f"{says}. Not in these:</p>{_table(slower)}" if slower.rows else f"{says}.</p>"
+    return f"{says}. The exceptions:</p>{_table(slower)}" if slower.rows else f"{says}.</p>"
 
 
 def _experiment(grid: Grid, drawn: Charts) -> str:
@@ -164,7 +164,7 @@ def _measured_on(grid: Grid) -> str:
         return _operated_on(grid)
     return (
         f"Up to {max(events):,} events, at least {min(events):,} for the slowest index, event by "
-        f"event; answers compared with brute force, as whole sets, on {min(checked)} of them."
+        f"event; results compared with brute force, as whole sets, on {min(checked)} of them."
     )
 
 

@@ -103,8 +103,8 @@ def as_html(summary: Summary) -> str:
     }
     links = "".join(f'<li><a href="#{n}">{title}</a></li>' for n, title in _SECTIONS.items())
     return page(
-        title="Boxmatch: report of a pipeline",
-        heading="Report of a pipeline",
+        title="Boxmatch: pipeline report",
+        heading="Pipeline report",
         introduction=f"<p>{escape(headline(summary))}</p>",
         origin=_origin(summary),
         contents=f"<ul>{links}</ul>",
@@ -120,9 +120,9 @@ def headline(summary: Summary) -> str:
     """The run in a sentence."""
     events, matches = summary["events"], summary["matches"]
     return (
-        f"{events['read']:,} events read, {events['good']:,} of them good; "
+        f"{events['read']:,} events read, {events['good']:,} of them valid; "
         f"{summary['subscriptions']['usable']:,} subscriptions; {matches['pairs']:,} matches, "
-        f"{matches['pairs'] / max(1, events['good']):,.2f} for each event."
+        f"{matches['pairs'] / max(1, events['good']):,.2f} per event."
     )
 
 
@@ -167,14 +167,14 @@ def _events(summary: Summary, charts: Charts) -> str:
     events = summary["events"]
     reasons = events["quarantined"]
     put_aside = sum(reasons.values())
-    says = f"{events['good']:,} events are good, {put_aside:,} were put into quarantine."
+    says = f"{events['good']:,} events are valid, {put_aside:,} are quarantined."
     if events["derived"]:
-        says += f" Derived: {', '.join(events['derived'])}."
+        says += f" Derived attributes: {', '.join(events['derived'])}."
     parts = [f"<p>{escape(says)}</p>"]
     if reasons:
         parts.append(
             table(
-                "Quarantined, by reason; the rows are in the output quarantine",
+                "Quarantined events by reason (rows in the folder quarantine)",
                 ("reason", "events"),
                 [(reason, f"{number:,}") for reason, number in reasons.items()],
             )
@@ -182,7 +182,7 @@ def _events(summary: Summary, charts: Charts) -> str:
     latency = summary["latency"]
     if latency is not None:
         shown = [(name, _duration(seconds)) for name, seconds in latency.items()]
-        parts.append(table("From the time of an event to its matching", ("share", "took"), shown))
+        parts.append(table("Latency, event to match", ("percentile", "latency"), shown))
     by_date = summary["matches"]["by_date"]
     if len(by_date) > 1:
         bars = [{"name": day, "value": number} for day, number in by_date.items()]
@@ -194,17 +194,17 @@ def _subscriptions(summary: Summary) -> str:
     found = summary["subscriptions"]
     index = found["index"]
     parts = [
-        f"<p>{found['usable']:,} subscriptions can be used, {found['rejected']:,} cannot. The "
+        f"<p>{found['usable']:,} subscriptions are valid, {found['rejected']:,} are rejected. The "
         f"index takes {index['bytes'] / 1e6:,.1f} MB in {index['shards']:,} "
         f"{'shard' if index['shards'] == 1 else 'shards'}, version {index['version']}.</p>"
     ]
     if found["never"]:
-        parts.append(f"<p>{found['never']:,} have a filter that no event whatever can satisfy.</p>")
+        parts.append(f"<p>{found['never']:,} have a filter that no event can satisfy.</p>")
     shown = found["rejected_shown"]
     if shown:
         rows = [(_text(r["subscription_id"]), _text(r["filter"]), r["reason"]) for r in shown]
         more = found["rejected"] - len(shown)
-        title = "Rejected" + (f" (and {more:,} more in the output rejected)" if more else "")
+        title = "Rejected" + (f" (and {more:,} more in the folder rejected)" if more else "")
         parts.append(table(title, ("subscription", "filter", "reason"), rows, labels=3))
     return "".join(parts)
 
@@ -216,20 +216,20 @@ def _matches(summary: Summary, charts: Charts) -> str:
         [
             charts.place(
                 [
-                    _bars(_buckets(found["per_event"]), "matches of an event", "events"),
+                    _bars(_buckets(found["per_event"]), "matches per event", "events"),
                     _bars(
                         _buckets(found["per_subscription"]),
-                        "matches of a subscription",
+                        "matches per subscription",
                         "subscriptions",
                     ),
                 ]
             ),
             _listed("Most matches", found["top"]),
             f"<h3>Dead</h3><p>{dead['number']:,} subscriptions matched nothing.</p>",
-            _listed("Some of them", dead["shown"]),
+            _listed("Examples", dead["shown"]),
             f"<h3>Too broad</h3><p>{broad['number']:,} subscriptions matched more than "
             f"{broad['share']:.3g} of the events.</p>",
-            _listed("The broadest", broad["shown"]),
+            _listed("Broadest", broad["shown"]),
         ]
     )
 
@@ -241,7 +241,7 @@ def _listed(title: str, rows: Sequence[Row]) -> str:
         (_text(r["subscription_id"]), _text(r["filter"]), f"{r['matches']:,}", f"{r['share']:.4%}")
         for r in rows
     ]
-    return table(title, ("subscription", "filter", "matches", "of the events"), cells, labels=2)
+    return table(title, ("subscription", "filter", "matches", "share of events"), cells, labels=2)
 
 
 def _attributes(summary: Summary, charts: Charts) -> str:
@@ -260,19 +260,19 @@ def _attributes(summary: Summary, charts: Charts) -> str:
         )
         for r in rows
     ]
-    heads = ("attribute", "type", "subscriptions", "predicates", "events have it", "satisfied by")
+    heads = ("attribute", "type", "subscriptions", "predicates", "present in", "selectivity")
     notes = [
-        "Subscriptions: those that constrain the attribute. Predicates: how many boxes of theirs "
-        "do; a filter with OR has several.",
-        "Satisfied by: the share of events that satisfy one of these predicates, on average, "
-        f"measured on {skipping['sample']:,} events.",
-        f"Over all predicates of {skipping['boxes']:,} boxes that is "
-        f"{skipping['selectivity']:.4%}: with the numbers of predicates, what predicate skipping "
-        "needs to know.",
+        "Subscriptions: how many constrain the attribute. Predicates: how many of their boxes do; "
+        "a filter with OR has several boxes.",
+        "Present in: the share of events that have the attribute. Selectivity: the share of events "
+        "that satisfy one of these predicates, on average, measured on "
+        f"{skipping['sample']:,} events.",
+        f"Over all predicates of {skipping['boxes']:,} boxes, the selectivity is "
+        f"{skipping['selectivity']:.4%}. Predicate skipping uses it and the numbers of predicates.",
     ]
     drawn = [_bars(asked, "attribute", "subscriptions")]
     if shares:
-        drawn.append(_bars(shares, "attribute", "share of events that satisfy a predicate"))
+        drawn.append(_bars(shares, "attribute", "selectivity"))
     return f"{charts.place(drawn)}{table('Attributes', heads, cells, labels=2)}{bullets(notes)}"
 
 
@@ -284,11 +284,11 @@ def _stages(summary: Summary, charts: Charts) -> str:
             f"{r['seconds']:,.2f}",
             "" if r["rows"] is None else f"{r['rows']:,}",
             "" if r["rows_per_second"] is None else f"{r['rows_per_second']:,}",
-            "done before" if r["resumed"] else "",
+            "resumed" if r["resumed"] else "",
         )
         for r in rows
     ]
-    heads = ("stage", "seconds", "rows out", "rows a second", "")
+    heads = ("stage", "seconds", "rows out", "rows per second", "")
     bars = [{"name": r["stage"], "value": r["seconds"]} for r in rows]
     return f"{charts.place([_bars(bars, 'stage', 'seconds')])}{table('Stages', heads, cells)}"
 
