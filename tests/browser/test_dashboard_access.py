@@ -125,7 +125,7 @@ def test_a_subscriber_sees_nothing_of_others(pages: Pages, locked: Locked) -> No
         assert word in seen
     assert "55.5" not in seen  # what was published, which it may not read
     dashboard.press("1")
-    expect(dashboard.at("#feeds-empty")).to_contain_text("This key sees no feed")
+    expect(dashboard.at("#feeds-empty")).to_contain_text("This key may not see any feed")
     dashboard.press("2")
     expect(dashboard.at("#subscribers-table tbody tr")).to_have_count(1)
     dashboard.press("5")
@@ -143,8 +143,8 @@ def test_who_reads_or_publishes_sees_its_feed(pages: Pages, locked: Locked, role
     assert "own-cheap" not in seen
     assert "20.125" not in seen
     assert ("55.5" in seen) == (role == "reader")
-    expect(dashboard.at("#trace-summary")).to_contain_text("1 of 3 subscriptions gets it")
-    expect(dashboard.at("#gets-hint")).to_contain_text("this key may not see whose they are")
+    expect(dashboard.at("#trace-summary")).to_contain_text("1 of 3 subscriptions matches")
+    expect(dashboard.at("#gets-hint")).to_contain_text("this key may not see which")
     assert dashboard.at("#trace-publish").is_visible() == (role == "publisher")
     expect(dashboard.at("#totals [data-total=backlog]")).to_have_count(0)
 
@@ -181,7 +181,7 @@ def test_a_key_is_asked_for_and_forgotten(pages: Pages, locked: Locked) -> None:
     for section in SECTIONS:
         expect(dashboard.at(f"#{section}")).to_be_hidden()
     enter(dashboard, "bm_wrongkey_" + "x" * 43)
-    expect(dashboard.at("#key-error")).to_contain_text("Not accepted")
+    expect(dashboard.at("#key-error")).to_contain_text("Key not accepted")
     expect(dashboard.at("#key")).to_have_value("")
     key = locked.keys["admin"]
     enter(dashboard, f"  {key} ")

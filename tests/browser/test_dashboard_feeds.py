@@ -111,7 +111,7 @@ def test_a_feed_that_gives_up_precision_says_so(
     badge = card.locator(".badge")
     expect(card).to_have_attribute("data-state", "exact")
     expect(badge).to_have_text("exact")
-    expect(card.locator(".badge-more")).to_have_text("may go to 10 %")
+    expect(card.locator(".badge-more")).to_have_text("adaptive, up to 10 %")
     expect(dashboard.value("hasty", "precision")).to_have_text("–")
 
     with Load(broker.url, "hasty", rows):

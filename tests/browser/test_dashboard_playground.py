@@ -21,7 +21,7 @@ WRONG = [
     ("volume > 10\n  AND price < 5\n  AND prize < 30", "prize", "did you mean 'price'?"),
     (f"symbol = '{ROCKETS}' AND prize < 30", "prize", "did you mean 'price'?"),
     (f"symbol = '{ROCKETS}'\nOR symbol = 'ä👩‍👩‍👧'\nOR prize < 30", "prize", "'price'?"),
-    ('{"symbol": "🚀", "price": {"low" 20}}', "20", "From here on it is not JSON."),
+    ('{"symbol": "🚀", "price": {"low" 20}}', "20", "Invalid JSON from here on."),
 ]
 
 
@@ -90,7 +90,7 @@ def is_mended(dashboard: Dashboard) -> None:
 def test_what_is_missing_is_marked_where_it_should_be(dashboard: Dashboard) -> None:
     text = '{"price": {"low": 20}'
     dashboard.at("#filter-text").fill(text)
-    expect(dashboard.at("#filter-error")).to_contain_text("The JSON ends too early.")
+    expect(dashboard.at("#filter-error")).to_contain_text("The JSON is incomplete.")
     expect(dashboard.at("#filter-error mark.missing")).to_be_visible()
     assert dashboard.at("#filter-editor .underlay").text_content() == f"{text}\N{NO-BREAK SPACE}"
 
@@ -130,9 +130,9 @@ def test_boxes_and_recent_events_with_the_reason(dashboard: Dashboard) -> None:
     dashboard.at("#only-matching").check()
     expect(recent).to_have_count(2)
     dashboard.at("#filter-text").fill("price > 1000")
-    expect(dashboard.at("#recent-empty")).to_have_text("None of the last 3 matches.")
+    expect(dashboard.at("#recent-empty")).to_have_text("None of the last 3 events matches.")
     dashboard.at("#filter-text").fill("price > 10 AND price < 5")
-    expect(boxes).to_have_text(["No box: it can never be true."])
+    expect(boxes).to_have_text(["No boxes: the filter never matches."])
 
 
 def test_markup_in_data_is_only_text(

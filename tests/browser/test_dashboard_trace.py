@@ -150,7 +150,7 @@ def test_to_publish_is_for_real(dashboard: Dashboard, known: Random, http: httpx
     trace(dashboard, event)
     assert http.get("/feeds/traced").json()["last_sequence"] == before
     trace(dashboard, event, "#trace-publish")
-    expect(dashboard.at("#trace-summary")).to_contain_text("Published as number")
+    expect(dashboard.at("#trace-summary")).to_contain_text("Published with sequence")
     assert set(listed(dashboard.at("#trace-gets > li"))) <= right
     sequence = http.get("/feeds/traced").json()["last_sequence"]
     assert sequence > before
@@ -172,7 +172,7 @@ def test_what_is_wrong_with_an_event(dashboard: Dashboard) -> None:
     dashboard.expect_failures("422")
     error = dashboard.at("#trace-error")
     for text, wrong, message in (
-        ('{"a": 1,\n "b": 2,,}', ",", "From here on it is not JSON."),
+        ('{"a": 1,\n "b": 2,,}', ",", "Invalid JSON from here on."),
         ("[1, 2]", "[", "not an object"),
         ('{"c": 1, "a": "🚀",\n "b": 2}', '"a"', "is not a"),
         ('{"a": 1, "zz": 1}', '"zz"', "'zz'"),

@@ -185,7 +185,7 @@ def test_a_broker_that_goes_and_comes_back(pages: Pages, tmp_path: Path) -> None
         broker.options = ["--port", str(broker.port)]
         broker.stop()
         dashboard.is_said("no connection")
-        expect(dashboard.at("#trouble")).to_contain_text("The broker does not answer")
+        expect(dashboard.at("#trouble")).to_contain_text("The broker does not respond")
         expect(dashboard.feed("kept")).to_be_visible()
         broker.start()
         dashboard.is_said("live")

@@ -60,13 +60,13 @@ async function request(path, { body, signal } = {}) {
     text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, timeout.aborted ? "the broker takes too long to answer" : "the broker does not answer");
+    throw new ApiError(0, timeout.aborted ? "the broker did not respond in time" : "the broker does not respond");
   }
   const answer = parsed(text);
   if (!response.ok) {
-    throw new ApiError(response.status, answer?.detail ?? `the broker answered ${response.status}`, answer ?? {});
+    throw new ApiError(response.status, answer?.detail ?? `the broker responded with ${response.status}`, answer ?? {});
   }
-  if (answer === undefined) throw new ApiError(response.status, "the answer is not from a broker");
+  if (answer === undefined) throw new ApiError(response.status, "the response is not from a broker");
   return answer;
 }
 

@@ -117,8 +117,8 @@ function onStatus(status, error) {
   const trouble = byId("trouble");
   trouble.hidden = status !== "no connection";
   if (status === "no connection") {
-    const reason = error?.message ?? "the broker does not answer";
-    setText(trouble, `${sentence(reason)}. ${lastHeard === null ? "" : `What you see is of ${clock(lastHeard)}. `}Trying again.`);
+    const reason = error?.message ?? "the broker does not respond";
+    setText(trouble, `${sentence(reason)}. ${lastHeard === null ? "" : `The figures are from ${clock(lastHeard)}. `}Reconnecting.`);
   }
   showLock(status === "key needed", error);
 }
@@ -133,7 +133,7 @@ function showLock(locked, error) {
   for (const name of SECTIONS) byId(name).hidden = true;
   const refused = api.hasKey();
   byId("key-error").hidden = !refused;
-  setText(byId("key-error"), refused ? `Not accepted: ${error.message}.` : "");
+  setText(byId("key-error"), refused ? `Key not accepted: ${error.message}.` : "");
   if (appeared) byId("key").focus();
 }
 

@@ -96,10 +96,10 @@ export function parseObject(text) {
     value = JSON.parse(text);
   } catch {
     const offset = placeOfError(text);
-    return { message: offset >= text.trimEnd().length ? "The JSON ends too early." : "From here on it is not JSON.", offset };
+    return { message: offset >= text.trimEnd().length ? "The JSON is incomplete." : "Invalid JSON from here on.", offset };
   }
   if (value === null || typeof value !== "object" || Array.isArray(value)) {
-    return { message: "This is JSON, but not an object: it should begin with { and end with }.", offset: 0 };
+    return { message: "The JSON is not an object: it must begin with { and end with }.", offset: 0 };
   }
   return { value };
 }

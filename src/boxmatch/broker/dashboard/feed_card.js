@@ -19,7 +19,7 @@ export function exactness(feed) {
     return { state: "approximate", text: `approximate, up to ${joined(percent(most))}` };
   }
   if (feed.adaptive === null) return { state: "exact", text: "exact" };
-  return { state: "exact", text: "exact", more: `may go to ${joined(percent(feed.adaptive.maximum))}` };
+  return { state: "exact", text: "exact", more: `adaptive, up to ${joined(percent(feed.adaptive.maximum))}` };
 }
 
 export class FeedCard {
@@ -104,7 +104,7 @@ export class FeedCard {
     const share = (value) => joined(percent(value));
     this.charts = [
       new Chart({
-        name: "rates", title: "Events a second", write: count, least: () => 1,
+        name: "rates", title: "Events per second", write: count, least: () => 1,
         series: [{ label: "arriving", look: "main" }, { label: "matched", look: "second" }, { label: "delivered", look: "third" }],
       }),
       new Chart({
@@ -117,7 +117,7 @@ export class FeedCard {
       new Chart({
         name: "precision", title: "False matches", write: share, least: () => (this.maximum ?? 0.0001) * 1.2,
         series: [
-          { label: "tolerated", look: "caution", stepped: true }, { label: "at most", look: "limit" }, { label: "measured", look: "second" },
+          { label: "tolerated", look: "caution", stepped: true }, { label: "maximum", look: "limit" }, { label: "measured", look: "second" },
         ],
       }),
     ];
@@ -156,7 +156,7 @@ export class FeedCard {
     }
     this.updateFacts(feed, history.now);
     const unused = feed.last_sequence === 0 && feed.received === 0 && feed.kind === "events";
-    if (unused) showEmpty(this.hint, "No events yet", "Publish one here under Trace, or:", command(`feeds/${feed.name}/events`, "{…}"));
+    if (unused) showEmpty(this.hint, "No events yet", "Publish one in the section Trace, or with:", command(`feeds/${feed.name}/events`, "{…}"));
     else this.hint.hidden = true;
   }
 
@@ -166,8 +166,8 @@ export class FeedCard {
       ["index", feed.index],
       ["subscriptions", exactly(feed.subscriptions)],
       ...(feed.kind === "state" ? [["publications", exactly(feed.publications)]] : []),
-      ["matches", `${count(rates.matches)}/s${rates.matched > 0 ? `, ${count(rates.matches / rates.matched)} an event` : ""}`],
-      ["last number", exactly(feed.last_sequence)],
+      ["matches", `${count(rates.matches)}/s${rates.matched > 0 ? `, ${count(rates.matches / rates.matched)} per event` : ""}`],
+      ["last sequence", exactly(feed.last_sequence)],
       ["adjuster", adjusterText(feed)],
       ["precision", precisionText(precision, checked, sinceStart)],
     ];
@@ -184,14 +184,14 @@ function latencyText(seconds, longest) {
 }
 
 function adjusterText({ adaptive, rate }) {
-  if (adaptive === null) return "off: exact whatever the load";
+  if (adaptive === null) return "off, always exact";
   const most = joined(percent(adaptive.maximum));
-  const now = rate > 0 ? `now ${joined(percent(rate))} of at most ${most}` : `now exact, at most ${most}`;
-  return `${now}; acts when events wait longer than ${tidy(joined(duration(adaptive.threshold)))}`;
+  const now = rate > 0 ? `now ${joined(percent(rate))}, at most ${most}` : `now exact, at most ${most}`;
+  return `${now}; active when events wait longer than ${tidy(joined(duration(adaptive.threshold)))}`;
 }
 
 function precisionText(precision, checked, sinceStart) {
-  if (!Number.isFinite(precision)) return "nothing checked yet";
+  if (!Number.isFinite(precision)) return "not measured yet";
   const when = sinceStart ? "since the start" : "last 5 min";
-  return `${joined(percent(precision))} of ${plural(checked, "match", "matches")} checked were right, ${when}`;
+  return `${joined(percent(precision))} of ${plural(checked, "match", "matches")} checked were correct, ${when}`;
 }

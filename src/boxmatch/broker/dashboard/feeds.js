@@ -131,20 +131,20 @@ export class FeedsSection {
     setText(byId("feeds-count"), all === 0 ? "" : parts.join(", "));
     const more = byId("feeds-more");
     more.hidden = found <= this.shown;
-    setText(more, `Show more (${exactly(found - this.shown)} left)`);
+    setText(more, `Show more (${exactly(found - this.shown)})`);
     const empty = byId("feeds-empty");
     empty.hidden = true;
     if (all === 0) this.sayNone(empty);
-    else if (found === 0) showEmpty(empty, "No feed has such a name", "Change what is in “Find”.");
+    else if (found === 0) showEmpty(empty, "No feed with this name", "Change the text in “Find”.");
   }
 
   sayNone(node) {
     if (this.overview.roles.admin) {
       const example = '{"name": "ticks", "schema": {"symbol": "string", "price": "float", "volume": "int"}}';
-      showEmpty(node, "No feeds yet", "Make one:", command("feeds", example));
+      showEmpty(node, "No feeds yet", "Create one with:", command("feeds", example));
     } else {
-      showEmpty(node, "This key sees no feed",
-        "What it subscribes to is in the other sections. To see a feed takes a key that may publish to it or read it:",
+      showEmpty(node, "This key may not see any feed",
+        "Its subscriptions are in the other sections. To see a feed, use a key that may publish to it or read it:",
         "boxmatch admin keys create LABEL --read FEED");
     }
   }

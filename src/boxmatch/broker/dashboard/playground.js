@@ -28,8 +28,8 @@ export class PlaygroundSection {
     this.overview = overview;
     byId("playground-body").hidden = feeds.length === 0;
     byId("playground-empty").hidden = feeds.length > 0;
-    const how = "It takes a feed of events; the section Feeds says how to make one.";
-    if (feeds.length === 0) showEmpty(byId("playground-empty"), "No feed to try a filter on", how);
+    const how = "Create a feed of events first; the section Feeds shows how.";
+    if (feeds.length === 0) showEmpty(byId("playground-empty"), "No feed to test a filter on", how);
     else if (fillSelect(this.select, feeds, busiest) || this.feed === undefined) this.chooseFeed();
   }
 
@@ -65,7 +65,7 @@ export class PlaygroundSection {
     const text = this.editor.text;
     this.texts.set(this.feed, text);
     remember("filters", [...this.texts].slice(-20));
-    if (text.trim() === "") return this.clear("Type a filter to see what it would have matched.");
+    if (text.trim() === "") return this.clear("Type a filter to see what it matches.");
     const filter = this.filterIn(text);
     if (filter === undefined) return;
     try {
@@ -91,7 +91,7 @@ export class PlaygroundSection {
 
   /** What was found for the text before would be wrong for this one. */
   reject(message, offset) {
-    this.clear("The filter is not right yet.");
+    this.clear("The filter is not valid yet.");
     this.editor.fail(message, offset);
   }
 
@@ -108,13 +108,13 @@ export class PlaygroundSection {
     this.editor.clear();
     this.found = found;
     const share = joined(percent(found.matches / found.events));
-    setText(byId("filter-summary"), found.events === 0 ? "The filter is right. The feed has no events yet to try it on."
+    setText(byId("filter-summary"), found.events === 0 ? "The filter is valid. The feed has no events yet."
       : `Matches ${exactly(found.matches)} of the last ${plural(found.events, "event")} (${share}).`);
     const boxes = found.boxes ?? [];
     const count = found.box_count ?? boxes.length;
     const rest = count > boxes.length ? [element("li", { class: "none" }, `and ${plural(count - boxes.length, "box", "boxes")} more`)] : [];
     byId("filter-boxes").replaceChildren(...boxes.map(boxItem), ...rest,
-      ...(count === 0 ? [element("li", { class: "none" }, "No box: it can never be true.")] : []));
+      ...(count === 0 ? [element("li", { class: "none" }, "No boxes: the filter never matches.")] : []));
     this.showRecent();
   }
 
@@ -123,8 +123,8 @@ export class PlaygroundSection {
     const recent = this.found.recent ?? [];
     const shown = byId("only-matching").checked ? recent.filter((one) => one.matches) : recent;
     byId("filter-recent").replaceChildren(...shown.map(recentItem));
-    const why = this.found.events === 0 ? "None yet." : recent.length === 0 ? "This key may not read the feed, so its events are not shown."
-      : shown.length === 0 ? `None of the last ${exactly(recent.length)} matches.` : "";
+    const why = this.found.events === 0 ? "None yet." : recent.length === 0 ? "This key may not read the events of the feed."
+      : shown.length === 0 ? `None of the last ${exactly(recent.length)} events matches.` : "";
     say(byId("recent-empty"), why);
   }
 }

@@ -49,15 +49,15 @@ export class SubscribersSection {
   say(found, subscribers, all) {
     const bad = subscribers.filter(troubled).length;
     const some = subscribers.length < all;
-    const parts = [some ? `the ${exactly(subscribers.length)} with most errors or backlog of ${plural(all, "subscriber")}` : plural(all, "subscriber")];
+    const parts = [some ? `${exactly(subscribers.length)} of ${plural(all, "subscriber")}, by errors and backlog` : plural(all, "subscriber")];
     if (bad > 0) parts.push(`${exactly(bad)} with losses or errors`);
     setText(byId("subscribers-count"), subscribers.length === 0 ? "" : parts.join(", "));
     const empty = byId("subscribers-empty");
     empty.hidden = true;
     if (subscribers.length === 0) {
-      showEmpty(empty, "Nobody subscribes yet", "Subscribers come into being with their first subscription:",
+      showEmpty(empty, "No subscribers yet", "A subscriber is created with its first subscription:",
         command("subscribers/alice/subscriptions/cheap", '{"feed": "ticks", "filter": "price < 30"}', " -X PUT"));
-    } else if (found === 0) showEmpty(empty, "No such subscriber here", "Change what is in “Find”.");
+    } else if (found === 0) showEmpty(empty, "No matching subscriber", "Change the text in “Find”.");
   }
 }
 

@@ -16,8 +16,8 @@ export class SubscriptionsSection {
     const subscriber = { name: "subscriber", cell: (one) => twice(one.subscriber) };
     const id = { name: "id", cell: (one) => twice(one.id) };
     const filter = { name: "filter", code: true, wide: true, cell: (one) => twice(filterText(one.filter)) };
-    const exact = { name: "exact", cell: (one) => (one.exact ? { text: "always", title: "checked in full, whatever the load" } : "") };
-    const made = { name: "made", number: true, cell: (one) => moment(one.created) };
+    const exact = { name: "exact", cell: (one) => (one.exact ? { text: "always", title: "always matched exactly" } : "") };
+    const made = { name: "created", number: true, cell: (one) => moment(one.created) };
     const matches = {
       name: "matches", number: true,
       cell: (one) => ({ text: count(one.matches), title: exactly(one.matches), share: one.matches / this.most }),
@@ -34,7 +34,7 @@ export class SubscriptionsSection {
     byId("subscriptions-empty").hidden = names.length > 0;
     if (names.length === 0) {
       setText(byId("subscriptions-count"), "");
-      showEmpty(byId("subscriptions-empty"), "No feeds, so no subscriptions", "Make a feed first; the section Feeds says how.");
+      showEmpty(byId("subscriptions-empty"), "No feeds yet", "Create a feed first; the section Feeds shows how.");
     } else if (changed || Date.now() - (this.loadedAt ?? 0) > EVERY_MS) this.load();
   }
 
@@ -61,7 +61,7 @@ export class SubscriptionsSection {
     fill(this.dead, "dead", dead.subscriptions);
     setText(byId("subscriptions-count"), `${plural(busiest.count, "subscription")}, ${exactly(busiest.dead)} dead`);
     if (busiest.count === 0) {
-      showEmpty(byId("subscriptions-empty"), `No subscriptions to ${feed} yet`, "Make one:",
+      showEmpty(byId("subscriptions-empty"), `No subscriptions to ${feed} yet`, "Create one with:",
         api.command("subscribers/alice/subscriptions/first", `{"feed": "${feed}", "filter": "…"}`, " -X PUT"));
     }
   }

@@ -18,7 +18,7 @@ export class Totals {
       ["arriving", `${count(sum("received"))} /s`],
       ["delivered", `${count(sum("delivered"))} /s`],
     ];
-    if (overview.broker === null) shown.push(["on their way", count(waiting)]);
+    if (overview.broker === null) shown.push(["queued", count(waiting)]);
     else shown.push(...this.ofBroker(overview));
     this.list.hidden = overview.feeds.length === 0 && overview.broker === null;
     this.render(shown);
@@ -34,13 +34,13 @@ export class Totals {
     const total = refused.reduce((all, [, one]) => all + one, 0);
     const reasons = refused.map(([why, one]) => `${why} ${count(one)}`);
     return [
-      ["on their way", count(queue.events), `of ${count(queue.most_events)}, ${joined(bytes(queue.bytes))}`, full ? "bad" : null],
+      ["queued", count(queue.events), `of ${count(queue.most_events)}, ${joined(bytes(queue.bytes))}`, full ? "bad" : null],
       ["backlog", count(broker.backlog), `${exactly(subscribers)} subscribers`],
       ["sessions", count(broker.sessions), ways.join(", ")],
       ["dropped", count(broker.dropped), "notifications lost", broker.dropped > 0 ? "bad" : null],
       ["refused", count(total), reasons.join(", "), total > 0 ? "warn" : null],
       ["on disk", joined(bytes(broker.storage_bytes)), `log ${joined(bytes(broker.log_bytes))}`],
-      ["up for", upFor(at - started)],
+      ["uptime", upFor(at - started)],
     ];
   }
 

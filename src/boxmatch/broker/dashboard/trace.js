@@ -24,8 +24,8 @@ export class TraceSection {
     this.overview = overview;
     byId("trace-body").hidden = feeds.length === 0;
     byId("trace-empty").hidden = feeds.length > 0;
-    const how = "It takes a feed of events; the section Feeds says how to make one.";
-    if (feeds.length === 0) showEmpty(byId("trace-empty"), "No feed to send an event to", how);
+    const how = "Create a feed of events first; the section Feeds shows how.";
+    if (feeds.length === 0) showEmpty(byId("trace-empty"), "No feed to trace an event in", how);
     else if (fillSelect(this.select, feeds, busiest) || this.feed === undefined) this.chooseFeed();
     byId("trace-publish").hidden = !this.may("publish");
   }
@@ -97,21 +97,21 @@ export class TraceSection {
 
   show(found) {
     const all = found.matched + found.missed;
-    const sent = found.sequence === null ? "Not published." : `Published as number ${exactly(found.sequence)}.`;
+    const sent = found.sequence === null ? "Not published." : `Published with sequence ${exactly(found.sequence)}.`;
     setText(byId("trace-summary"), all === 0 ? `${sent} There are no subscriptions yet.`
-      : `${sent} ${exactly(found.matched)} of ${plural(all, "subscription")} ${found.matched === 1 ? "gets" : "get"} it.`);
+      : `${sent} ${exactly(found.matched)} of ${plural(all, "subscription")} ${found.matched === 1 ? "matches" : "match"}.`);
     const rate = joined(percent(found.rate));
-    say(byId("trace-rate"), found.rate > 0 ? `The feed tolerates ${rate} false matches at the moment; this answer is exact.` : "");
+    say(byId("trace-rate"), found.rate > 0 ? `The feed currently tolerates ${rate} of false matches; this result is exact.` : "");
     byId("trace-gets").replaceChildren(...found.gets.map((one) => item(one, true)));
     byId("trace-misses").replaceChildren(...found.misses.map((one) => item(one, false)));
-    say(byId("gets-hint"), hint(found.matched, found.gets.length, "Nobody."));
-    say(byId("misses-hint"), hint(found.missed, found.misses.length, all === 0 ? "Nobody." : "All get it."));
+    say(byId("gets-hint"), hint(found.matched, found.gets.length, "None."));
+    say(byId("misses-hint"), hint(found.missed, found.misses.length, all === 0 ? "None." : "None: all match."));
   }
 }
 
 function hint(all, shown, none) {
   if (all === 0) return none;
-  if (shown === 0) return `${exactly(all)}; this key may not see whose they are.`;
+  if (shown === 0) return `${exactly(all)}; this key may not see which.`;
   return all > shown ? `and ${exactly(all - shown)} more` : "";
 }
 
@@ -128,7 +128,7 @@ function placeOf(attribute, text) {
 function item(one, gets) {
   const failed = gets ? "" : plural(one.failed, "condition fails", "conditions fail");
   return element("li", { "data-subscriber": one.subscriber, "data-id": one.id },
-    element("div", { class: "judged-head" }, verdict(gets, "gets it:", "does not:"),
+    element("div", { class: "judged-head" }, verdict(gets, "matches:", "does not match:"),
       element("span", { class: "who" }, one.subscriber, element("span", { class: "slash" }, "/"), one.id),
       one.exact ? element("span", { class: "tag" }, "always exact") : null,
       element("span", { class: "when" }, failed)),
