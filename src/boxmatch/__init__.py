@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from boxmatch.spaces.spaces import Spaces
     from boxmatch.spaces.transitions import Transition, Transitions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AccessError",

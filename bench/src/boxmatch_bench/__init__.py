@@ -1,3 +1,3 @@
 """Benchmarks of Boxmatch: presets, measurements, competitors and reports."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
