@@ -259,7 +259,7 @@ def test_all_of_it_at_a_tiny_scale(run_boxmatch: Command, tmp_path: Path) -> Non
     for text in ("mean off / on", "the paper's Rein", "accepted"):
         assert text in done.out
     page = (tmp_path / "pada.html").read_text()
-    assert "Twice what exact matching carries" in page
+    assert "Twice the exact capacity" in page
     assert page.count("data-chart=") == 4 * len(INDEXES) + 3 * 2
     assert not list(tmp_path.glob("pada-*"))
     again = run_boxmatch("bench", "reproduce", "pada", *options)

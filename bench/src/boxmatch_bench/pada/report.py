@@ -29,9 +29,9 @@ _INTRODUCTION: Final = (
     "matches: a missing one ends the run, false ones are counted. The server, the load generator "
     "and other processes share the machine; the tables show how many cores each used.</p><p>The "
     "paper scales the ticks of a morning, which we do not have. Our rates are drawn from a seed, "
-    "one for each second and correlated with the previous one, and scaled so that the highest is 7.68 "
-    "times the lowest; within a second, arrivals are random. Their average is a share of the exact "
-    "capacity of the index, measured beforehand on the same broker.</p>"
+    "one for each second and correlated with the previous one, and scaled so that the highest is "
+    "7.68 times the lowest; within a second, arrivals are random. Their average is a share of the "
+    "exact capacity of the index, measured beforehand on the same broker.</p>"
 )
 
 
