@@ -20,20 +20,20 @@ PAGE = ROOT / "docs" / "cli.md"
 _BEGINNING = """\
 # The command line
 
-`boxmatch` without anything shows the commands, `boxmatch COMMAND --help` the options and examples
-of one. This page has the same texts.
+`boxmatch` lists the commands, and `boxmatch COMMAND --help` shows the options and examples of a
+command. This page has the same texts.
 
-- **Results** go to standard output, as text for people; with `--json` as JSON lines, one object a
-  line, under names that stay. The benchmarks append them to a file as well: `--json PATH`.
-- **Progress and remarks** go to standard error; progress only to a terminal. `NO_COLOR=1` leaves
-  out colours.
+- **Results** go to standard output, as text or, with `--json`, as JSON with stable names, one
+  object per line. The benchmarks can also append them to a file: `--json PATH`.
+- **Progress and warnings** go to standard error; progress is shown only on a terminal. `NO_COLOR=1`
+  turns colours off.
 - **Errors** are one paragraph on standard error. `--debug`, anywhere, or `BOXMATCH_DEBUG=1` adds
-  where in the code they come from.
-- **Exit codes**: 0; 1 if the answer is no (damaged data, a benchmark with wrong answers); 2 after
-  an error; 130 after Ctrl-C.
-- **Completion** for bash, zsh, fish and PowerShell: `boxmatch --install-completion`. It knows
+  the traceback.
+- **Exit codes**: 0 for success; 1 for a negative result (damaged data, a benchmark with wrong
+  results); 2 for an error; 130 after Ctrl-C.
+- **Completion** for bash, zsh, fish and PowerShell: `boxmatch --install-completion`. It completes
   commands, options, presets, indexes, experiments, and the feeds of the broker at `BOXMATCH_URL`.
-- **Which broker**: `--url` and `--key`, or `BOXMATCH_URL` and `BOXMATCH_KEY`.
+- **Broker**: set `--url` and `--key`, or `BOXMATCH_URL` and `BOXMATCH_KEY`.
 """
 
 

@@ -93,7 +93,7 @@ class TestDemo:
         assert done.code == 0
         assert "500 ticks against 20,000 subscriptions" in done.out
         assert "Busiest subscriptions" in done.out
-        assert "One match explained" in done.out
+        assert "Explanation of one match" in done.out
         assert "━" not in done.err  # progress is for terminals
 
     def test_json_is_the_same_for_any_batch(self, run_boxmatch: Command) -> None:

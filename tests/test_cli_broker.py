@@ -52,7 +52,7 @@ def test_feeds(client: Remembering, run_boxmatch: Command, tmp_path: Path) -> No
     assert run_boxmatch("feeds", "list", "--json").out == ""
     types = ("--attribute", "price=float", "--attribute", "side=buy|sell")
     done = run_boxmatch("feeds", "create", "ticks", *types)
-    assert done == (0, "Feed ticks takes events with price, side.\n", "")
+    assert done == (0, "Created feed ticks with price, side.\n", "")
     path = tmp_path / "schema.json"
     path.write_text(bm.Schema({"at": "timestamp"}).to_json())
     done = run_boxmatch(

@@ -43,11 +43,11 @@ def fail(run_boxmatch: Command, monkeypatch: pytest.MonkeyPatch) -> Fail:
         (PermissionError(errno.EACCES, "Permission denied", "a"), "a: Permission denied"),
         (OSError(errno.EXDEV, "Cross-device link", "a", None, "b"), "a and b: Cross-device link"),
         (OSError("odd"), "odd"),
-        (MemoryError(), "there is not enough memory for this"),
-        (sqlite3.OperationalError("database is locked"), "the database of the broker cannot be "
-         "used: database is locked"),
-        (ModuleNotFoundError("No module named 'x'", name="x"), "x is not installed, though "
-         "Boxmatch needs it"),
+        (MemoryError(), "not enough memory"),
+        (sqlite3.OperationalError("database is locked"), "cannot use the database of the "
+         "broker: database is locked"),
+        (ModuleNotFoundError("No module named 'x'", name="x"), "Boxmatch needs x, which is "
+         "not installed"),
         (pa.ArrowInvalid("column 3 is odd\nand more"), "column 3 is odd"),
         (ClientError("a key is needed", status=401), "a key is needed\nGive a key with --key or "
          "BOXMATCH_KEY."),
@@ -61,7 +61,7 @@ def test_a_fault_of_ours(fail: Fail) -> None:
     done = fail(KeyError("slot"))
     assert done.code == 2
     assert done.out == ""
-    assert done.err.startswith("boxmatch: this should not happen: KeyError: 'slot'\n")
+    assert done.err.startswith("boxmatch: internal error: KeyError: 'slot'\n")
     assert "--debug" in done.err
     assert "Traceback" not in done.err
 
@@ -73,7 +73,7 @@ class TestDebug:
             done = run_boxmatch(*arguments)
             assert done.code == 2
             assert "Traceback" in done.err
-            assert done.err.splitlines()[-2].startswith("boxmatch: this should not happen")
+            assert done.err.splitlines()[-2].startswith("boxmatch: internal error")
 
     def test_by_the_environment(self, fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BOXMATCH_DEBUG", "1")

@@ -45,7 +45,7 @@ def test_the_first_thing_to_type_shows_everything(run_boxmatch: Command) -> None
         "Events and subscriptions in files:",
         "Boxmatch as a service:",
         "On Spark:",
-        "Measure:",
+        "Benchmarks:",
         "Options:",
         "Examples:",
     ]

@@ -112,7 +112,7 @@ def test_files_of_matches(files: Path, run_boxmatch: Command, kind: str) -> None
         done = run_boxmatch(
             "match", "-s", "subscriptions.csv", "-e", events, "-o", str(path), *keep
         )
-        assert done == (0, f"3 events, 2 of them wanted, 4 matches in {path}\n", "")
+        assert done == (0, f"3 events, 2 of them matched, 4 matches in {path}\n", "")
         if kind == "jsonl":
             assert found(path.read_text()) == WANTED
             continue
@@ -144,7 +144,7 @@ def test_no_events(files: Path, run_boxmatch: Command, kind: str) -> None:
             "match", "-s", "subscriptions.csv", "-e", events, "-o", f"none.m.{kind}"
         )
         assert done.code == 0, done.err
-        assert done.out.startswith("0 events, 0 of them wanted")
+        assert done.out.startswith("0 events, 0 of them matched")
         if kind != "jsonl":
             assert read(files / f"none.m.{kind}").num_rows == 0
 

@@ -172,7 +172,7 @@ def test_the_commands(
     client.create_feed("files", attributes)
     made = run_boxmatch("subscribe", "joe", "all", "files", "price < 100")
     assert made.code == 0, made.err
-    assert made.out == "joe/all wants files: price < 100\n"
+    assert made.out == "Subscribed joe/all to files: price < 100\n"
 
     lines = '{"symbol":"A","price":1.5}\n\n{"symbol":"B","price":2.5}\n'
     (tmp_path / "a.ndjson").write_text(lines)
@@ -210,14 +210,14 @@ def test_the_commands(
 
     once = [run_boxmatch("publish", "files", str(tmp_path / "b.json"), "--idempotency-key", "k")
             for _ in range(2)]  # fmt: skip
-    assert once[1].out.endswith("(published before, under the same key)\n")
+    assert once[1].out.endswith("(already published under this key)\n")
     heard = run_boxmatch("listen", "joe", "--idle", "0.3")
     assert heard.out.endswith('files  all  {"symbol": "C", "price": 3.5}\n')
     assert heard.err == ""
     done = run_boxmatch("listen", "jo", "--idle", "0.1")
-    assert done == (0, "", "boxmatch: subscriber 'jo' has no subscription so far\n")
+    assert done == (0, "", "boxmatch: subscriber 'jo' has no subscriptions yet\n")
     tried = run_boxmatch("subscribe", "joe", "x", "files", '{"symbol": "C"}', "--dry-run")
-    assert tried.out == "2 of the last 11 events\n"
+    assert tried.out == "Matches 2 of the last 11 events\n"
 
 
 def test_a_command_without_the_client_says_what_is_missing(

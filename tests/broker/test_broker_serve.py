@@ -322,7 +322,7 @@ def test_backup_of_a_stopped_broker(run_boxmatch: Command, tmp_path: Path) -> No
         _, text = keys.create("mine", admin=True)
     done = run_boxmatch("backup", "--data", str(data), str(target))
     assert done.code == 0, done.err
-    assert "complete and checked" in done.out
+    assert "complete and verified" in done.out
     assert sorted(file.name for file in target.iterdir()) == ["broker.sqlite", "keys.sqlite"]
     assert stat.S_IMODE(target.stat().st_mode) == 0o700
     assert stat.S_IMODE((target / "keys.sqlite").stat().st_mode) == 0o600

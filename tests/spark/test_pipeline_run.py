@@ -292,7 +292,7 @@ class TestCommand:
     ) -> None:
         done = command("run", "--config", str(folder / CONFIG))
         assert done.code == 0, done.err
-        assert "640 events from 4 files: 400 good, 240 in quarantine" in done.out
+        assert "640 events from 4 files: 400 valid, 240 quarantined" in done.out
         assert "66 subscriptions, 8 more rejected" in done.out
         assert result.report in done.out.replace("\n", "")
         assert all(stage in done.err for stage in STAGES)

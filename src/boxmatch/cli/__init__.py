@@ -77,8 +77,8 @@ def _installed() -> Iterable[EntryPoint]:
 app = typer.Typer(
     name="boxmatch",
     cls=_Root,
-    help="Which of my millions of standing subscriptions want this event?\n\n"
-    "Try `boxmatch demo` first, then `boxmatch match` with files of your own.",
+    help="Match events against millions of subscriptions, exactly.\n\n"
+    "Try `boxmatch demo` first, then `boxmatch match` with your own files.",
     epilog="boxmatch demo --subscriptions 10000 --ticks 1000\n"
     "boxmatch match --subscriptions subscriptions.csv --events events.jsonl\n"
     "boxmatch match --help   # every command has examples",
@@ -119,8 +119,7 @@ def _options(
         bool,
         typer.Option(
             problems.DEBUG,
-            help="Show where in the code an error comes from, and not just what it is. May stand "
-            "anywhere; BOXMATCH_DEBUG=1 does the same.",
+            help="Show the traceback of an error, wherever it is given. Also: BOXMATCH_DEBUG=1.",
         ),
     ] = False,
 ) -> None:

@@ -22,7 +22,7 @@ _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 admin = typer.Typer(
     cls=Group,
-    help="Look after a broker: its keys, its data.",
+    help="Manage the keys of a broker, and check its data.",
     epilog="boxmatch admin keys create operations --admin --data data\n"
     "boxmatch admin check --data data",
     no_args_is_help=True,
@@ -30,7 +30,7 @@ admin = typer.Typer(
 )
 keys = typer.Typer(
     cls=Group,
-    help="Who may do what.\n\nWorks while the broker runs, which notices within a second.",
+    help="Manage API keys.\n\nA running broker applies changes within a second.",
     epilog="boxmatch admin keys create exchange --publish ticks --data data\n"
     "boxmatch admin keys list --data data",
     no_args_is_help=True,
@@ -38,9 +38,7 @@ keys = typer.Typer(
 )
 admin.add_typer(keys, name="keys")
 
-Data = Annotated[
-    Path, typer.Option(metavar="DIR", help="The broker's data folder, as given to serve.")
-]
+Data = Annotated[Path, typer.Option(metavar="DIR", help="The broker's data directory.")]
 
 
 @keys.command(cls=Command)
@@ -50,7 +48,7 @@ Data = Annotated[
     "boxmatch admin keys create alice --subscribe alice --data data",
 )
 def create(
-    label: Annotated[str, typer.Argument(help="Whom or what the key is for.")],
+    label: Annotated[str, typer.Argument(help="What the key is for.")],
     data: Data,
     admin: Annotated[bool, typer.Option("--admin", help="May do everything.")] = False,
     publish: Annotated[
@@ -69,23 +67,23 @@ def create(
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="After 30m, 12h, 90d, 4w; or a date; never if left out."),
+        typer.Option(
+            metavar="WHEN", help="After 30m, 12h, 90d or 4w, or on a date; default: never."
+        ),
     ] = None,
     events_per_second: Annotated[
-        float | None, typer.Option(min=0, help="Limit; those left out are the broker's.")
+        float | None, typer.Option(min=0, help="Limit; the broker's own by default.")
     ] = None,
     requests_per_second: Annotated[float | None, typer.Option(min=0, help="Limit.")] = None,
     events_per_request: Annotated[int | None, typer.Option(min=0, help="Limit.")] = None,
-    body_bytes: Annotated[int | None, typer.Option(min=0, help="Limit of one request.")] = None,
-    filter_bytes: Annotated[int | None, typer.Option(min=0, help="Limit of one filter.")] = None,
-    subscriptions: Annotated[
-        int | None, typer.Option(min=0, help="Limit of one subscriber.")
-    ] = None,
+    body_bytes: Annotated[int | None, typer.Option(min=0, help="Limit per request.")] = None,
+    filter_bytes: Annotated[int | None, typer.Option(min=0, help="Limit per filter.")] = None,
+    subscriptions: Annotated[int | None, typer.Option(min=0, help="Limit per subscriber.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it.
+    """Create a key and print it.
 
-    It is not kept, only its hash: it cannot be shown again.
+    The broker stores only its hash: the key cannot be shown again.
     """
     from boxmatch.broker.access import Keys
 
@@ -112,7 +110,7 @@ def create(
         print_json({"key": text, **_granted(grant), "limits": limits})
         return
     # The key alone goes to stdout, so that a script can take it from there.
-    typer.echo(f"Key {grant.id} may {_roles(grant)}. It is shown only now:", err=True)
+    typer.echo(f"Key {grant.id} may {_roles(grant)}. It will not be shown again:", err=True)
     typer.echo(text)
 
 
@@ -122,7 +120,7 @@ def create(
     "boxmatch admin keys list --data data --json | grep active",
 )
 def list_keys(data: Data, as_json: AsJson = False) -> None:
-    """Show all keys, also those that are expired or revoked."""
+    """List all keys, including expired and revoked ones."""
     from boxmatch.broker.access import Keys
 
     with Keys.open(data, make=False) as opened:
@@ -135,7 +133,7 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("id", "label", "may", "limits", "made", "expires", "state", box=None)
+    table = Table("id", "label", "may", "limits", "created", "expires", "state", box=None)
     for info in found:
         row = (
             info.grant.id,
@@ -152,15 +150,15 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
 
 
 @keys.command(cls=Command)
-@examples("boxmatch admin keys revoke 4f9c2a --data data   # an id of `keys list`")
+@examples("boxmatch admin keys revoke 4f9c2a --data data   # an id from `keys list`")
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
+    key: Annotated[str, typer.Argument(metavar="ID", help="The id that `keys list` shows.")],
     data: Data,
     as_json: AsJson = False,
 ) -> None:
-    """End a key for good.
+    """Revoke a key permanently.
 
-    A broker that runs refuses it within a second.
+    A running broker refuses it within a second.
     """
     from boxmatch.broker.access import Keys
 
@@ -175,10 +173,10 @@ def revoke(
 @admin.command(cls=Command)
 @examples("boxmatch admin check --data data", "boxmatch admin check --data saved --json")
 def check(data: Data, as_json: AsJson = False) -> None:
-    """Read all the data of a broker, and say what is damaged.
+    """Read all data of a broker and report damage.
 
-    Exits with 1 if anything is. The broker must not be running; one that runs is checked by a
-    backup of it: `boxmatch backup`.
+    Exits with 1 if there is any. The broker must not be running; to check a running one, check a
+    backup of it (`boxmatch backup`).
     """
     with requires("broker", "a broker"):
         from boxmatch.broker.verify import verify
@@ -209,7 +207,7 @@ def _show(found: Verification) -> None:
             f"{found.subscribers:,} subscribers with {found.waiting:,} notifications waiting, "
             f"{found.keys:,} keys, {numbers}"
         )
-        typer.echo("Everything could be read.")
+        typer.echo("No damage found.")
     for problem in found.problems:
         typer.echo(f"damaged: {problem}", err=True)
 

@@ -14,16 +14,16 @@ from boxmatch.extras import requires
 
 @examples(
     "boxmatch backup saved --data data",
-    "boxmatch serve --data saved   # the copy",
+    "boxmatch serve --data saved   # the backup",
 )
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="New directory for the copy.")],
-    data: Annotated[Path, typer.Option(file_okay=False, help="Directory of the broker.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="New directory for the backup.")],
+    data: Annotated[Path, typer.Option(file_okay=False, help="The broker's data directory.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy the data of a broker, also of one that runs.
+    """Back up the data of a broker, even while it runs.
 
-    The copy is checked, and can be served.
+    The backup is verified and can be served directly.
     """
     from rich.progress import TaskID
 
@@ -44,4 +44,4 @@ def backup(
         return
     for name, nbytes in made.sizes.items():
         typer.echo(f"{nbytes / 1e6:12,.1f} MB  {name}")
-    typer.echo(f"{made.path} is complete and checked; serve it with --data {made.path}")
+    typer.echo(f"{made.path} is complete and verified; serve it with --data {made.path}")

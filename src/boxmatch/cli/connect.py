@@ -16,12 +16,14 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 _SECONDS = 5.0
 
 Url = Annotated[
-    str, typer.Option(envvar="BOXMATCH_URL", metavar="URL", help="Where the broker is.")
+    str, typer.Option(envvar="BOXMATCH_URL", metavar="URL", help="Address of the broker.")
 ]
 Key = Annotated[str | None, typer.Option(envvar="BOXMATCH_KEY", metavar="KEY", help="An API key.")]
 Trust = Annotated[
     Path | None,
-    typer.Option(exists=True, dir_okay=False, help="Certificates to trust, if not the usual."),
+    typer.Option(
+        exists=True, dir_okay=False, help="CA certificates (PEM), instead of the default ones."
+    ),
 ]
 
 
@@ -56,5 +58,5 @@ def _knock(url: str) -> None:
     except OSError as error:
         raise ClientError(
             f"there is no broker at {url} ({error.strerror or error}): start one with "
-            "boxmatch serve, or say where it is with --url or BOXMATCH_URL"
+            "boxmatch serve, or give its address with --url or BOXMATCH_URL"
         ) from None

@@ -47,16 +47,16 @@ class Outcome:
     "boxmatch demo --threads 1 --json",
 )
 def demo(
-    subscriptions: Annotated[int, typer.Option(min=10, help="Standing alerts.")] = 1_000_000,
-    ticks: Annotated[int, typer.Option(min=1, help="Ticks of the feed.")] = 100_000,
-    batch: Annotated[int, typer.Option(min=1, help="Ticks in a batch.")] = 5_000,
+    subscriptions: Annotated[int, typer.Option(min=10, help="Subscriptions.")] = 1_000_000,
+    ticks: Annotated[int, typer.Option(min=1, help="Ticks to match.")] = 100_000,
+    batch: Annotated[int, typer.Option(min=1, help="Ticks per batch.")] = 5_000,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads; all cores if left out.")
+        int | None, typer.Option(min=1, help="Threads; all cores by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the market.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Match a made-up market feed against a million subscriptions."""
+    """Match a synthetic market feed against a million subscriptions."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from boxmatch.engine.matcher import Matcher
@@ -110,7 +110,7 @@ def _subscribe(
     matcher.compact()
     outcome.subscribe_seconds += perf_counter() - began
     outcome.subscriptions = len(matcher)
-    progress.update(task, rate=f"{count / outcome.subscribe_seconds:,.0f} a second")
+    progress.update(task, rate=f"{count / outcome.subscribe_seconds:,.0f} per second")
 
 
 def _match(
@@ -139,7 +139,7 @@ def _match(
         hits += np.bincount(found, minlength=len(hits))
         if len(result):
             last = (start + int(result.event[-1]), int(found[-1]))
-        rate = f"{outcome.matches / outcome.match_seconds:,.0f} matches a second"
+        rate = f"{outcome.matches / outcome.match_seconds:,.0f} matches per second"
         progress.update(task, advance=events.num_rows, rate=rate)
     return hits, last
 
@@ -178,7 +178,7 @@ def _show(console: Console, outcome: Outcome) -> None:
     console.print(
         f"\n{outcome.ticks:,} ticks against {outcome.subscriptions:,} subscriptions: "
         f"{outcome.matches:,} matches in {outcome.match_seconds:.2f} s, "
-        f"{outcome.matches / outcome.match_seconds:,.0f} a second, {per_tick:.1f} µs a tick."
+        f"{outcome.matches / outcome.match_seconds:,.0f} per second, {per_tick:.1f} µs per tick."
         f"\nOne tick at a time: {outcome.single_microseconds:.0f} µs (median of `match`).\n"
     )
     table = Table(title="Busiest subscriptions", title_justify="left")
@@ -189,5 +189,5 @@ def _show(console: Console, outcome: Outcome) -> None:
         table.add_row(str(row["id"]), f"{row['matches']:,}", row["filter"])
     console.print(table)
     if outcome.explained:
-        console.print("\nOne match explained:")
+        console.print("\nExplanation of one match:")
         console.print(outcome.explained, markup=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 feeds = typer.Typer(
     cls=Group,
-    help="Make feeds, and see which there are.",
+    help="Create and list feeds.",
     epilog="boxmatch feeds create ticks --attribute symbol=string --attribute price=float\n"
     "boxmatch feeds list",
     no_args_is_help=True,
@@ -36,14 +36,14 @@ def create(
     attribute: Attributes = None,
     unknown: Annotated[
         Literal["refuse", "carry"],
-        typer.Option(help="What is done with attributes that the schema lacks."),
+        typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
     ] = "refuse",
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a feed of events."""
+    """Create a feed of events."""
     known = given_schema(schema, attribute or [])
     if known is None:
         raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
@@ -52,7 +52,7 @@ def create(
     if as_json:
         print_json(_described(made))
     else:
-        typer.echo(f"Feed {made.name} takes events with {', '.join(made.schema.names)}.")
+        typer.echo(f"Created feed {made.name} with {', '.join(made.schema.names)}.")
 
 
 @feeds.command("list", cls=Command)
@@ -63,7 +63,7 @@ def list_feeds(
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the feeds that the key may see."""
+    """List the feeds that the key may see."""
     with connect(url, key, trust) as client:
         found = client.feeds()
     if as_json:
@@ -78,7 +78,7 @@ def list_feeds(
 
     table = Table("feed", "kind", box=None)
     table.add_column("subscriptions", justify="right")
-    table.add_column("last number", justify="right")
+    table.add_column("last sequence", justify="right")
     table.add_column("attributes")
     for feed in found:
         attributes = ", ".join(

@@ -27,7 +27,7 @@ def check(
     attribute: Attributes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a filter and show what it means, or where it is wrong."""
+    """Compile a filter and show its boxes, or the position of an error."""
     from boxmatch.model.filters import compile_filter, render
 
     known = given_schema(schema, attribute or [])
@@ -49,11 +49,11 @@ def check(
 @examples("boxmatch info alerts.bm", "boxmatch info alerts.bm --json")
 def info(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A directory that Matcher.save wrote.")
+        Path, typer.Argument(metavar="DIR", help="A directory written by Matcher.save.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show what a saved matcher holds."""
+    """Show the contents of a saved matcher."""
     from boxmatch.engine.matcher import Matcher
 
     with working(f"loading {path}"):

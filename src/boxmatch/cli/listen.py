@@ -18,32 +18,33 @@ if TYPE_CHECKING:
 @examples(
     "boxmatch listen alice",
     "boxmatch listen alice --count 10 --json",
-    "boxmatch listen alice --after 0 --idle 5   # all that is kept, then end",
+    "boxmatch listen alice --after 0 --idle 5   # everything that is kept",
 )
 def listen(
-    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="Whose notifications.")],
+    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.")],
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
     after: Annotated[
         int | None,
-        typer.Option(min=0, help="Begin after this number, not where the subscriber has got to."),
+        typer.Option(min=0, help="Start after this sequence number instead of the cursor."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many notifications.")
+        int | None, typer.Option(min=1, help="Stop after this many notifications.")
     ] = None,
     idle: Annotated[
-        float | None, typer.Option(min=0, help="End when none came for so many seconds.")
+        float | None,
+        typer.Option(min=0, help="Stop after this many seconds without a notification."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a subscriber's subscriptions match, as it comes.
+    """Print the notifications of a subscriber as they arrive.
 
-    A notification is acknowledged once it is printed. Ends with Ctrl-C.
+    Acknowledges each notification after printing it. Stop it with Ctrl-C.
     """
     with connect(url, key, trust) as client:
         if not client.subscriber(subscriber).subscriptions:  # a name that is misspelt, or too early
-            typer.echo(f"boxmatch: subscriber {subscriber!r} has no subscription so far", err=True)
+            typer.echo(f"boxmatch: subscriber {subscriber!r} has no subscriptions yet", err=True)
         with client.listen(subscriber, after=after, idle=idle) as notifications:
             for number, notification in enumerate(notifications, 1):
                 print(_line(notification, as_json=as_json), flush=True)

@@ -61,7 +61,7 @@ def match(
             "-s",
             metavar="FILE",
             help="Columns id and filter, as CSV, Parquet, Arrow, JSON or NDJSON; or a directory "
-            "that --save or Matcher.save wrote.",
+            "written by --save or Matcher.save.",
         ),
     ],
     events: Annotated[
@@ -94,33 +94,33 @@ def match(
     explain: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Say for each event why this subscription matches or does not."
+            metavar="ID", help="Explain for each event why this subscription matches or not."
         ),
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the subscriptions as compiled, to load at once."),
+        typer.Option(metavar="DIR", help="Save the compiled subscriptions, for fast loading."),
     ] = None,
     skip_bad: Annotated[
         bool,
-        typer.Option("--skip-bad", help="Leave out subscriptions that are wrong, and name them."),
+        typer.Option("--skip-bad", help="Skip and report invalid subscriptions."),
     ] = False,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", help="What the events are, if their name does not say so."),
+        typer.Option("--format", help="Format of the events, if the file name does not tell."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads; all cores if left out.")
+        int | None, typer.Option(min=1, help="Threads; all cores by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Match a file of events against a file of subscriptions.
 
-    Shows for each event that somebody wants its row, from 0 on, and who wants it. Events from
-    standard input are NDJSON and are answered as they come.
+    Prints the row of each matching event, counted from 0, and its subscriptions. Events from
+    standard input are NDJSON and are matched as they arrive.
 
-    Without --schema or --attribute the schema is inferred from the events: the columns of a
-    table, or the first lines of JSON, where numbers are floats and times are strings.
+    Without --schema or --attribute, the schema is inferred from the events: from the columns of a
+    table, or from the first lines of JSON, where numbers are floats and times are strings.
     """
     from boxmatch.cli.matches import writer_for
 

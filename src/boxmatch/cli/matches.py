@@ -122,7 +122,7 @@ class _Counted:
         """Say how much it was: after a file, or to somebody who sees nothing but lines."""
         text = (
             f"{self._events:,} event{'s' * (self._events != 1)}, "
-            f"{self._wanted:,} of them wanted, {self._matches:,} matches"
+            f"{self._wanted:,} of them matched, {self._matches:,} matches"
         )
         if self._path is not None:
             typer.echo(f"{text} in {self._path}")

@@ -29,8 +29,8 @@ _WIDTH = 70
 
 pipeline = typer.Typer(
     cls=Group,
-    help="From files of events to notifications and a report.",
-    epilog="boxmatch pipeline run              # a sample, made here\n"
+    help="Run a pipeline from files to notifications and a report.",
+    epilog="boxmatch pipeline run              # a generated sample\n"
     "boxmatch pipeline sample market\n"
     "boxmatch pipeline run --config market/pipeline.toml",
     no_args_is_help=True,
@@ -47,25 +47,25 @@ pipeline = typer.Typer(
 def run(
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The settings; a sample is run if left out."),
+        typer.Option(metavar="FILE", help="Settings; runs a sample by default."),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Do everything again, instead of going on.")
+        bool, typer.Option("--restart", help="Run all stages again instead of resuming.")
     ] = False,
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Read, clean, derive, match, notify, and write a report.
 
-    A run that failed goes on where it stopped when it is started again. Without --config a sample
-    is made in ./boxmatch-sample and run.
+    A failed run resumes where it stopped. Without --config, a sample is generated in
+    ./boxmatch-sample and run.
     """
     from boxmatch.spark.pipeline import Pipeline, write_sample
 
     if config is None:
-        with working("making ticks and alerts"):
+        with working("generating ticks and alerts"):
             config = write_sample(_SAMPLE)
-        said = f"No --config given: running the sample in {_SAMPLE}, set up by {config}"
+        said = f"No --config given: running the sample in {_SAMPLE} with {config}"
         typer.echo(said, err=True)
     chosen = Pipeline(config)
     chosen.check()
@@ -86,13 +86,13 @@ def sample(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = _SAMPLE,
     as_json: AsJson = False,
 ) -> None:
-    """Write a sample to start from.
+    """Generate sample data and settings.
 
-    Ticks of a made-up market, alerts on them, and a file of settings.
+    Writes the ticks of a synthetic market, alerts, and a file of settings.
     """
     from boxmatch.spark.pipeline import write_sample
 
-    with working("making ticks and alerts"):
+    with working("generating ticks and alerts"):
         config = write_sample(folder)
     if as_json:
         print_json({"config": str(config)})
@@ -199,8 +199,8 @@ def _show(console: Console, result: PipelineResult) -> None:
     seconds = sum(stage["seconds"] for stage in summary["stages"])
     console.print(
         f"\n{events['read']:,} events from {_number(events['files'], 'file')}: "
-        f"{events['good']:,} good, "
-        f"{put_aside:,} in quarantine{_reasons(events['quarantined'])}."
+        f"{events['good']:,} valid, "
+        f"{put_aside:,} quarantined{_reasons(events['quarantined'])}."
     )
     usable = summary["subscriptions"]
     console.print(
@@ -209,13 +209,13 @@ def _show(console: Console, result: PipelineResult) -> None:
         f"{found['too_broad']['share']:.3g} of the events."
     )
     console.print(
-        f"{found['pairs']:,} matches, {found['pairs'] / max(1, events['good']):,.2f} for each "
+        f"{found['pairs']:,} matches, {found['pairs'] / max(1, events['good']):,.2f} per "
         f"event, on {_number(len(found['by_date']), 'date')}; {seconds:.1f} s in all stages.\n"
     )
     table = Table(title="Busiest subscriptions", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("id")
     table.add_column("matches", justify="right")
-    table.add_column("of events", justify="right")
+    table.add_column("share of events", justify="right")
     table.add_column("filter")
     for row in found["top"][:_BUSIEST]:
         filter = row["filter"] or ""

@@ -78,7 +78,7 @@ def explain(error: BaseException) -> str:
     if _about_usage(error):
         return _usage(error)
     if isinstance(error, MemoryError) and not isinstance(error, BoxmatchError):
-        return "there is not enough memory for this"
+        return "not enough memory"
     if isinstance(error, ClientError):
         return str(error) + _HINTS.get(error.status or 0, "")
     if isinstance(error, BoxmatchError):
@@ -86,15 +86,15 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, ModuleNotFoundError):
-        return f"{error.name} is not installed, though Boxmatch needs it"
+        return f"Boxmatch needs {error.name}, which is not installed"
     if isinstance(error, sqlite3.Error):
-        return f"the database of the broker cannot be used: {error}"
+        return f"cannot use the database of the broker: {error}"
     first = str(error).strip().partition("\n")[0]
     if type(error).__module__.partition(".")[0] in _TALKATIVE:
         return first
     return (
-        f"this should not happen: {type(error).__name__}{': ' if first else ''}{first}\n"
-        f"It is a fault of Boxmatch. The same command with {DEBUG} shows where it is."
+        f"internal error: {type(error).__name__}{': ' if first else ''}{first}\n"
+        f"This is a bug in Boxmatch. Run the command with {DEBUG} to see the traceback."
     )
 
 

@@ -36,29 +36,29 @@ def publish(
         str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
     ],
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The events; '-' is the standard input.")
+        str, typer.Argument(metavar="FILE", help="The events; '-' is standard input.")
     ] = "-",
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", help="What the file is, if its name does not say so."),
+        typer.Option("--format", help="Format of the file, if its name does not tell."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Events in one request.")] = 5_000,
+    batch: Annotated[int, typer.Option(min=1, help="Events per request.")] = 5_000,
     idempotency_key: Annotated[
         str | None,
-        typer.Option(help="Under the same key the same file is published once, however often."),
+        typer.Option(help="Publish the file only once under this key, even if repeated."),
     ] = None,
     wait: Annotated[
         Literal["durable", "received"],
-        typer.Option(help="Until when the broker is waited for."),
+        typer.Option(help="Wait until the events are on disk, or only received."),
     ] = "durable",
     as_json: AsJson = False,
 ) -> None:
     """Publish the events of a file to a feed.
 
-    JSON, NDJSON, CSV, Parquet or Arrow, by its name; NDJSON from standard input.
+    Formats: JSON, NDJSON, CSV, Parquet or Arrow, by file name; NDJSON from standard input.
     """
     kind = format_of(file, format_)
     with (
@@ -83,11 +83,11 @@ def publish(
 
 def _said(receipt: Receipt) -> str:
     if receipt.count == 0:
-        return "There are no events in it."
+        return "No events."
     text = f"{receipt.count:,} event{'s' * (receipt.count > 1)}"
     if receipt.first is not None:
-        text += f", numbers {receipt.first} to {receipt.last}"
-    return text + (" (published before, under the same key)" if receipt.repeated else "")
+        text += f", sequence {receipt.first} to {receipt.last}"
+    return text + (" (already published under this key)" if receipt.repeated else "")
 
 
 def _events(kind: Format, source: IO[bytes], client: Client, feed: str) -> Any:

@@ -19,61 +19,71 @@ if TYPE_CHECKING:
 @examples(
     "boxmatch serve --data data",
     "boxmatch serve --data data --port 9000 --retention-days 30 --log-format json",
-    "boxmatch admin keys create operations --admin --data data   # to let others in",
+    "boxmatch admin keys create operations --admin --data data   # for --host",
     "boxmatch serve --data data --host 0.0.0.0 --certificate certificate.pem",
 )
 def serve(
     data: Annotated[
-        Path, typer.Option(file_okay=False, help="Directory of the broker; made if missing.")
+        Path, typer.Option(file_okay=False, help="Data directory; created if missing.")
     ],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; all others than loopback need keys.")
+        str, typer.Option(help="Address to listen on; other addresses than loopback need keys.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 finds a free one, see DATA/address.json.")
+        int,
+        typer.Option(min=0, max=65535, help="Port; 0 chooses a free one, see DATA/address.json."),
     ] = 8080,
     certificate: Annotated[
-        Path | None, typer.Option(help="TLS certificate with its chain, as PEM. SIGHUP reloads.")
+        Path | None, typer.Option(help="TLS certificate chain, as PEM. SIGHUP reloads it.")
     ] = None,
     private_key: Annotated[
-        Path | None, typer.Option(help="Its private key, if not in the same file.")
+        Path | None, typer.Option(help="Private key, if not in the same file.")
     ] = None,
     sync: Annotated[
         Literal["full", "normal"],
-        typer.Option(help="'normal' may lose the last moments when the power fails."),
+        typer.Option(help="'normal' is faster; a power failure may lose the last moments."),
     ] = "full",
-    retention_days: Annotated[float, typer.Option(min=0.0, help="How long events are kept.")] = 7.0,
-    retention_gb: Annotated[float, typer.Option(min=0.0, help="How much of them is kept.")] = 10.0,
+    retention_days: Annotated[
+        float, typer.Option(min=0.0, help="How many days to keep events.")
+    ] = 7.0,
+    retention_gb: Annotated[
+        float, typer.Option(min=0.0, help="How many GB of events to keep.")
+    ] = 10.0,
     backlog: Annotated[
         int,
         typer.Option(
-            min=1, help="Notifications one subscriber may have waiting before it loses some."
+            min=1, help="Notifications that may wait per subscriber before the oldest are dropped."
         ),
     ] = 100_000,
-    body_mb: Annotated[float, typer.Option(min=0.001, help="Largest request body.")] = 16.0,
-    connections: Annotated[int, typer.Option(min=1, help="At most so many at a time.")] = 10_000,
+    body_mb: Annotated[
+        float, typer.Option(min=0.001, help="Maximum size of a request body.")
+    ] = 16.0,
+    connections: Annotated[
+        int, typer.Option(min=1, help="Maximum number of connections.")
+    ] = 10_000,
     allow_private_webhooks: Annotated[
         bool,
         typer.Option(
             "--allow-private-webhooks",
-            help="Let webhooks go to loopback and private addresses too.",
+            help="Allow webhooks to loopback and private addresses.",
         ),
     ] = False,
     shutdown_seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long a shutdown waits for requests under way.")
+        float, typer.Option(min=0.0, help="How long to wait for open requests at shutdown.")
     ] = 10.0,
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged.")
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(help="Minimum level of log messages."),
     ] = "info",
     log_format: Annotated[
         Literal["auto", "json", "text"],
-        typer.Option(help="JSON lines, or text for people; by default text on a terminal."),
+        typer.Option(help="JSON lines or text; auto is text on a terminal, else JSON."),
     ] = "auto",
     log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log every request, not just those that fail.")
+        bool, typer.Option("--log-requests", help="Log every request, not only failed ones.")
     ] = False,
 ) -> None:
-    """Run a broker until it is stopped with Ctrl-C or SIGTERM."""
+    """Run a broker until Ctrl-C or SIGTERM."""
     with requires("broker", "a broker"):
         from boxmatch.broker.server.logs import LogSettings
         from boxmatch.broker.server.process import ServerOptions, run

@@ -19,7 +19,7 @@ from boxmatch.cli.terminal import AsJson, print_json
     "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
 )
 def subscribe(
-    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="Who wants it.")],
+    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.")],
     id_: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.")],
     feed: Annotated[
         str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
@@ -31,16 +31,16 @@ def subscribe(
     key: Key = None,
     trust: Trust = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Check matches that were found under an error bound.")
+        bool, typer.Option("--exact", help="Always match exactly, even if the feed is adaptive.")
     ] = False,
     try_: Annotated[
-        bool, typer.Option("--dry-run", help="Only count which of the last events it wants.")
+        bool, typer.Option("--dry-run", help="Only count how many of the last events match.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Subscribe a subscriber to the events that a filter wants.
+    """Create or replace a subscription.
 
-    A subscription of the same id is replaced.
+    A subscription with the same id is replaced.
     """
     wanted = given_filter(filter_)
     with connect(url, key, trust) as client:
@@ -49,10 +49,10 @@ def subscribe(
             if as_json:
                 print_json({"matches": tried.matches, "events": tried.events})
             else:
-                typer.echo(f"{tried.matches:,} of the last {tried.events:,} events")
+                typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
             return
         made = client.subscribe(subscriber, id_, feed, wanted, exact=exact)
     if as_json:
         print_json({"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted})
     else:
-        typer.echo(f"{made.subscriber}/{made.id} wants {feed}: {filter_}")
+        typer.echo(f"Subscribed {made.subscriber}/{made.id} to {feed}: {filter_}")

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON lines for programs, one object a line.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 _WIDE = 140
 """Columns of a table that goes into a file or a pipe, where there is no width to respect."""

@@ -33,7 +33,7 @@ app = typer.Typer(
     name="bench",
     cls=BenchGroup,
     add_completion=False,
-    help="Measure an index, Spark or a broker; repeat experiments.\n\n"
+    help="Benchmark an index, Spark or a broker; rerun experiments.\n\n"
     "`boxmatch bench PRESET…` is short for `boxmatch bench run PRESET…`; without a preset it "
     "measures HEM's default setting.",
     epilog="boxmatch bench\n"
@@ -41,7 +41,7 @@ app = typer.Typer(
     "boxmatch bench reproduce hem --scale 0.1",
     rich_markup_mode=None,
 )
-app.info.rich_help_panel = "Measure"  # the constructor takes it, and forgets it
+app.info.rich_help_panel = "Benchmarks"  # the constructor takes it, and forgets it
 app.command("run", cls=Command)(bench)
 app.command(cls=Command)(reproduce)
 app.command("spark", cls=Command)(bench_spark)

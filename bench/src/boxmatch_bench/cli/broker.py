@@ -31,52 +31,46 @@ if TYPE_CHECKING:
 )
 def bench_broker(
     subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions.")] = 100_000,
-    subscribers: Annotated[
-        int, typer.Option(min=1, help="Connected subscribers that hold them.")
-    ] = 1_000,
-    attributes: Annotated[int, typer.Option(min=1, help="Attributes of events.")] = 20,
-    predicates: Annotated[int, typer.Option(min=1, help="Ranges of a subscription.")] = 5,
-    width: Annotated[float, typer.Option(help="Share of the domain that a range covers.")] = 0.1,
+    subscribers: Annotated[int, typer.Option(min=1, help="Connected subscribers.")] = 1_000,
+    attributes: Annotated[int, typer.Option(min=1, help="Attributes per event.")] = 20,
+    predicates: Annotated[int, typer.Option(min=1, help="Ranges per subscription.")] = 5,
+    width: Annotated[float, typer.Option(help="Width of a range, as a share of the domain.")] = 0.1,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 1,
     seconds: Annotated[
-        float, typer.Option(help="Publish batches as fast as it goes for so long; 0 leaves it out.")
+        float, typer.Option(help="Seconds of batches at full speed; 0 to skip.")
     ] = 20.0,
-    batch: Annotated[int, typer.Option(help="Events in a batch.")] = 100,
-    publishers: Annotated[int, typer.Option(help="Batches under way at a time.")] = 8,
+    batch: Annotated[int, typer.Option(help="Events per batch.")] = 100,
+    publishers: Annotated[int, typer.Option(help="Concurrent publishers.")] = 8,
     latency_seconds: Annotated[
-        float, typer.Option(help="Publish single events for so long; 0 leaves it out.")
+        float, typer.Option(help="Seconds of single events; 0 to skip.")
     ] = 20.0,
-    rate: Annotated[float, typer.Option(help="Single events a second.")] = 1_000.0,
+    rate: Annotated[float, typer.Option(help="Single events per second.")] = 1_000.0,
     soak: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Watch memory for so long, under batches.")
+        float, typer.Option(metavar="SECONDS", help="Seconds of soak test, which watches memory.")
     ] = 0.0,
-    soak_rate: Annotated[float, typer.Option(help="Events a second meanwhile.")] = 5_000.0,
-    warmup: Annotated[float, typer.Option(help="Seconds before the first figure.")] = 3.0,
+    soak_rate: Annotated[float, typer.Option(help="Events per second of the soak test.")] = 5_000.0,
+    warmup: Annotated[float, typer.Option(help="Warm-up in seconds.")] = 3.0,
     pool: Annotated[
-        int, typer.Option(help="Different events, published again and again; whole batches.")
+        int, typer.Option(help="Distinct events, published repeatedly in whole batches.")
     ] = 100_000,
-    put: Annotated[
-        int, typer.Option(help="Subscriptions in one request; 1 puts each by itself.")
-    ] = 100,
-    sync: Annotated[
-        Literal["full", "normal"], typer.Option(help="As with boxmatch serve.")
-    ] = "full",
+    put: Annotated[int, typer.Option(help="Subscriptions per request.")] = 100,
+    sync: Annotated[Literal["full", "normal"], typer.Option(help="As in boxmatch serve.")] = "full",
     scratch: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             file_okay=False,
-            help="Where the broker's folder is, kept. One that an earlier run has left is used "
-            "with the subscriptions that are in it, which saves loading them.",
+            help="Folder for the broker's data, which is kept. A later run reuses its "
+            "subscriptions instead of loading them.",
         ),
     ] = None,
     json_path: JsonPath = None,
 ) -> None:
-    """Run a broker on this machine and put it under load.
+    """Benchmark a broker on this machine.
 
-    The load comes from another process, over loopback: batches as fast as it goes, single events
-    at a rate, and if wanted a soak; everything durable. All that is delivered is compared with the
-    engine's matches.
+    Another process generates the load over loopback: batches at full speed, single events at a
+    fixed rate, and optionally a soak test. Everything is durable, and all deliveries are compared
+    with the engine's matches.
     """
     try:
         from boxmatch.workloads import RangeWorkload

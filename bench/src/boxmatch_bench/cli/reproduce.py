@@ -56,13 +56,13 @@ def reproduce(
         typer.Argument(
             metavar="NAME",
             help="rapidmatch, rein, ada-rein, hem, subject-spaces, or all; pada, which is not "
-            "among all; or single experiments by name.",
+            "part of all; or single experiments by name.",
             autocompletion=experiment_names,
         ),
     ] = None,
     scale: Annotated[
         float,
-        typer.Option(help="Share of the experiments' numbers of subscriptions and publications."),
+        typer.Option(help="Scale of the numbers of subscriptions and publications."),
     ] = 1.0,
     events: Annotated[
         Path | None,
@@ -70,32 +70,32 @@ def reproduce(
             metavar="PATH",
             exists=True,
             dir_okay=False,
-            help="Event file for HEM's experiments, up to as many attributes as it has columns.",
+            help="Event file for HEM's experiments; its columns limit the number of attributes.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the workloads.")] = 1,
     load: Annotated[
         float | None,
         typer.Option(
-            help="Arrivals of pada-fluctuation on average, as a share of what exact matching "
-            "carries; 0.95 if not given."
+            help="Average load of pada-fluctuation, as a share of the exact capacity; "
+            "0.95 by default."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Where results and report go.")
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Folder for results and reports.")
     ] = Path("reproduction"),
     restart: Annotated[
-        bool, typer.Option("--restart", help="Measure everything again, instead of going on.")
+        bool, typer.Option("--restart", help="Measure everything again instead of resuming.")
     ] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="Show the experiments.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the papers' experiments again.
+    """Rerun the experiments of the papers.
 
-    Sets our figures beside theirs. Writes results.jsonl and report.html, one file that needs no
-    network. A run that is cut short goes on where it stopped. What is measured on disk
-    (subject-spaces-durable, pada) is written beside the results, and removed. pada runs a broker
-    under load, and writes pada.html.
+    Compares our figures with the published ones. Writes results.jsonl and report.html, which needs
+    no network. An interrupted run resumes where it stopped. Experiments on disk
+    (subject-spaces-durable, pada) write to the same folder and clean up. pada runs a broker
+    under load and writes pada.html.
     """
     console = output(wide=180)
     if show_list:

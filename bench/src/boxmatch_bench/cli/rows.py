@@ -24,7 +24,7 @@ JsonPath = Annotated[
     typer.Option(
         "--json",
         metavar="[PATH]",
-        help="Append JSON lines to this file as well; without PATH print them instead of tables.",
+        help="Append JSON lines to this file; without PATH, print them instead of tables.",
     ),
 ]
 

@@ -51,36 +51,38 @@ def bench(
     ] = None,
     subscriptions: Annotated[int | None, typer.Option(help="Subscriptions.")] = None,
     attributes: Annotated[int | None, typer.Option(help="Attributes of the schema (d).")] = None,
-    predicates: Annotated[int | None, typer.Option(help="Predicates a subscription (k).")] = None,
-    event_size: Annotated[int | None, typer.Option(help="Attributes of an event.")] = None,
+    predicates: Annotated[int | None, typer.Option(help="Predicates per subscription (k).")] = None,
+    event_size: Annotated[int | None, typer.Option(help="Attributes per event.")] = None,
     width: Annotated[float | None, typer.Option(help="Width of a range, 0 to 1 (w).")] = None,
-    domain: Annotated[int | None, typer.Option(help="Values run from 1 to this.")] = None,
+    domain: Annotated[int | None, typer.Option(help="Largest value; values start at 1.")] = None,
     values: Annotated[
         str | None, typer.Option(help="Distribution: uniform, normal, pareto or zipf.")
     ] = None,
-    value_alpha: Annotated[float | None, typer.Option(help="Skew of pareto and zipf.")] = None,
+    value_alpha: Annotated[
+        float | None, typer.Option(help="Skew of pareto and zipf values.")
+    ] = None,
     attribute_choice: Annotated[
         str | None, typer.Option(help="How attributes are chosen: uniform or zipf.")
     ] = None,
-    attribute_alpha: Annotated[float | None, typer.Option(help="Skew of that choice.")] = None,
+    attribute_alpha: Annotated[float | None, typer.Option(help="Skew of zipf attributes.")] = None,
     events: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
             exists=True,
             dir_okay=False,
-            help="Text file with an event a line, numbers from 0 to the domain separated by "
-            "commas, tabs or spaces. Subscriptions are made to fit it.",
+            help="Text file with one event per line: numbers from 0 to the domain, separated by "
+            "commas, tabs or spaces. Subscriptions are generated to fit.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the workload.")] = None,
     event_count: Annotated[int, typer.Option(help="Events to measure in batches.")] = 2_000,
-    batch: Annotated[int, typer.Option(help="Events in a batch.")] = 2_000,
+    batch: Annotated[int, typer.Option(help="Events per batch.")] = 2_000,
     single: Annotated[int, typer.Option(help="Events to match one by one.")] = 2_000,
     updates: Annotated[
         int | None, typer.Option(help="Subscriptions to add, then remove, one by one.")
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Batch times are the best of so many.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Repeats; batch times are the best.")] = 5,
     threads: Annotated[int, typer.Option(help="Threads for batches.")] = 1,
     index: Annotated[
         str, typer.Option(help="Index to measure.", autocompletion=index_names)
@@ -90,18 +92,18 @@ def bench(
         typer.Option(metavar="NAME=VALUE", help="Parameter of the index; repeatable."),
     ] = None,
     competitors: Annotated[
-        str, typer.Option(help="Comma-separated, of scan, numpy, numpy-int32, duckdb; or none.")
+        str, typer.Option(help="Comma-separated: scan, numpy, numpy-int32, duckdb; or none.")
     ] = "scan,numpy,numpy-int32,duckdb",
     check: Annotated[int, typer.Option(help="Events to compare with scan, id by id.")] = 20,
     start: Annotated[
-        bool, typer.Option("--start", help="Also time new processes, cold and warm.")
+        bool, typer.Option("--start", help="Also time process start, cold and warm.")
     ] = False,
     json_path: JsonPath = None,
 ) -> None:
-    """Measure an index, check its answers, compare with others.
+    """Benchmark an index, check its results, and time competitors.
 
-    The workload is seeded. Answers for some events are compared with brute force, id by id;
-    others (NumPy, DuckDB) are timed on the same data.
+    The workload is seeded. The results of some events are compared with brute force, id by id.
+    Competitors (NumPy, DuckDB) are timed on the same data.
     """
     from boxmatch_bench.settings import MatcherOptions, choose_presets
 

@@ -28,61 +28,57 @@ if TYPE_CHECKING:
 @examples(
     "boxmatch bench spark --subscriptions 100000 --events 100000",
     "boxmatch bench spark --sweep subscriptions --json spark.jsonl",
-    "boxmatch bench spark --estimate --json spark.jsonl   # of a cluster",
+    "boxmatch bench spark --estimate --json spark.jsonl   # for a cluster",
 )
 def bench_spark(
     sweep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Measure several numbers of subscriptions (100,000 to 10,000,000) or events "
-            "(100,000 to 3,000,000); repeatable.",
+            help="Vary subscriptions (100,000 to 10,000,000) or events (100,000 to 3,000,000); "
+            "repeatable.",
         ),
     ] = None,
     subscriptions: Annotated[
-        int | None, typer.Option(min=1, help="Subscriptions; 1,000,000 if left out.")
+        int | None, typer.Option(min=1, help="Subscriptions; 1,000,000 by default.")
     ] = None,
-    events: Annotated[
-        int | None, typer.Option(min=1, help="Events; 1,000,000 if left out.")
-    ] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Events; 1,000,000 by default.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 1,
     master: Annotated[
-        str, typer.Option(help="Spark's master; the engine alone gets as many threads.")
+        str, typer.Option(help="Spark master; the engine alone uses as many threads.")
     ] = "local[2]",
     driver_memory: Annotated[str, typer.Option(help="Memory of Spark's JVM.")] = "2g",
     shards: Annotated[
-        int | None, typer.Option(help="Shards of the index; left to build_index if left out.")
+        int | None, typer.Option(help="Shards of the index; chosen by build_index by default.")
     ] = None,
     plan: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "replicated",
-    repeats: Annotated[int, typer.Option(help="Times are the best of so many.")] = 3,
-    batch: Annotated[int, typer.Option(help="Events in a batch of the engine alone.")] = 16_384,
+    repeats: Annotated[int, typer.Option(help="Repeats; times are the best.")] = 3,
+    batch: Annotated[int, typer.Option(help="Events per batch of the engine alone.")] = 16_384,
     sql_sample: Annotated[
-        int, typer.Option(help="Events for the join in Spark SQL; 0 leaves it out.")
+        int, typer.Option(help="Events for the join in Spark SQL; 0 to skip.")
     ] = 100,
     sql_subscriptions: Annotated[
         int,
-        typer.Option(help="Subscriptions for that join at the most; for more it is scaled up."),
+        typer.Option(help="Maximum subscriptions for that join; beyond, its time is scaled."),
     ] = 1_000_000,
     check: Annotated[int, typer.Option(help="Events to compare with scan, id by id.")] = 20,
     scratch: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", file_okay=False, help="Where events, index and matches go meanwhile."
-        ),
+        typer.Option(metavar="DIR", file_okay=False, help="Folder for temporary files."),
     ] = None,
     json_path: JsonPath = None,
     estimate: Annotated[
         bool,
         typer.Option(
             "--estimate",
-            help="Measure nothing: derive from the lines in --json what a cluster would need.",
+            help="Estimate a cluster from the lines in --json, without measuring.",
         ),
     ] = False,
 ) -> None:
-    """Measure matching on Spark: a million events, a million filters.
+    """Benchmark matching on Spark: a million events and subscriptions.
 
-    Compared with the engine alone and with a join in Spark SQL. Every answer is checked: Spark's
-    pairs against the engine's by count and checksum, and some events against scan.
+    Compares Spark with the engine alone and with a join in Spark SQL. Spark's pairs are checked
+    against the engine's by count and checksum, and some events against scan.
     """
     from boxmatch_bench.settings import SparkOptions, choose_sweeps
 
