@@ -15,10 +15,10 @@ help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
 	  while IFS=@ read -r name text; do printf '%-18s %s\n' "$$name" "$$text"; done
 
-run: $(READY) java  ## Run the pipeline on Spark: a made-up market feed against standing alerts
+run: $(READY) java  ## Run the pipeline on Spark: a synthetic market feed against alerts
 	@$(PYTHON) -m boxmatch pipeline run $(ARGS)
 
-demo: $(READY)  ## The engine alone: 100,000 ticks against 1,000,000 subscriptions
+demo: $(READY)  ## Run the engine alone: 100,000 ticks against 1,000,000 subscriptions
 	@$(PYTHON) -m boxmatch demo $(ARGS)
 
 # A file of tests runs in one process. Files go out in their order, of which the last are short.
@@ -27,12 +27,12 @@ PYTEST := $(PYTHON) -m pytest -q -n logical --dist loadfile --no-loadscope-reord
 test: lint java chromium  ## Lint, check types, run the tests (what CI runs)
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: lint java chromium  ## The same with the slow tests, then on the other Pythons that are installed
+test-all: lint java chromium  ## The same, including the slow tests, then on the other installed Pythons
 	@$(PYTEST) $(ARGS)
 	@$(MAKE) --no-print-directory test-pythons
 
 # Each gets an environment of its own, .venv-3.12 for example; those of pyenv are found too.
-test-pythons: $(READY)  ## Run the tests on the other Pythons that we support, as far as they are installed
+test-pythons: $(READY)  ## Run the tests on the other supported Pythons that are installed
 	@mine=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	for version in 3.11 3.12 3.13; do \
 	  if [ $$version = $$mine ]; then continue; fi; \

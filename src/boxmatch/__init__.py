@@ -1,4 +1,4 @@
-"""Boxmatch: which of my millions of standing subscriptions want this event?
+"""Boxmatch: match events against millions of subscriptions, exactly.
 
 ```python
 import boxmatch as bm
@@ -8,7 +8,7 @@ m.subscribe("alice", "symbol = 'IBM' AND price BETWEEN 20 AND 30")
 m.match({"symbol": "IBM", "price": 24.5})  # ['alice']
 ```
 
-Names are loaded when first used, so that the import itself costs next to nothing.
+Names are loaded on first use, so the import itself is cheap.
 """
 
 from __future__ import annotations

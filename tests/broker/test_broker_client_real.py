@@ -191,7 +191,7 @@ def test_the_commands(
 
     piped = io.TextIOWrapper(io.BytesIO(b'[{"symbol":"G"}]\n{"symbol":"H"}\n'))
     monkeypatch.setattr(sys, "stdin", piped)
-    assert run_boxmatch("publish", "files").out.startswith("2 events, numbers ")
+    assert run_boxmatch("publish", "files").out.startswith("2 events, sequence numbers ")
 
     heard = run_boxmatch("listen", "joe", "--count", "7", "--json")
     notifications = [json.loads(line) for line in heard.out.splitlines()]

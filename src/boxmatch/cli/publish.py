@@ -86,7 +86,7 @@ def _said(receipt: Receipt) -> str:
         return "No events."
     text = f"{receipt.count:,} event{'s' * (receipt.count > 1)}"
     if receipt.first is not None:
-        text += f", sequence {receipt.first} to {receipt.last}"
+        text += f", sequence numbers {receipt.first} to {receipt.last}"
     return text + (" (already published under this key)" if receipt.repeated else "")
 
 
