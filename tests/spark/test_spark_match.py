@@ -240,6 +240,34 @@ def test_explain(events: DataFrame, index: str) -> None:
     assert explain(events, index, plan="sharded").reason == "as asked"
 
 
+def test_explain_builds_nothing(spark: SparkSession, events: DataFrame, tmp_path: Path) -> None:
+    """A table that no job can read: what `explain` says comes from its columns alone."""
+    unreadable = spark.range(1).selectExpr(
+        "id as subscription_id", "cast(raise_error('read') as string) as filter"
+    )
+    path = tmp_path / "index"
+    plan = explain(events, unreadable, schema=MARKET.schema, path=path)
+    assert plan.plan is None
+    assert "sharded if the index takes more than 8,192.0 MiB once it is built" in str(plan)
+    assert f"to be built at {path}, in as many shards as" in str(plan)
+    one = explain(events, unreadable, schema=MARKET.schema, shards=1)
+    assert (one.plan, one.reason) == ("replicated", "the index will be one shard")
+    assert "to be built at a temporary folder, in 1 shard\n" in str(one)
+    three = explain(events, unreadable, schema=MARKET.schema, shards=3, plan="sharded")
+    assert "x 3 = " in str(three)
+    open_number = explain(events, unreadable, schema=MARKET.schema, plan="sharded")
+    assert "events: sent to every shard; each task opens one\n" in str(open_number)
+    assert not path.exists()
+    with pytest.raises(bm.SparkError, match="shards must be at least 1"):
+        explain(events, unreadable, schema=MARKET.schema, shards=0)
+
+    table = subscriptions_of(spark, [("a", "price > 1")])
+    match(events, table, schema=MARKET.schema, path=path, shards=2)
+    again = explain(events, table, schema=MARKET.schema, path=path)
+    assert f"to be built at {path}, in 2 shards\n" in str(again)
+    assert version_numbers(path) == [1]
+
+
 def test_shards_are_of_like_size(spark: SparkSession, tmp_path: Path) -> None:
     table = spark.range(20_000).selectExpr(
         "id as subscription_id", "'price > ' || (id % 7) as filter"
@@ -269,10 +297,8 @@ class TestBadInput:
             match(pandas, subscriptions_of(spark, [("a", "price > 1")]))
         with pytest.raises(bm.SparkError, match=f"the subscriptions {not_spark}"):
             match(events, pandas, schema={"price": "float"})
-        planned = explain(
-            events, subscriptions_of(spark, [("a", "price > 1")]), schema={"price": "float"}
-        )
-        assert planned.index.schema == bm.Schema({"price": "float"})
+        with pytest.raises(bm.SparkError, match=f"the subscriptions {not_spark}"):
+            explain(events, pandas, schema={"price": "float"})
         wrong: Any = []
         with pytest.raises(bm.SparkError, match=r"but of type list: spark\.createDataFrame makes"):
             build_index(wrong, "somewhere", schema={"price": "float"})

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
@@ -60,47 +60,72 @@ def build_index(
     built at once, of half a million to two million subscriptions each, or as many as before. The
     last `keep_versions` stay.
     """
-    require_frame(subscriptions, "subscriptions")
-    return next_version(
-        subscriptions, path, Schema(schema), shards, subscription_id, filter, index,
-        index_options or {}, keep_versions,
-    )  # fmt: skip
+    settings = IndexSettings(
+        Schema(schema), shards, subscription_id, filter, index, index_options or {}, keep_versions
+    )
+    return next_version(subscriptions, path, settings)
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """How an index is built, whatever table it is built from."""
+
+    schema: Schema
+    shards: int | None = None
+    """None for as many as before, or as the number of subscriptions asks for."""
+    subscription_id: str = "subscription_id"
+    filter: str = "filter"
+    index: str = "tile"
+    index_options: Mapping[str, Any] = field(default_factory=dict)
+    keep_versions: int = 10
+
+    def __post_init__(self) -> None:
+        index_class(self.index)(len(self.schema), **self.index_options)  # refuses bad options
+        for name, given in (("shards", self.shards), ("keep_versions", self.keep_versions)):
+            if given is not None and given < 1:
+                raise SparkError(f"{name} must be at least 1, not {given}")
+
+    def check(self, subscriptions: DataFrame) -> tuple[IdType, dict[str, str]]:
+        """The type of the table's ids, and its columns by their names inside; no job is run."""
+        require_frame(subscriptions, "subscriptions")
+        return subscription_columns(subscriptions, self.schema, self.subscription_id, self.filter)
+
+    def continues(self, before: IndexVersion, id_type: IdType) -> bool:
+        """Can the older version's segments be built upon?"""
+        return (
+            before.schema == self.schema
+            and before.index == self.index
+            and before.index_options == self.index_options
+            and before.id_type == id_type
+            and self.shards in (None, len(before.shards))
+        )
+
+    def known_shards(self, before: IndexVersion | None) -> int | None:
+        """The number of shards, if it does not depend on the number of subscriptions."""
+        return len(before.shards) if self.shards is None and before else self.shards
 
 
 def next_version(
     subscriptions: DataFrame,
     path: str | os.PathLike[str],
-    schema: Schema,
-    shards: int | None,
-    subscription_id: str,
-    filter: str,
-    index: str = "tile",
-    index_options: Mapping[str, Any] = MappingProxyType({}),
-    keep_versions: int = 10,
+    settings: IndexSettings,
     unless: Callable[[], bool] = lambda: False,
 ) -> IndexVersion:
-    """What `build_index` does. If `unless` says so at the end, there is an error instead."""
-    options = dict(index_options)
-    index_class(index)(len(schema), **options)  # complains about what it does not take
-    id_type, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
-    for name, given in (("shards", shards), ("keep_versions", keep_versions)):
-        if given is not None and given < 1:
-            raise SparkError(f"{name} must be at least 1, not {given}")
+    """What `build_index` does. If `unless` is true at the end, there is an error instead."""
+    id_type, wanted = settings.check(subscriptions)
     folder = Folder.at(path)
     (folder / SEGMENTS).prepare()
-    before = newest(path)
-    if before is not None and not _continues(before, schema, index, options, id_type, shards):
-        number, before = before.version, None
-    else:
-        number = before.version if before else 0
-    if shards is None:
-        shards = len(before.shards) if before else _number_of_shards(subscriptions)
+    last = newest(path)
+    number = last.version if last else 0
+    before = last if last and settings.continues(last, id_type) else None
+    shards = settings.known_shards(before) or _number_of_shards(subscriptions)
+    options = dict(settings.index_options)
     made = _update(
-        _by_shard(subscriptions, subscription_id, id_type, wanted, shards),
+        _by_shard(subscriptions, settings.subscription_id, id_type, wanted, shards),
         shards,
         path=str(folder),
-        schema=schema.to_json(),
-        index=index,
+        schema=settings.schema.to_json(),
+        index=settings.index,
         index_options=options,
         id_type=id_type,
         old=[shard.segments for shard in before.shards] if before else [()] * shards,
@@ -109,9 +134,11 @@ def next_version(
         return before
     if unless():
         raise SparkError("the table of subscriptions changed while it was read")
-    version = IndexVersion(str(folder), number + 1, schema, index, options, id_type, made)
+    version = IndexVersion(
+        str(folder), number + 1, settings.schema, settings.index, options, id_type, made
+    )
     publish(version)
-    forget(path, before=version.version - keep_versions + 1)
+    forget(path, before=version.version - settings.keep_versions + 1)
     return version
 
 
@@ -124,24 +151,6 @@ def warn_of_rejected(version: IndexVersion) -> None:
             version.rejected + version.subscriptions,
             version.path,
         )
-
-
-def _continues(
-    before: IndexVersion,
-    schema: Schema,
-    index: str,
-    options: Mapping[str, Any],
-    id_type: IdType,
-    shards: int | None,
-) -> bool:
-    """Can the older version's segments be built upon?"""
-    return (
-        before.schema == schema
-        and before.index == index
-        and before.index_options == options
-        and before.id_type == id_type
-        and shards in (None, len(before.shards))
-    )
 
 
 def _number_of_shards(subscriptions: DataFrame) -> int:

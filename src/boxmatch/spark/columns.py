@@ -106,7 +106,7 @@ def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
             )
 
 
-def kept_columns(events: DataFrame, keep: Keep, event_id: str, made: str) -> list[str]:
+def columns_to_keep(events: DataFrame, keep: Keep, event_id: str, found: str) -> list[str]:
     """The columns of the events that the result has too, besides the id."""
     if isinstance(keep, str):
         if keep != "all":
@@ -115,9 +115,9 @@ def kept_columns(events: DataFrame, keep: Keep, event_id: str, made: str) -> lis
     else:
         require_columns(events, keep, "events")
         names = [name for name in dict.fromkeys(keep) if name != event_id]
-    if made in (event_id, *names):
+    if found in (event_id, *names):
         raise SparkError(
-            f"the events have a column {made!r}, and so would the result: rename it, or leave it "
+            f"the events have a column {found!r}, and so would the result: rename it, or leave it "
             "out of keep"
         )
     return names

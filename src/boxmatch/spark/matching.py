@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.spark.build import build_index, warn_of_rejected
+from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
 from boxmatch.spark.columns import (
     Keep,
     check_events,
     column,
+    columns_to_keep,
     infer_schema,
-    kept_columns,
     require_frame,
 )
 from boxmatch.spark.entry import scalar, task
-from boxmatch.spark.store import scratch_folder
-from boxmatch.spark.versions import IndexVersion, read_version
+from boxmatch.spark.store import Folder, require_one_machine, scratch_folder
+from boxmatch.spark.versions import IndexVersion, newest, read_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,32 +44,83 @@ _CELLS_PER_SLOT = 2
 
 
 @dataclass(frozen=True)
+class MatchOptions:
+    """What `match`, `explain`, `match_stream` and the pipeline can all be asked for."""
+
+    how: How = "pairs"
+    event_id: str = "event_id"
+    subscription_id: str = "subscription_id"
+    keep: Keep = ()
+    plan: PlanChoice = "auto"
+    replicate_up_to: int = _REPLICATED_BYTES
+
+    def __post_init__(self) -> None:
+        for name, given, choices in (("how", self.how, How), ("plan", self.plan, PlanChoice)):
+            if given not in get_args(choices):
+                raise SparkError(f"{name} is one of {', '.join(get_args(choices))}, not {given!r}")
+
+    @property
+    def found(self) -> str:
+        """The column of the result that holds what was found."""
+        # Only pairs name a column after the subscriptions' own.
+        own = {"pairs": self.subscription_id, "arrays": "subscription_ids", "counts": "matches"}
+        return own[self.how]
+
+
+@dataclass(frozen=True)
+class PlannedIndex:
+    """An index of a table that `match` builds before it matches."""
+
+    subscriptions: DataFrame
+    path: str | None
+    """None for a temporary folder of this machine."""
+    settings: IndexSettings
+    shards: int | None
+    """None if that depends on the number of subscriptions, which nobody has counted yet."""
+
+    def __str__(self) -> str:
+        number = "as many shards as the number of subscriptions asks for"
+        if self.shards is not None:
+            number = f"{self.shards:,} {'shard' if self.shards == 1 else 'shards'}"
+        return f"to be built at {self.path or 'a temporary folder'}, in {number}"
+
+    def build(self) -> IndexVersion:
+        """Build it; a warning is logged if rows of the table are left out."""
+        path = self.path or scratch_folder(self.subscriptions.sparkSession, "the index")
+        version = next_version(self.subscriptions, path, self.settings)
+        warn_of_rejected(version)
+        return version
+
+
+@dataclass(frozen=True)
 class MatchPlan:
     """How `match` goes about it."""
 
-    plan: Plan
+    plan: Plan | None
+    """None if that depends on the size of an index that is not built yet."""
     reason: str
-    index: IndexVersion
-    how: How
-    event_id: str
+    index: IndexVersion | PlannedIndex
+    options: MatchOptions
     keep: tuple[str, ...]
-    made: str
-    """The column with what was found."""
+    """The columns of the events, besides their id, that the result has too."""
     buckets: int
-    """Into how many parts events are cut, for each shard; 0 if they stay where they are."""
+    """Into how many parts events are cut, for each shard; 0 if they stay where they are, or if
+    the number of shards is not known yet."""
 
     def __str__(self) -> str:
-        lines = [f"{self.plan}: {self.reason}", f"index: {self.index}"]
+        lines = [f"{self.plan or 'replicated or sharded'}: {self.reason}", f"index: {self.index}"]
         if self.plan == "replicated":
             lines.append("events: stay in their partitions; each worker opens all shards")
-        else:
-            cells = self.buckets * len(self.index.shards)
+        elif self.buckets:
+            shards = _number_of_shards(self.index)
             lines.append(
-                f"events: sent to every shard, {self.buckets} x {len(self.index.shards)} = "
-                f"{cells} tasks; each opens one shard"
+                f"events: sent to every shard, {self.buckets} x {shards} = "
+                f"{self.buckets * (shards or 0)} tasks; each opens one shard"
             )
-        columns = ", ".join((self.event_id, *self.keep, self.made))
-        lines.append(f"result: {self.how}, with columns {columns}")
+        elif self.plan == "sharded":
+            lines.append("events: sent to every shard; each task opens one")
+        columns = ", ".join((self.options.event_id, *self.keep, self.options.found))
+        lines.append(f"result: {self.options.how}, with columns {columns}")
         return "\n".join(lines)
 
 
@@ -98,20 +149,14 @@ def match(
     `how` is `"pairs"` (a row for each match: `event_id`, `subscription_id`), `"arrays"` (a row for
     each event: `event_id`, `subscription_ids`) or `"counts"` (`event_id`, `matches`). The columns
     in `keep` (or `"all"`) come between. The plan is chosen by size, `replicate_up_to` bytes, and
-    can be given; `explain` tells. With the sharded plan, arrays and counts need ids that no two
+    can be given; `explain` shows it. With the sharded plan, arrays and counts need ids that no two
     events share.
 
     Streams of events are matched too, with the version of the index that is there now; see
     `match_stream` for subscriptions that change.
     """
-    chosen = explain(
-        events, subscriptions, schema=schema, how=how, event_id=event_id,
-        subscription_id=subscription_id, filter=filter, keep=keep, plan=plan, path=path,
-        shards=shards, replicate_up_to=replicate_up_to,
-    )  # fmt: skip
-    if chosen.plan == "sharded" and how != "pairs" and events.isStreaming:
-        raise SparkError(f"{how} of a stream by the sharded plan need match_stream")
-    return carry_out(chosen, events)
+    options = MatchOptions(how, event_id, subscription_id, keep, plan, replicate_up_to)
+    return run_plan(_plan(events, subscriptions, options, schema, filter, path, shards), events)
 
 
 def match_function(index: IndexVersion | str | os.PathLike[str]) -> UserDefinedFunctionLike:
@@ -156,112 +201,141 @@ def explain(
     shards: int | None = None,
     replicate_up_to: int = _REPLICATED_BYTES,
 ) -> MatchPlan:
-    """What `match` would do with the same arguments. Builds the index, if there is none yet."""
-    if how not in get_args(How):
-        raise SparkError(f"how is one of {', '.join(get_args(How))}, not {how!r}")
-    if plan not in get_args(PlanChoice):
-        raise SparkError(f"plan is one of {', '.join(get_args(PlanChoice))}, not {plan!r}")
+    """What `match` would do with the same arguments; nothing is built, and no job is run.
+
+    For a table of subscriptions the plan says where its index would be built. What depends on how
+    large the index turns out, it leaves open.
+    """
+    options = MatchOptions(how, event_id, subscription_id, keep, plan, replicate_up_to)
+    return _plan(events, subscriptions, options, schema, filter, path, shards)
+
+
+def _plan(
+    events: DataFrame,
+    subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
+    options: MatchOptions,
+    schema: SchemaSpec | None,
+    filter: str,
+    path: str | os.PathLike[str] | None,
+    shards: int | None,
+) -> MatchPlan:
     require_frame(events, "events")
     schema = None if schema is None else Schema(schema)
-    # Only pairs name a column after the subscriptions' own.
-    made = {"pairs": subscription_id, "arrays": "subscription_ids", "counts": "matches"}[how]
-    kept = kept_columns(events, keep, event_id, made)
     if isinstance(subscriptions, (str, os.PathLike)):
-        index = read_version(subscriptions)
-    elif isinstance(subscriptions, IndexVersion):
-        index = subscriptions
-    else:
-        schema = schema or infer_schema(events, event_id)
-        check_events(events, schema, event_id)
-        index = build_index(
-            subscriptions,
-            path or scratch_folder(events.sparkSession, "the index"),
-            schema=schema,
-            shards=shards,
-            subscription_id=subscription_id,
-            filter=filter,
-        )
-        warn_of_rejected(index)
+        subscriptions = read_version(subscriptions)
+    if isinstance(subscriptions, IndexVersion):
+        require_schema(subscriptions, schema)
+        return plan_match(events, subscriptions, options)
+    schema = schema or infer_schema(events, options.event_id)
+    settings = IndexSettings(schema, shards, options.subscription_id, filter)
+    return plan_match(events, _plan_index(subscriptions, path, settings), options)
+
+
+def _plan_index(
+    subscriptions: DataFrame, path: str | os.PathLike[str] | None, settings: IndexSettings
+) -> PlannedIndex:
+    id_type, _ = settings.check(subscriptions)
+    if path is None:
+        require_one_machine(subscriptions.sparkSession, "the index")
+        return PlannedIndex(subscriptions, None, settings, settings.shards)
+    last = newest(path)
+    before = last if last and settings.continues(last, id_type) else None
+    folder = str(Folder.at(path))
+    return PlannedIndex(subscriptions, folder, settings, settings.known_shards(before))
+
+
+def require_schema(index: IndexVersion, schema: Schema | None) -> None:
+    """Raise an error if a schema is given and the index was built for another."""
     if schema is not None and schema != index.schema:
         raise SparkError(
             f"the index at {index.path} was built for another schema:\n{index.schema}\n"
             f"and not for\n{schema}"
         )
-    check_events(events, index.schema, event_id)
-    sharded, reason = _choose(index, plan, replicate_up_to)
-    return MatchPlan(
-        "sharded" if sharded else "replicated",
-        reason,
-        index,
-        how,
-        event_id,
-        tuple(kept),
-        made,
-        _buckets(events.sparkSession, len(index.shards)) if sharded else 0,
-    )
 
 
-def carry_out(plan: MatchPlan, events: DataFrame) -> DataFrame:
+def plan_match(
+    events: DataFrame, index: IndexVersion | PlannedIndex, options: MatchOptions
+) -> MatchPlan:
+    """The plan for these events and an index that there is, or will be."""
+    require_frame(events, "events")
+    schema = index.settings.schema if isinstance(index, PlannedIndex) else index.schema
+    keep = columns_to_keep(events, options.keep, options.event_id, options.found)
+    check_events(events, schema, options.event_id)
+    plan, reason = _choose(index, options)
+    shards = _number_of_shards(index)
+    buckets = _buckets(events.sparkSession, shards) if plan == "sharded" and shards else 0
+    return MatchPlan(plan, reason, index, options, tuple(keep), buckets)
+
+
+def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
     """The matches, by a plan that was made for these events."""
-    needed = dict.fromkeys([plan.event_id, *plan.keep, *plan.index.schema.names])
+    index, options = plan.index, plan.options
+    if isinstance(index, PlannedIndex):
+        index = index.build()
+        plan = plan_match(events, index, options)
+    if plan.plan == "sharded" and options.how != "pairs" and events.isStreaming:
+        raise SparkError(f"{options.how} of a stream by the sharded plan need match_stream")
+    needed = dict.fromkeys([options.event_id, *plan.keep, *index.schema.names])
     events = events.select(*map(column, needed))
     if plan.plan == "replicated":
-        return _searched(plan, events, None)
+        return _search(plan, index, events, None)
     from pyspark.sql import functions as f
 
-    shards = len(plan.index.shards)
-    bucket = f.pmod(f.xxhash64(column(plan.event_id)), f.lit(plan.buckets))
+    shards = len(index.shards)
+    bucket = f.pmod(f.xxhash64(column(options.event_id)), f.lit(plan.buckets))
     everywhere = events.withColumn(_SHARD, f.explode(f.sequence(f.lit(0), f.lit(shards - 1))))
     cell = (column(_SHARD) * plan.buckets + bucket).cast("int")
     cells = everywhere.repartitionById(shards * plan.buckets, cell)
-    found = _searched(plan, cells, _SHARD)
-    return found if plan.how == "pairs" else _joined(plan, found)
+    found = _search(plan, index, cells, _SHARD)
+    return found if options.how == "pairs" else _join_shards(plan, shards, found)
 
 
-def _joined(plan: MatchPlan, found: DataFrame) -> DataFrame:
+def _join_shards(plan: MatchPlan, shards: int, found: DataFrame) -> DataFrame:
     """One row for each event, from a row for each event and shard."""
     from pyspark.sql import functions as f
 
-    made = column(plan.made)
-    whole = f.sum(made) if plan.how == "counts" else f.flatten(f.collect_list(made))
+    options = plan.options
+    values = column(options.found)
+    whole = f.sum(values) if options.how == "counts" else f.flatten(f.collect_list(values))
     twice = f.concat(
         f.lit("more than one event has the id "),
-        column(plan.event_id).cast("string"),
+        column(options.event_id).cast("string"),
         f.lit(": arrays and counts by the sharded plan need ids of their own"),
     )
-    once = f.count(made) == len(plan.index.shards)
-    return found.groupBy(column(plan.event_id)).agg(
+    once = f.count(values) == shards
+    return found.groupBy(column(options.event_id)).agg(
         *(f.first(column(name)).alias(name) for name in plan.keep),
-        f.when(once, whole).otherwise(f.raise_error(twice)).alias(plan.made),
+        f.when(once, whole).otherwise(f.raise_error(twice)).alias(options.found),
     )
 
 
-def _searched(plan: MatchPlan, events: DataFrame, shard_column: str | None) -> DataFrame:
+def _search(
+    plan: MatchPlan, index: IndexVersion, events: DataFrame, shard_column: str | None
+) -> DataFrame:
     from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-    index = plan.index
+    options = plan.options
     id_kind = _id_kind(index)
     kinds: dict[str, Any] = {
         "pairs": id_kind,
         "arrays": ArrayType(id_kind, False),
         "counts": LongType(),
     }
-    shown = [plan.event_id, *plan.keep]
     work = task(
         "boxmatch.spark.worker:match",
         f"boxmatch_{plan.plan}_v{index.version}",
-        how=plan.how,
+        how=options.how,
         path=index.path,
         shards=_names(index),
         id_type=index.id_type,
         attributes=list(index.schema.names),
-        event_id=plan.event_id,
+        event_id=options.event_id,
         keep=list(plan.keep),
-        made=plan.made,
+        found=options.found,
         shard_column=shard_column,
     )
-    fields = [events.schema[name] for name in shown]
-    result = StructType([*fields, StructField(plan.made, kinds[plan.how], False)])
+    fields = [events.schema[name] for name in (options.event_id, *plan.keep)]
+    result = StructType([*fields, StructField(options.found, kinds[options.how], False)])
     return events.mapInArrow(work, result)
 
 
@@ -276,15 +350,24 @@ def _id_kind(index: IndexVersion) -> DataType:
     return LongType() if index.id_type == "long" else StringType()
 
 
-def _choose(index: IndexVersion, plan: PlanChoice, most: int) -> tuple[bool, str]:
-    if plan != "auto":
-        return plan == "sharded", "as asked"
+def _number_of_shards(index: IndexVersion | PlannedIndex) -> int | None:
+    return index.shards if isinstance(index, PlannedIndex) else len(index.shards)
+
+
+def _choose(index: IndexVersion | PlannedIndex, options: MatchOptions) -> tuple[Plan | None, str]:
+    if options.plan != "auto":
+        return options.plan, "as asked"
+    most = f"{options.replicate_up_to / 2**20:,.1f} MiB"
+    if isinstance(index, PlannedIndex):
+        if index.shards == 1:
+            return "replicated", "the index will be one shard"
+        return None, f"sharded if the index takes more than {most} once it is built"
     size = f"{index.nbytes / 2**20:,.1f} MiB"
-    if index.nbytes <= most:
-        return False, f"the index takes {size}, within {most / 2**20:,.1f} MiB"
+    if index.nbytes <= options.replicate_up_to:
+        return "replicated", f"the index takes {size}, within {most}"
     if len(index.shards) == 1:
-        return False, f"the index takes {size}, but is one shard: build it with more"
-    return True, f"the index takes {size}, more than {most / 2**20:,.1f} MiB"
+        return "replicated", f"the index takes {size}, but is one shard: build it with more"
+    return "sharded", f"the index takes {size}, more than {most}"
 
 
 def _buckets(spark: SparkSession, shards: int) -> int:

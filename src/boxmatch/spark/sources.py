@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
-from boxmatch.model.schema import Schema
-from boxmatch.spark.build import next_version, warn_of_rejected
+from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
 
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
-
-_KEPT_VERSIONS = 10
-"""A batch that runs again is the last one, and needs no version but its own."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +63,7 @@ class IndexedSubscriptions:
 
     source: FilesOfSubscriptions | TableOfSubscriptions
     path: str
-    schema: Schema
-    subscription_id: str
-    filter: str
-    shards: int | None
+    settings: IndexSettings
     _seen: tuple[str, int] | None = None
     """The state of the table that was looked at last, and the version that goes with it."""
 
@@ -106,11 +99,7 @@ class IndexedSubscriptions:
         return next_version(
             self.source.read(spark),
             self.path,
-            self.schema,
-            self.shards,
-            self.subscription_id,
-            self.filter,
-            keep_versions=_KEPT_VERSIONS,
+            self.settings,
             unless=lambda: (
                 isinstance(self.source, FilesOfSubscriptions) and self.source.state() != state
             ),

@@ -212,10 +212,15 @@ class Folder:
         return copy
 
 
-def scratch_folder(spark: SparkSession, what: str) -> str:
-    """A folder that driver and workers see, where that is sure; gone at the end of the process."""
+def require_one_machine(spark: SparkSession, what: str) -> None:
+    """Raise an error unless driver and workers surely see the same folders without a path."""
     if not str(spark.conf.get("spark.master", "")).startswith("local"):
         raise SparkError(f"{what} needs a folder that driver and workers see: say which with path=")
+
+
+def scratch_folder(spark: SparkSession, what: str) -> str:
+    """A folder that driver and workers see, where that is sure; gone at the end of the process."""
+    require_one_machine(spark, what)
     folder = tempfile.mkdtemp(prefix="boxmatch-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

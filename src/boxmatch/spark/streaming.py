@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spark.build import IndexSettings
 from boxmatch.spark.columns import Keep, check_events, infer_schema, require_frame
-from boxmatch.spark.matching import How, PlanChoice, explain, match
+from boxmatch.spark.matching import (
+    How,
+    MatchOptions,
+    PlanChoice,
+    plan_match,
+    require_schema,
+    run_plan,
+)
 from boxmatch.spark.sinks import ParquetSink, Sink
 from boxmatch.spark.sources import (
     FilesOfSubscriptions,
@@ -81,6 +89,7 @@ def match_stream(
             "subscriptions of a stream are a path or a function from a session to a DataFrame, so "
             f"that they can be read again before each batch, not a {type(subscriptions).__name__}"
         )
+    matching = MatchOptions(how, event_id, subscription_id, keep, plan)
     schema = None if schema is None else Schema(schema)
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
@@ -88,10 +97,7 @@ def match_stream(
     wanted: Subscriptions
     if not callable(subscriptions) and is_index(subscriptions):
         wanted = FollowedIndex(str(Folder.at(subscriptions)))
-        known = wanted.current(events.sparkSession).schema
-        if schema is not None and schema != known:
-            raise SparkError(f"the index at {wanted.path} was built for another schema:\n{known}")
-        schema = known
+        require_schema(wanted.current(events.sparkSession), schema)
     else:
         schema = schema or infer_schema(events, event_id)
         source: FilesOfSubscriptions | TableOfSubscriptions
@@ -99,22 +105,15 @@ def match_stream(
             source = TableOfSubscriptions(subscriptions)
         else:
             source = FilesOfSubscriptions(os.fspath(subscriptions), format, dict(options or {}))
-        index = str(folder / "index")
-        wanted = IndexedSubscriptions(source, index, schema, subscription_id, filter, shards)
-    check_events(events, schema, event_id)
-    arguments: dict[str, Any] = {
-        "how": how,
-        "event_id": event_id,
-        "subscription_id": subscription_id,
-        "keep": keep,
-        "plan": plan,
-    }
+        check_events(events, schema, event_id)
+        settings = IndexSettings(schema, shards, subscription_id, filter)
+        wanted = IndexedSubscriptions(source, str(folder / "index"), settings)
     # What is wrong shows now, not in the first batch; and a stream that starts without
     # subscriptions would look as if nobody wanted anything.
-    planned = explain(events, wanted.current(events.sparkSession), **arguments)
+    planned = plan_match(events, wanted.current(events.sparkSession), matching)
     if VERSION_COLUMN in (event_id, *planned.keep):
         raise SparkError(f"the result has a column {VERSION_COLUMN!r} of its own: rename yours")
-    batches = _Batches(wanted, write, str(folder / _PINS), arguments)
+    batches = _Batches(wanted, write, str(folder / _PINS), matching)
     writer = events.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint))
     if name is not None:
         writer = writer.queryName(name)
@@ -143,13 +142,13 @@ class _Batches:
     subscriptions: Subscriptions
     sink: Sink
     pins: str
-    arguments: Mapping[str, Any]
+    options: MatchOptions
 
     def __call__(self, events: DataFrame, batch_id: int) -> None:
         from pyspark.sql import functions as f
 
         index = self._version(events.sparkSession, batch_id)
-        matches = match(events, index, **self.arguments)
+        matches = run_plan(plan_match(events, index, self.options), events)
         self.sink(matches.withColumn(VERSION_COLUMN, f.lit(index.version).cast("long")), batch_id)
 
     def _version(self, spark: SparkSession, batch_id: int) -> IndexVersion:

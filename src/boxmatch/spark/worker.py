@@ -75,12 +75,12 @@ def match(
     attributes: Sequence[str],
     event_id: str,
     keep: Sequence[str],
-    made: str,
+    found: str,
     shard_column: str | None,
 ) -> Batches:
     """Match events with all shards, or with the one that `shard_column` names in every row.
 
-    Yields the events' ids, the columns to keep, and a column `made` with what was found.
+    Yields the events' ids, the columns to keep, and a column `found` with what was found.
     """
     answer = {"pairs": _pairs, "arrays": _arrays, "counts": _counts}[how]
     threads = _threads()
@@ -100,7 +100,7 @@ def match(
             ):
                 pace.matches += matches
                 columns = shown.columns if rows is None else shown.take(rows).columns
-                yield pa.RecordBatch.from_arrays([*columns, values], [*shown.schema.names, made])
+                yield pa.RecordBatch.from_arrays([*columns, values], [*shown.schema.names, found])
 
 
 def wanted_by(

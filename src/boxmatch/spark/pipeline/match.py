@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from boxmatch.model.schema import Schema
 from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import column, quoted
-from boxmatch.spark.matching import MatchPlan, carry_out, explain
+from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import MALFORMED_ROW, Cleaned
 from boxmatch.spark.pipeline.config import MatchConfig
-from boxmatch.spark.versions import IndexVersion, rejected
+from boxmatch.spark.versions import IndexVersion, read_version, rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,24 +83,7 @@ def match_events(
     settings: MatchConfig = _DEFAULTS,
 ) -> DataFrame:
     """A row for each event and subscription that match, with the columns `keep` of the event."""
-    plan = plan_matching(
-        events, index, event_id=event_id, subscription_id=subscription_id, keep=keep,
-        settings=settings,
-    )  # fmt: skip
-    return carry_out(plan, events)
-
-
-def plan_matching(
-    events: DataFrame,
-    index: IndexVersion | str,
-    *,
-    event_id: str = "event_id",
-    subscription_id: str = "subscription_id",
-    keep: Sequence[str] = (),
-    settings: MatchConfig = _DEFAULTS,
-) -> MatchPlan:
-    """How `match_events` goes about it."""
-    return explain(
-        events, index, event_id=event_id, subscription_id=subscription_id, keep=keep,
-        plan=settings.plan,
-    )  # fmt: skip
+    if isinstance(index, str):
+        index = read_version(index)
+    options = MatchOptions("pairs", event_id, subscription_id, keep, settings.plan)
+    return run_plan(plan_match(events, index, options), events)

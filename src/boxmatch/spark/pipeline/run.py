@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.schema import Schema
 from boxmatch.reports import require_plotting
-from boxmatch.spark.columns import kept_columns, subscription_columns
-from boxmatch.spark.matching import carry_out
+from boxmatch.spark.columns import columns_to_keep, subscription_columns
+from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import REASON, Cleaned, judge, judge_subscriptions, split
 from boxmatch.spark.pipeline.config import PipelineConfig, Source
 from boxmatch.spark.pipeline.derive import derive, derived_schema
 from boxmatch.spark.pipeline.match import (
     accepted,
     index_subscriptions,
-    plan_matching,
     rejections,
 )
 from boxmatch.spark.pipeline.notify import DATE, check_no_date, notifications
@@ -160,7 +159,7 @@ class _Run:
         schema = derived_schema(config.attributes, derived, self.config.derive)
         index_class(self.config.match.index)(len(schema), **self.config.match.index_options)
         told = self.config.output.columns
-        keep = kept_columns(
+        keep = columns_to_keep(
             derived, "all" if told is None else told, self.event_id, self.subscription_id
         )
         if config.event_time is not None and config.event_time not in keep:
@@ -265,15 +264,12 @@ class _Run:
         def work() -> Done:
             events = self._events()
             processed = datetime.now(UTC)
-            plan = plan_matching(
-                events,
-                read_version(self.index_path, index.details["version"]),
-                event_id=self.event_id,
-                subscription_id=self.subscription_id,
-                keep=inputs.keep,
-                settings=self.config.match,
+            version = read_version(self.index_path, index.details["version"])
+            options = MatchOptions(
+                "pairs", self.event_id, self.subscription_id, inputs.keep, self.config.match.plan
             )
-            self.stages.write(carry_out(plan, events), _MATCHED)
+            plan = plan_match(events, version, options)
+            self.stages.write(run_plan(plan, events), _MATCHED)
             found = self.stages.read(self.spark, _MATCHED).count()
             return found, {"plan": str(plan), "processed": processed.isoformat()}
 
