@@ -223,7 +223,11 @@ class Matcher:
         return np.concatenate(by_chunks(work, self._points(snapshot, events), threads))
 
     def _skipped(self, snapshot: Snapshot, rate: float | None) -> BoolArray | None:
-        return snapshot.skipped(self._own_rate if rate is None else rate)
+        marks = snapshot.skipped(self._own_rate if rate is None else rate)
+        if marks is None and self._own_rate > 0:
+            # Without marks the index would follow its own rate.
+            return np.zeros(len(self.schema), bool)
+        return marks
 
     def _points(self, snapshot: Snapshot, events: Any) -> Int64Array:
         return snapshot.encoder.batch(events, snapshot.frequency() > 0)

@@ -19,7 +19,7 @@ from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64
 from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
 from boxmatch.engine.removals import Removals
 from boxmatch.indexes.base import Index, Matches
-from boxmatch.indexes.scan import scan_count, scan_match
+from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.growing_boxes import longer
@@ -79,19 +79,8 @@ class Store(ABC):
         """The positions of many subscriptions."""
 
     @abstractmethod
-    def match_one(
-        self, point: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Int32Array: ...
-
-    @abstractmethod
-    def match(
-        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Matches: ...
-
-    @abstractmethod
-    def count(
-        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Int64Array: ...
+    def search(self, rows: int) -> Index:
+        """An index over the first `rows` positions."""
 
     @property
     @abstractmethod
@@ -116,7 +105,7 @@ class Part:
 
     def match_one(self, point: Int64Array, skipped: BoolArray | None = None) -> IdArray:
         """The ids, each once, of the boxes that hold the point."""
-        positions = self.store.match_one(point, self.rows, self.alive, skipped)
+        positions = self.store.search(self.rows).match_one(point, self.alive, skipped)
         owners = self._owners(skipped)
         if owners is not None and len(positions) > 1:
             _, first = np.unique(owners[positions], return_index=True)
@@ -125,7 +114,7 @@ class Part:
 
     def match(self, points: Int64Array, skipped: BoolArray | None = None) -> Matches:
         """The positions, one per subscription, of the boxes that hold each point."""
-        found = self.store.match(points, self.rows, self.alive, skipped)
+        found = self.store.search(self.rows).match(points, self.alive, skipped)
         owners = self._owners(skipped)
         return found if owners is None else _once_per_owner(found, owners)
 
@@ -133,7 +122,7 @@ class Part:
         """How many subscriptions have a box that holds each point."""
         if self._owners(skipped) is not None:
             return self.match(points, skipped).counts
-        return self.store.count(points, self.rows, self.alive, skipped)
+        return self.store.search(self.rows).count(points, self.alive, skipped)
 
     def _owners(self, skipped: BoolArray | None) -> Int32Array | None:
         return self.store.owners if skipped is None else self.store.numbers
@@ -229,26 +218,8 @@ class Segment(Store):
     def find_many(self, ids: IdArray) -> list[int]:
         return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
 
-    def match_one(
-        self, point: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Int32Array:
-        return self.index.match_one(point, alive, self._left_out(skipped))
-
-    def match(
-        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Matches:
-        return self.index.match(points, alive, self._left_out(skipped))
-
-    def count(
-        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Int64Array:
-        return self.index.count(points, alive, self._left_out(skipped))
-
-    def _left_out(self, skipped: BoolArray | None) -> BoolArray | None:
-        # Told nothing, an index with a rate of its own would follow that.
-        if skipped is None and self.index.own_rate > 0:
-            return np.zeros(self.index.dimensions, bool)
-        return skipped
+    def search(self, rows: int) -> Index:
+        return self.index
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -380,20 +351,8 @@ class Tail(Store):
         here = set(self._places).intersection(ids.tolist()) if self._places else ()
         return [position for one in here for position in self.find(one)]
 
-    def match_one(
-        self, point: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Int32Array:
-        return scan_match(self._boxes, rows, point, alive, skipped).positions
-
-    def match(
-        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Matches:
-        return scan_match(self._boxes, rows, points, alive, skipped)
-
-    def count(
-        self, points: Int64Array, rows: int, alive: BitLines | None, skipped: BoolArray | None
-    ) -> Int64Array:
-        return scan_count(self._boxes, rows, points, alive, skipped)
+    def search(self, rows: int) -> Index:
+        return ScanIndex.over(self._boxes, rows)
 
     @property
     def nbytes(self) -> dict[str, int]:

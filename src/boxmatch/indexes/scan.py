@@ -28,22 +28,44 @@ class ScanIndex(Index):
     capabilities = Capabilities(approximate=True)
 
     def build(self, boxes: Boxes) -> None:
-        self._boxes = boxes
+        self._boxes, self._rows = boxes, boxes.count
+
+    @classmethod
+    def over(cls, boxes: Boxes, rows: int) -> Self:
+        """An index of the first `rows` boxes, whose arrays may be longer. Made in no time."""
+        index = cls.__new__(cls)  # there are no parameters that could be wrong
+        index._boxes, index._rows = boxes, rows
+        return index
 
     def match(
         self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
-        return scan_match(self._boxes, self._boxes.count, points, alive, skipped)
+        counts = np.empty(len(points), np.int64)
+        return Matches(counts, self._scan(points, alive, skipped, True, counts))
 
     def match_one(
         self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
-        return self.match(point, alive, skipped).positions
+        return self._scan(point, alive, skipped, True, np.empty(1, np.int64))
 
     def count(
         self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int64Array:
-        return scan_count(self._boxes, self._boxes.count, points, alive, skipped)
+        counts = np.empty(len(points), np.int64)
+        self._scan(points, alive, skipped, False, counts)
+        return counts
+
+    def _scan(
+        self,
+        points: Int64Array,
+        alive: BitLines | None,
+        skipped: BoolArray | None,
+        listing: bool,
+        counts: Int64Array,
+    ) -> Int32Array:
+        lines = _NO_LINES if alive is None else alive
+        marks = _NO_MARKS if skipped is None else skipped
+        return _scan(*self._boxes[1:], self._rows, points, lines, marks, listing, counts)
 
     @property
     def boxes(self) -> Boxes:
@@ -65,40 +87,6 @@ class ScanIndex(Index):
         index = cls(dimensions, **parameters)
         index.build(Boxes(dimensions, **arrays))
         return index
-
-
-def scan_match(
-    boxes: Boxes,
-    rows: int,
-    points: Int64Array,
-    alive: BitLines | None,
-    skipped: BoolArray | None,
-) -> Matches:
-    """Compare the first `rows` boxes with every point."""
-    counts = np.empty(len(points), np.int64)
-    positions = _scan(*boxes[1:], rows, points, _lines(alive), _marks(skipped), True, counts)
-    return Matches(counts, positions)
-
-
-def scan_count(
-    boxes: Boxes,
-    rows: int,
-    points: Int64Array,
-    alive: BitLines | None,
-    skipped: BoolArray | None,
-) -> Int64Array:
-    """Count the boxes among the first `rows` that hold each point."""
-    counts = np.empty(len(points), np.int64)
-    _scan(*boxes[1:], rows, points, _lines(alive), _marks(skipped), False, counts)
-    return counts
-
-
-def _lines(alive: BitLines | None) -> BitLines:
-    return _NO_LINES if alive is None else alive
-
-
-def _marks(skipped: BoolArray | None) -> BoolArray:
-    return _NO_MARKS if skipped is None else skipped
 
 
 @kernel
