@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import boxmatch as bm
 from boxmatch.spark import shards as open_ones
-from boxmatch.spark.segments import Recipe, open_segment, rejected
-from boxmatch.spark.shards import open_shards
+from boxmatch.spark.segments import Recipe, open_segment, open_shards, rejected
 from boxmatch.spark.store import Folder
 from boxmatch.spark.update import update_shard
 from boxmatch.spark.versions import Shard

@@ -17,8 +17,7 @@ from boxmatch.engine.bulk import Axes, Bulk, Rejected, read_table, without_bad_r
 from boxmatch.engine.explain import Explainer, Explanation
 from boxmatch.engine.ids import SubscriptionId, check_id
 from boxmatch.engine.nearest import Among, Nearest, find_nearest
-from boxmatch.engine.parallel import by_chunks
-from boxmatch.engine.results import MatchResult, join_chunks, join_parts
+from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores
 from boxmatch.errors import AttributeValueError, StorageError, SubscriptionIdError

@@ -7,7 +7,7 @@ much of each it sees. All boxes of a subscription are in one part.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,14 +17,63 @@ from boxmatch.adaptive.excess import ShrinkingExcess, rarest_first
 from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
 from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
-from boxmatch.engine.removals import Removals
 from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import ScanIndex
+from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.growing_boxes import longer
 
 Row = Sequence[tuple[int, int, int]]
+
+
+class Removals:
+    """A log of removed positions.
+
+    Writers append; a reader knows how long the log was when its snapshot was taken, and asks for
+    the bits as of then. One writer at a time; any number of readers.
+    """
+
+    def __init__(self) -> None:
+        self._log: list[int] = []
+        self._gone: set[int] = set()
+        self._latest: tuple[int, int, BitLines] = (0, 0, filled_lines(0))
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def __contains__(self, position: int) -> bool:
+        return position in self._gone
+
+    def add(self, positions: Iterable[int]) -> None:
+        new = list(positions)
+        self._gone.update(new)
+        self._log.extend(new)
+
+    def since(self, length: int) -> list[int]:
+        """The positions removed after the log had `length` entries."""
+        return self._log[length:]
+
+    def positions(self, length: int) -> list[int]:
+        """The first `length` positions removed."""
+        return self._log[:length]
+
+    def alive(self, length: int, rows: int) -> BitLines | None:
+        """Bits of the positions below `rows` that are left after `length` removals."""
+        if length == 0:
+            return None
+        known, known_rows, bits = self._latest
+        if known_rows != rows or known > length:
+            known, bits = 0, filled_lines(rows)
+        elif known < length:
+            bits = bits.copy()
+        else:
+            return bits
+        words = bits.reshape(-1)
+        for position in self._log[known:length]:
+            words[position >> 6] &= ~np.uint64(1 << (position & 63))
+        self._latest = length, rows, bits
+        return bits
 
 
 class Store(ABC):

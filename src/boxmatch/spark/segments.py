@@ -1,4 +1,4 @@
-"""Segments of an index: written by one task, then read by many and changed by none.
+"""Segments of an index and the shards they make up: written by one task, read by many.
 
 A segment is a matcher whose ids are row numbers, and a table that gives the rows' own ids. So the
 matcher is mapped into memory whatever the ids are, and all workers of a machine share its pages.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from boxmatch.arrays import BoolArray
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.matcher import Matcher
 from boxmatch.model.schema import Schema
 from boxmatch.spark.store import Folder
@@ -156,6 +157,68 @@ def texts(subscriptions: pa.Table) -> list[str | None]:
         json.dumps({k: v for k, v in row.items() if v is not None}, default=str)
         for row in subscriptions.to_pylist()
     ]
+
+
+@dataclass(frozen=True)
+class OpenShard:
+    """The segments of a shard, and which of their rows are valid; None means all."""
+
+    segments: Sequence[Segment]
+    alive: Sequence[BoolArray | None]
+
+    def find(self, events: pa.RecordBatch, threads: int) -> Iterator[tuple[Int64Array, Array]]:
+        """Matches as rows of the batch and ids, side by side, in several pieces."""
+        for segment, alive in zip(self.segments, self.alive, strict=True):
+            if segment.matcher is None:
+                continue
+            found = segment.matcher.match_batch(events, threads=threads)
+            rows, positions = found.event, np.asarray(found.subscription)
+            if alive is not None:
+                valid = alive[positions]
+                rows, positions = rows[valid], positions[valid]
+            if len(rows):
+                yield rows, segment.ids.take(pa.array(positions))
+
+    def count(self, events: pa.RecordBatch, threads: int) -> Int64Array:
+        """How many subscriptions want each event."""
+        total = np.zeros(events.num_rows, np.int64)
+        for segment, alive in zip(self.segments, self.alive, strict=True):
+            if segment.matcher is None:
+                continue
+            if alive is None:
+                total += segment.matcher.count_batch(events, threads=threads)
+            else:
+                found = segment.matcher.match_batch(events, threads=threads)
+                valid = alive[np.asarray(found.subscription)]
+                total += np.bincount(found.event[valid], minlength=events.num_rows)
+        return total
+
+
+_open: OrderedDict[tuple[str, ...], OpenShard] = OrderedDict()
+
+
+def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
+    """Open shards, given as the names of their segments, once for all tasks of this worker.
+
+    Those that nobody asked for this time are let go, so that a worker holds one version of an
+    index, and one shard of an index that is too large for a machine.
+    """
+    opened = []
+    for names in shards:
+        key = (path, *names)
+        shard = _open.pop(key, None) or _opened(path, names)
+        _open[key] = shard
+        opened.append(shard)
+    while len(_open) > len(shards):
+        _open.popitem(last=False)
+    return opened
+
+
+def _opened(path: str, names: Sequence[str]) -> OpenShard:
+    # A segment that other versions of the shard share is not opened twice.
+    known = {s.folder.name: s for shard in _open.values() for s in shard.segments}
+    segments = [known.get(name) or open_segment(path, name) for name in names]
+    return OpenShard(segments, living(segments))
 
 
 def _write(path: Path, table: pa.Table) -> None:

@@ -12,8 +12,15 @@ import pyarrow as pa
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
-from boxmatch.spark.segments import REJECTED, Array, Recipe, open_segment, rejected
-from boxmatch.spark.shards import OpenShard, open_shards
+from boxmatch.spark.segments import (
+    REJECTED,
+    Array,
+    OpenShard,
+    Recipe,
+    open_segment,
+    open_shards,
+    rejected,
+)
 from boxmatch.spark.update import update_shard
 from boxmatch.spark.versions import SegmentEntry
 

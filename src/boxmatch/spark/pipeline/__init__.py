@@ -5,11 +5,15 @@ Each stage is an ordinary function that can be used alone; `Pipeline` is their o
 
 from __future__ import annotations
 
-from boxmatch.spark.pipeline.clean import Cleaned, clean, clean_subscriptions
+from boxmatch.spark.pipeline.clean import (
+    Cleaned,
+    clean,
+    clean_subscriptions,
+    derive,
+    derived_schema,
+)
 from boxmatch.spark.pipeline.config import PipelineConfig
-from boxmatch.spark.pipeline.derive import derive, derived_schema
-from boxmatch.spark.pipeline.match import index_subscriptions, match_events
-from boxmatch.spark.pipeline.notify import notifications
+from boxmatch.spark.pipeline.match import index_subscriptions, match_events, notifications
 from boxmatch.spark.pipeline.read import read
 from boxmatch.spark.pipeline.run import Pipeline, PipelineResult
 from boxmatch.spark.pipeline.sample import write_sample

@@ -1,18 +1,19 @@
-"""Clean: rows that can be matched, and the others with a reason.
+"""Clean and derive: rows that can be matched, the others with a reason, and further attributes.
 
 Nothing that a row holds makes a job fail. A row with several faults is quarantined for the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.keys import LARGEST_WHOLE
-from boxmatch.model.schema import Attribute, Schema
+from boxmatch.model.schema import Attribute, AttributeType, Schema
 from boxmatch.spark.columns import column, require_columns
+from boxmatch.spark.pipeline.failures import explained
 from boxmatch.spark.pipeline.read import MALFORMED
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ _CASTS: Final = {
     "timestamp": {"string", *_TIMES},
     "enum": {"string"},
 }
+
+_ATTRIBUTE_TYPES: Final[Mapping[str, AttributeType]] = {
+    "tinyint": "int", "smallint": "int", "int": "int", "bigint": "int",
+    "float": "float", "double": "float", "decimal": "float",
+    "string": "string", "varchar": "string", "char": "string",
+    "boolean": "bool",
+    "date": "timestamp", "timestamp": "timestamp", "timestamp_ntz": "timestamp",
+}  # fmt: skip
 
 Fault = tuple["Column", str]
 """Where a row is at fault, and what is then said of it."""
@@ -255,3 +264,35 @@ def _check_columns(rows: DataFrame, needed: Iterable[str], what: str) -> None:
     reserved = {REASON, ROW} & set(rows.columns)
     if reserved:
         raise SparkError(f"the {what} have a column {min(reserved)!r}, which is kept for cleaning")
+
+
+def derive(events: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
+    """Add a column for each expression, in order; one may use those before it.
+
+    Everything is checked before any row is read: an expression that Spark does not understand, or
+    whose type no attribute has, is a `SparkError` that names it.
+    """
+    from pyspark.sql import functions as f
+
+    for name, expression in expressions.items():
+        if name in events.columns:
+            raise SparkError(f"derive: the events have a column {name!r} already")
+        with explained(f"derive: {name} = {expression!r}"):
+            derived = events.withColumn(name, f.expr(expression))
+            kind = derived.schema[name].dataType.simpleString()
+        wanted = _ATTRIBUTE_TYPES.get(kind.partition("(")[0])
+        if wanted is None:
+            raise SparkError(
+                f"derive: {name} = {expression!r} is of Spark type {kind}, which no attribute has"
+            )
+        events = derived.withColumn(name, column(name).cast(SPARK_TYPES[wanted]))
+    return events
+
+
+def derived_schema(schema: Schema, events: DataFrame, names: Iterable[str]) -> Schema:
+    """The schema with the derived columns as attributes."""
+    added = [
+        Attribute(name, _ATTRIBUTE_TYPES[events.schema[name].dataType.simpleString()])
+        for name in names
+    ]
+    return Schema([*schema.attributes, *added])

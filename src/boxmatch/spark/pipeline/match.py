@@ -1,14 +1,16 @@
-"""Match: subscriptions become an index, and events meet it."""
+"""Match and notify: subscriptions become an index, events meet it, and matches notifications."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, Final
 
+from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.build import build_index
-from boxmatch.spark.columns import column, quoted
+from boxmatch.spark.columns import column, quoted, require_columns
 from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import MALFORMED_ROW, Cleaned
 from boxmatch.spark.pipeline.config import MatchConfig
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DEFAULTS = MatchConfig()
+
+DATE: Final = "date"
+"""The column that notifications are partitioned by."""
 
 
 def index_subscriptions(
@@ -87,3 +92,52 @@ def match_events(
         index = read_version(index)
     options = MatchOptions("pairs", event_id, subscription_id, keep, settings.plan)
     return run_plan(plan_match(events, index, options), events)
+
+
+def notifications(
+    matches: DataFrame,
+    events: DataFrame | None = None,
+    *,
+    event_id: str = "event_id",
+    subscription_id: str = "subscription_id",
+    event_time: str | None = None,
+    columns: Sequence[str] | None = None,
+    on: date | None = None,
+) -> DataFrame:
+    """A row for each match: whom to tell, of which event, what happened and on which date.
+
+    The columns of the event come with the matches (see `keep` of `boxmatch.spark.match`), or from
+    `events`, which are then joined by their id: it must be unique. `columns` says which, all of
+    them if left out. The date is that of `event_time` in the time zone of the session, or `on`
+    where there is no such column.
+    """
+    from pyspark.sql import functions as f
+
+    if events is not None:
+        pairs = matches.select(column(event_id), column(subscription_id))
+        matches = pairs.join(events, on=event_id, how="inner")
+    told = [name for name in matches.columns if name not in (event_id, subscription_id)]
+    if columns is not None:
+        require_columns(matches, columns, "events")
+        told = [name for name in told if name in columns]
+    if event_time is not None:
+        require_columns(matches, [event_time], "events")
+        day = f.to_date(column(event_time))
+        told = [event_time, *(name for name in told if name != event_time)]
+    elif on is not None:
+        day = f.lit(on)
+    else:
+        raise SparkError("notifications need a date: name an event_time, or say which with `on`")
+    check_no_date(told)
+    return matches.select(
+        column(event_id), column(subscription_id), *map(column, told), day.alias(DATE)
+    )
+
+
+def check_no_date(columns: Sequence[str]) -> None:
+    """Raise an error if a column of the events is in the way of the notifications' date."""
+    if DATE in columns:
+        raise SparkError(
+            f"the events have a column {DATE!r}, which notifications are partitioned by: "
+            "leave it out of output.columns"
+        )

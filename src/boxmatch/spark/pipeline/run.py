@@ -13,15 +13,24 @@ from boxmatch.model.schema import Schema
 from boxmatch.reports import require_plotting
 from boxmatch.spark.columns import columns_to_keep, subscription_columns
 from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
-from boxmatch.spark.pipeline.clean import REASON, Cleaned, judge, judge_subscriptions, split
+from boxmatch.spark.pipeline.clean import (
+    REASON,
+    Cleaned,
+    derive,
+    derived_schema,
+    judge,
+    judge_subscriptions,
+    split,
+)
 from boxmatch.spark.pipeline.config import PipelineConfig, Source
-from boxmatch.spark.pipeline.derive import derive, derived_schema
 from boxmatch.spark.pipeline.match import (
+    DATE,
     accepted,
+    check_no_date,
     index_subscriptions,
+    notifications,
     rejections,
 )
-from boxmatch.spark.pipeline.notify import DATE, check_no_date, notifications
 from boxmatch.spark.pipeline.read import input_files, read
 from boxmatch.spark.pipeline.report import as_html, as_json, summarise
 from boxmatch.spark.pipeline.selectivity import attributes_table, measure_selectivities
