@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.strings import AxisFullError, StringAxis, moved
+from boxmatch.model.strings import AxisFullError, StringAxis, remap_bounds
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["", "\0", "a", "aa", "ab", "b", "\uffff", "\ue000", "\U00010000", "\U0010ffff", "a\0"]
@@ -100,7 +100,7 @@ class Axis(RuleBasedStateMachine):
         meaning = [self.axis.bound(bound) for bound in bounds]
         old, new = self.axis.respread()
         assert np.all(old[:-1] < old[1:])
-        after = moved(np.array(bounds), old, new)
+        after = remap_bounds(np.array(bounds), old, new)
         assert [self.axis.bound(bound) for bound in after.tolist()] == meaning
 
     @rule()

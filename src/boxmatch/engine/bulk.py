@@ -119,7 +119,7 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[Table, tuple[Rejected,
     look(whole, 0)
     keep = np.ones(whole.length, bool)
     keep[[bad.row for bad in rejected]] = False
-    return whole.kept(keep), tuple(rejected)
+    return whole.keep(keep), tuple(rejected)
 
 
 def _read_records(records: Any) -> tuple[list[Any], list[Any]]:

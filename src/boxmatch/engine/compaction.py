@@ -19,7 +19,7 @@ from boxmatch.engine.ids import IdArray
 from boxmatch.engine.parts import Part, Segment, Store, Tail, build_segments
 from boxmatch.indexes.base import Index
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.strings import moved
+from boxmatch.model.strings import remap_bounds
 
 if TYPE_CHECKING:
     from boxmatch.engine.stores import Stores
@@ -104,8 +104,8 @@ def merge(
     )
     for attribute, (old, new) in (labels or {}).items():
         mine = boxes.attribute == attribute
-        boxes.low[mine] = moved(boxes.low[mine], old, new)
-        boxes.high[mine] = moved(boxes.high[mine], old, new)
+        boxes.low[mine] = remap_bounds(boxes.low[mine], old, new)
+        boxes.high[mine] = remap_bounds(boxes.high[mine], old, new)
     ids: IdArray = np.concatenate(
         [part.store.ids[rows] for part, rows in zip(parts, live, strict=True)]
     )

@@ -46,13 +46,13 @@ def check_ids(values: Any, *, duplicates: bool = False) -> tuple[IdArray, IdKind
         ids: IdArray = column.astype(np.int64)
         kind: IdKind = "int"
     else:
-        ids, kind = _checked(column)
+        ids, kind = _check_values(column)
     if not duplicates:
         _refuse_twins(ids)
     return ids, kind
 
 
-def _checked(values: Any) -> tuple[IdArray, IdKind]:
+def _check_values(values: Any) -> tuple[IdArray, IdKind]:
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = set(map(type, listed))
     if kinds == {str}:

@@ -71,7 +71,7 @@ def append(
         buckets = with_room_for(buckets, int(bucket[done]), keys=key is not None)
 
 
-def extended(buckets: Buckets, count: int) -> Buckets:
+def extend(buckets: Buckets, count: int) -> Buckets:
     """The buckets, followed by empty ones if there are fewer than `count`."""
     if count <= len(buckets.size):
         return buckets

@@ -55,7 +55,7 @@ def infer_attributes(source: Any) -> list[Attribute]:
 
 def attributes_from_arrow(schema: pa.Schema) -> list[Attribute]:
     """The attributes of an Arrow schema's fields."""
-    return [_stored(field) or Attribute(field.name, _type_of(field)) for field in schema]
+    return [_stored_attribute(field) or Attribute(field.name, _type_of(field)) for field in schema]
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -83,7 +83,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     )
 
 
-def _stored(field: pa.Field[Any]) -> Attribute | None:
+def _stored_attribute(field: pa.Field[Any]) -> Attribute | None:
     """The attribute that `arrow_schema` noted down in a field, if it still fits the type."""
     from boxmatch.model.columns import readable
 

@@ -44,8 +44,8 @@ class Attribute:
                 f"attribute {self.name!r}: unknown type {self.type!r}; "
                 f"known types are {', '.join(TYPES)}"
             )
-        object.__setattr__(self, "values", self._checked_values())
-        object.__setattr__(self, "domain", self._checked_domain())
+        object.__setattr__(self, "values", self._check_values())
+        object.__setattr__(self, "domain", self._check_domain())
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -59,7 +59,7 @@ class Attribute:
             return None
         return key_of(self, self.domain[0]), key_of(self, self.domain[1])
 
-    def _checked_values(self) -> tuple[str, ...]:
+    def _check_values(self) -> tuple[str, ...]:
         if self.type != "enum":
             if self.values:
                 raise SchemaError(f"attribute {self.name!r}: only an enum has values")
@@ -79,7 +79,7 @@ class Attribute:
             texts[str.__str__(value)] = None
         return tuple(texts)
 
-    def _checked_domain(self) -> tuple[Any, Any] | None:
+    def _check_domain(self) -> tuple[Any, Any] | None:
         domain: object = self.domain
         if domain is None:
             return None

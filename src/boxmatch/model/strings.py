@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 # With labels at least 3 apart, "just after s" and "just before its successor" stay different
-# keys, so that `moved` can tell which of the two a bound is tied to.
+# keys, so that `remap_bounds` can tell which of the two a bound is tied to.
 _MIN_GAP: Final = 4
 _LOWEST: Final = FIRST + _MIN_GAP
 _HIGHEST: Final = LAST - _MIN_GAP
@@ -170,7 +170,7 @@ class StringAxis:
         """Space all labels evenly again; gives the old labels, sorted, and their new ones."""
         strings, old = _flat(self._state[1])
         new = _spread(len(strings))
-        self._state = _chunked(strings, new)
+        self._state = _chunk(strings, new)
         self.labels.update(zip(strings, new, strict=True))
         return np.array(old, np.int64), np.array(new, np.int64)
 
@@ -207,7 +207,7 @@ class StringAxis:
             raise ValueError("the strings of a string axis are out of order")
         axis = cls()
         as_list = labels.tolist()
-        axis._state = _chunked(strings, as_list)
+        axis._state = _chunk(strings, as_list)
         axis.labels.update(zip(strings, as_list, strict=True))
         axis._text_bytes = sum(map(sys.getsizeof, strings))
         return axis
@@ -222,7 +222,7 @@ def string_axes(attributes: Iterable[Attribute]) -> dict[int, StringAxis]:
     }
 
 
-def moved(keys: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
+def remap_bounds(keys: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
     """Bounds after a `respread` that moved labels `old` (sorted) to `new`.
 
     A bound keeps its offset to the label that it is tied to. `ABSENT`, `FIRST` and `LAST` stay.
@@ -309,7 +309,7 @@ def _spread(count: int) -> list[int]:
     return [step * place - _SPREAD for place in range(1, count + 1)]
 
 
-def _chunked(strings: list[str], labels: list[int]) -> tuple[list[str], list[_Chunk]]:
+def _chunk(strings: list[str], labels: list[int]) -> tuple[list[str], list[_Chunk]]:
     size = _CHUNK // 2
     chunks = [
         _Chunk(strings[start : start + size], labels[start : start + size])
@@ -320,7 +320,7 @@ def _chunked(strings: list[str], labels: list[int]) -> tuple[list[str], list[_Ch
 
 def _pieces(chunk: _Chunk) -> list[_Chunk]:
     """A chunk that has grown too long, in parts."""
-    _, pieces = _chunked(chunk.strings, chunk.labels)
+    _, pieces = _chunk(chunk.strings, chunk.labels)
     for place, piece in enumerate(pieces):
         if any(piece.labels[0] <= label <= piece.labels[-1] for label in chunk.recent):
             pieces[place] = piece._replace(recent=chunk.recent, run=chunk.run)

@@ -36,21 +36,21 @@ class Table:
 
     def part(self, start: int, stop: int) -> Table:
         """Some neighbouring rows, of columns that are open."""
-        return self._opened(
+        return self._apply(
             stop - start,
             lambda values: values[start:stop],
             lambda array: array.slice(start, stop - start),
         )
 
-    def kept(self, marks: BoolArray) -> Table:
+    def keep(self, marks: BoolArray) -> Table:
         """The rows that are marked, of columns that are open."""
-        return self._opened(
+        return self._apply(
             int(marks.sum()),
             lambda values: list(compress(values, marks)),
             lambda array: array.filter(marks),
         )
 
-    def _opened(
+    def _apply(
         self,
         length: int,
         of_values: Callable[[list[object]], list[object]],

@@ -15,7 +15,7 @@ from boxmatch.errors import SubscriptionIdError
 from boxmatch.kernels.bit_lines import zero_lines
 from boxmatch.kernels.large_pages import large_zeros
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.strings import moved
+from boxmatch.model.strings import remap_bounds
 from boxmatch.spaces.endpoints import (
     Endpoints,
     are_points,
@@ -352,7 +352,7 @@ class Members:
         )
         for column in (1, 2):
             keys = self.side.constraint[here, column]
-            self.side.constraint[here, column] = moved(keys, old, new)
+            self.side.constraint[here, column] = remap_bounds(keys, old, new)
         used, lengths, _ = self._in_use()
         start = self.side.header[used, 0]
         describe(self.side.header, self.side.constraint, used, start, lengths)

@@ -73,7 +73,7 @@ class CountIndex(UpdatableIndex):
         values, equal, low, high, need = self._state
         single, other = _by_kind(boxes, positions)
         values, numbers = number(values, single.attribute, single.low, single.high)
-        equal = buckets.extended(equal, len(values.attribute))
+        equal = buckets.extend(equal, len(values.attribute))
         bucket = other.attribute.astype(np.int64)
         return CountState(
             values,

@@ -86,7 +86,7 @@ class OpIndex(UpdatableIndex):
             at = np.searchsorted(code, new)
             place = np.insert(place, at, len(lists.size) + np.arange(len(new)))
             code = np.insert(code, at, new)
-            lists = buckets.extended(lists, len(code))
+            lists = buckets.extend(lists, len(code))
         bucket = place[np.searchsorted(code, constraints.code)]
         order = np.lexsort((constraints.key, bucket))
         bucket = bucket[order]

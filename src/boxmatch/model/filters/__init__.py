@@ -33,7 +33,7 @@ def compile_filter(
         if found is not None:
             template, constants = found
             try:
-                return template.compiled(constants, max_boxes)
+                return template.compile(constants, max_boxes)
             except FilterTooLargeError as error:
                 raise FilterTooLargeError(error.reason, filter, 0) from None
             except ValueError:

@@ -43,16 +43,16 @@ class LocalAxes:
     def inward(self, position: int, low: Bound, high: Bound) -> Interval:
         """The interval of keys between two bounds of a compiled box."""
         if isinstance(low, tuple):
-            low = self._shifted(position, low, (0, 1))
+            low = self._shift(position, low, (0, 1))
         if isinstance(high, tuple):
-            high = self._shifted(position, high, (0, -1))
-        return widened(self.schema.attributes[position], low, high)
+            high = self._shift(position, high, (0, -1))
+        return widen(self.schema.attributes[position], low, high)
 
     def outward(self, position: int, interval: Interval) -> tuple[Bound, Bound]:
         """The bounds, as a compiled box has them, of an interval of keys."""
         attribute = self.schema.attributes[position]
         if attribute.type != "string":
-            return narrowed(attribute, *interval)
+            return narrow(attribute, *interval)
         low: Bound
         high: Bound
         low, high = interval
@@ -65,14 +65,14 @@ class LocalAxes:
             high = (texts[place + below], -below)
         return low, high
 
-    def _shifted(self, position: int, bound: tuple[str, int], offsets: tuple[int, int]) -> int:
+    def _shift(self, position: int, bound: tuple[str, int], offsets: tuple[int, int]) -> int:
         text, offset = bound
         if offset not in offsets:
             raise ValueError(f"{bound!r} is no bound of a filter on this side")
         return self.label(position, text) + offset
 
 
-def widened(attribute: Attribute, low: int, high: int) -> Interval:
+def widen(attribute: Attribute, low: int, high: int) -> Interval:
     """Stretch to `FIRST` or `LAST` what reaches the type's own ends; may come out empty."""
     kind = attribute.type
     if kind in ("int", "string", "timestamp") or (
@@ -90,8 +90,8 @@ def widened(attribute: Attribute, low: int, high: int) -> Interval:
     return low, high
 
 
-def narrowed(attribute: Attribute, low: int, high: int) -> Interval:
-    """The inverse of `widened`, except that all present values stay `FIRST` to `LAST`."""
+def narrow(attribute: Attribute, low: int, high: int) -> Interval:
+    """The inverse of `widen`, except that all present values stay `FIRST` to `LAST`."""
     if attribute.type not in ("bool", "enum") or (low, high) == (FIRST, LAST):
         return low, high
     first, last = key_range(attribute)

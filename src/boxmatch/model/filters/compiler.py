@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from boxmatch.errors import AttributeValueError, FilterError, FilterTooLargeError
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.filters.axes import LocalAxes, widened
+from boxmatch.model.filters.axes import LocalAxes, widen
 from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
 from boxmatch.model.filters.cover import DenseBox, canonical
 from boxmatch.model.filters.expressions import (
@@ -52,7 +52,7 @@ from boxmatch.model.filters.regions import (
     Term,
     conjunction,
     disjunction,
-    expanded,
+    expand,
 )
 from boxmatch.model.schema import Attribute, Schema
 
@@ -61,7 +61,7 @@ def compile_expression(
     schema: Schema, expression: Expression, max_boxes: int, text: str | None = None
 ) -> CompiledFilter:
     """The union of boxes where the expression is true. `text` is for error messages."""
-    return _Compiler(schema, expression, max_boxes, text).compiled()
+    return _Compiler(schema, expression, max_boxes, text).compile()
 
 
 def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> CompiledFilter:
@@ -69,7 +69,7 @@ def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> Compil
     if not terms:
         return NEVER
     attributes = sorted({attribute for term in terms for attribute, _ in term})
-    boxes, disjoint = expanded(terms, attributes, budget), True
+    boxes, disjoint = expand(terms, attributes, budget), True
     if len(terms) > 1:  # the boxes of one term are sorted, disjoint and not to be merged
         budget.spend(len(boxes) ** 2 * len(attributes) // 4_000)  # all pairs, but as arrays
         boxes, disjoint = canonical(boxes, budget.max_boxes)
@@ -111,7 +111,7 @@ class _Compiler:
         self.budget = Budget(max_boxes)
         self.axes = LocalAxes(schema, self._texts())
 
-    def compiled(self) -> CompiledFilter:
+    def compile(self) -> CompiledFilter:
         try:
             return boxes_of_terms(self.axes, self._region(self.expression, True), self.budget)
         except FilterTooLargeError as error:
@@ -158,7 +158,7 @@ class _Compiler:
             case IsNull():
                 return NULL if wanted else PRESENT
             case IsTruth(_, truth):
-                held = coalesce([widened(self._attribute(leaf), int(truth), int(truth))])
+                held = coalesce([widen(self._attribute(leaf), int(truth), int(truth))])
                 return held if wanted else complement(held)
             case Compare(_, operator, value):
                 if value.kind == "null":
@@ -186,7 +186,7 @@ class _Compiler:
                 key = key_of_value(attribute, value)
             except AttributeValueError as error:
                 raise FilterError(str(error), self.text, value.position) from error
-        return widened(attribute, *between(operator, key))
+        return widen(attribute, *between(operator, key))
 
     def _like(self, leaf: Leaf, pattern: Value) -> IntervalSet:
         attribute = self._attribute(leaf)
@@ -194,7 +194,7 @@ class _Compiler:
         if attribute.type == "enum":
             fits = str.startswith if is_prefix else str.__eq__
             keys = (key for key, value in enumerate(attribute.values) if fits(value, text))
-            return coalesce(widened(attribute, key, key) for key in keys)
+            return coalesce(widen(attribute, key, key) for key in keys)
         start = self.axes.label(leaf.attribute, text)
         if not is_prefix:
             return ((start, start),)

@@ -28,26 +28,26 @@ def canonical(boxes: list[DenseBox], most: int) -> tuple[list[DenseBox], bool]:
     Overlapping boxes are split until none do if that gives at most twice as many, not more than
     `most`, and is little work; else they stay as they are.
     """
-    merged = _reduced(boxes)
-    if not _overlapping(merged):
+    merged = _reduce(boxes)
+    if not _any_overlap(merged):
         return merged, True
     split = _split(merged, min(2 * len(merged), most))
     if split is None:
         return merged, False
-    return _reduced(split), True
+    return _reduce(split), True
 
 
-def _reduced(boxes: list[DenseBox]) -> list[DenseBox]:
+def _reduce(boxes: list[DenseBox]) -> list[DenseBox]:
     """Merge and drop contained boxes until neither applies; sorted."""
     boxes = sorted(set(boxes))
     while True:
         count = len(boxes)
-        boxes = _uncontained(_merged(boxes))
+        boxes = _drop_contained(_merge(boxes))
         if len(boxes) == count:
             return boxes
 
 
-def _merged(boxes: list[DenseBox]) -> list[DenseBox]:
+def _merge(boxes: list[DenseBox]) -> list[DenseBox]:
     """Join boxes that are equal but for one axis, where they touch or overlap; sorted."""
     hashes = _hashes(boxes) if len(boxes) > _FEW else None
     for axis in range(len(boxes[0]) if boxes else 0):
@@ -108,7 +108,7 @@ def _ranks(boxes: list[DenseBox]) -> Iterator[tuple[npt.NDArray[Any], npt.NDArra
         yield np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
-def _uncontained(boxes: list[DenseBox]) -> list[DenseBox]:
+def _drop_contained(boxes: list[DenseBox]) -> list[DenseBox]:
     if len(boxes) <= _FEW:
         return [
             box
@@ -123,7 +123,7 @@ def _uncontained(boxes: list[DenseBox]) -> list[DenseBox]:
     return [boxes[place] for place in np.flatnonzero(~inside.any(axis=1))]
 
 
-def _overlapping(boxes: list[DenseBox]) -> bool:
+def _any_overlap(boxes: list[DenseBox]) -> bool:
     """Whether any two boxes share a point."""
     if len(boxes) <= _FEW:
         return any(_meets(one, other) for one, other in combinations(boxes, 2))
@@ -163,7 +163,7 @@ def _split(boxes: list[DenseBox], most: int) -> list[DenseBox] | None:
             if meets.any():
                 # The last one first: of steps, it leaves nothing that others are to be cut from.
                 last = count - 1 - int(meets[::-1].argmax())
-                pending.extend((rest, last) for rest in _subtracted(part, order[last]))
+                pending.extend((rest, last) for rest in _subtract(part, order[last]))
             else:
                 done.append(part)
             if len(done) > most or effort < 0:
@@ -171,7 +171,7 @@ def _split(boxes: list[DenseBox], most: int) -> list[DenseBox] | None:
     return done
 
 
-def _subtracted(box: DenseBox, hole: DenseBox) -> list[DenseBox]:
+def _subtract(box: DenseBox, hole: DenseBox) -> list[DenseBox]:
     """Disjoint parts of `box` outside `hole`."""
     if not _meets(box, hole):
         return [box]

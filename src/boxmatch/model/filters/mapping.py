@@ -21,7 +21,7 @@ from typing import Any
 
 from boxmatch.errors import AttributeValueError, FilterError, UnknownAttributeError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.filters.axes import narrowed, widened
+from boxmatch.model.filters.axes import narrow, widen
 from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
 from boxmatch.model.filters.compiler import compile_expression
 from boxmatch.model.filters.expressions import (
@@ -107,14 +107,14 @@ def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | Non
             text = check_string(attribute, wanted)
             return (text, 0) if text else FIRST, (text, 0)
         key = _key(attribute, wanted)
-        return narrowed(attribute, *widened(attribute, key, key))
+        return narrow(attribute, *widen(attribute, key, key))
     if attribute.type == "string":
         return _string_interval(attribute, *ends)
     low, high, low_open, high_open = ends
     first = FIRST if low is None else _key(attribute, low) + low_open
     last = LAST if high is None else _key(attribute, high) - high_open
-    first, last = widened(attribute, first, last)
-    return narrowed(attribute, first, last) if first <= last else None
+    first, last = widen(attribute, first, last)
+    return narrow(attribute, first, last) if first <= last else None
 
 
 def _string_interval(

@@ -33,7 +33,7 @@ _PREFIXES: Final = frozenset(("NOT", "!", "-", "+", "~", "("))
 _parsing: ContextVar[bool] = ContextVar("_parsing", default=False)
 
 
-def parsed(text: str) -> tuple[exp.Expr, list[Token]]:
+def parse(text: str) -> tuple[exp.Expr, list[Token]]:
     """The tree of one condition, and its tokens."""
     # What others have sqlglot parse, in other threads too, is still logged.
     logging.getLogger("sqlglot").addFilter(_is_not_ours)

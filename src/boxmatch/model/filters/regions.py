@@ -58,7 +58,7 @@ class Budget:
 
 def disjunction(regions: Iterable[list[Term]], budget: Budget) -> list[Term]:
     """Events in any of the regions."""
-    terms = simplified([term for region in regions for term in region], budget)
+    terms = simplify([term for region in regions for term in region], budget)
     budget.check_terms(len(terms))
     return terms
 
@@ -76,9 +76,9 @@ def conjunction(regions: list[list[Term]], budget: Budget) -> list[Term]:
             budget.spend(sizes + len(region) * _size(term) // 4)
             met.extend(_within(term, region))
             if len(met) > 4 * budget.max_terms:
-                met = simplified(met, budget)
+                met = simplify(met, budget)
                 budget.check_terms(len(met))
-        terms = simplified(met, budget)
+        terms = simplify(met, budget)
         budget.check_terms(len(terms))
     return terms
 
@@ -106,7 +106,7 @@ def _within(term: Term, region: list[Term]) -> list[Term]:
     return parts
 
 
-def expanded(terms: list[Term], attributes: list[int], budget: Budget) -> list[DenseBox]:
+def expand(terms: list[Term], attributes: list[int], budget: Budget) -> list[DenseBox]:
     """All boxes of the terms, over the given attributes."""
     count = sum(prod(len(keys) for _, keys in term) for term in terms)
     budget.check_terms(count)
@@ -132,13 +132,13 @@ def _meet(terms: list[Term]) -> Term | None:
     return tuple(met)
 
 
-def simplified(terms: list[Term], budget: Budget | None = None) -> list[Term]:
+def simplify(terms: list[Term], budget: Budget | None = None) -> list[Term]:
     """The same region with terms merged where they differ in one attribute, or contained."""
     if len(terms) < 2:
         return terms
     terms = list(dict.fromkeys(terms))
     if len(terms) > _MANY:
-        terms = _merged_singles(terms)
+        terms = _merge_singles(terms)
     attributes = sorted({attribute for term in terms for attribute, _ in term})
     while len(terms) > 1:
         count = len(terms)
@@ -146,15 +146,15 @@ def simplified(terms: list[Term], budget: Budget | None = None) -> list[Term]:
         for attribute in attributes:
             if budget is not None:
                 budget.spend(len(terms) // 2 + size // 16)
-            terms = _merged_along(terms, attribute)
+            terms = _merge_along(terms, attribute)
         if len(terms) <= _FEW:
-            terms = _uncontained(terms)
+            terms = _drop_contained(terms)
         if len(terms) == count:
             break
     return terms
 
 
-def _merged_singles(terms: list[Term]) -> list[Term]:
+def _merge_singles(terms: list[Term]) -> list[Term]:
     """Join the terms that ask for one attribute only, each attribute's."""
     singles: dict[int, list[IntervalSet]] = {}
     rest: list[Term] = []
@@ -169,7 +169,7 @@ def _merged_singles(terms: list[Term]) -> list[Term]:
     return [*(((attribute, keys),) for attribute, keys in joined.items()), *rest]
 
 
-def _merged_along(terms: list[Term], attribute: int) -> list[Term]:
+def _merge_along(terms: list[Term], attribute: int) -> list[Term]:
     """Join terms that are equal but for this attribute."""
     rows: dict[Term, list[IntervalSet]] = {}
     for term in terms:
@@ -191,7 +191,7 @@ def _merged_along(terms: list[Term], attribute: int) -> list[Term]:
     return merged
 
 
-def _uncontained(terms: list[Term]) -> list[Term]:
+def _drop_contained(terms: list[Term]) -> list[Term]:
     kept: list[Term] = []
     # A container never has more predicates. Containers of equal length are left to the boxes.
     for term in sorted(terms, key=len):

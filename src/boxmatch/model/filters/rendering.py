@@ -19,7 +19,7 @@ from boxmatch.model.filters.intervals import (
     complement,
 )
 from boxmatch.model.filters.literals import INFINITE, prefix_end
-from boxmatch.model.filters.regions import Term, simplified
+from boxmatch.model.filters.regions import Term, simplify
 from boxmatch.model.keys import key_range, value_of
 from boxmatch.model.schema import Attribute, Schema
 
@@ -49,8 +49,8 @@ def render(schema: Schema, boxes: Iterable[Box]) -> str:
         if all(keys for _, keys in sets):
             terms.append(tuple(sets))
     renderer = _Renderer(axes)
-    conjunctions = [renderer.conjunction(term) for term in simplified(terms)]
-    return _joined("OR", conjunctions).text if conjunctions else "FALSE"
+    conjunctions = [renderer.conjunction(term) for term in simplify(terms)]
+    return _join("OR", conjunctions).text if conjunctions else "FALSE"
 
 
 class _Text(NamedTuple):
@@ -67,11 +67,11 @@ class _Renderer:
     def conjunction(self, term: Term) -> _Text:
         if not term:
             return _Text("TRUE")
-        return _joined("AND", [self._any_of(position, keys) for position, keys in term])
+        return _join("AND", [self._any_of(position, keys) for position, keys in term])
 
     def _any_of(self, position: int, keys: IntervalSet) -> _Text:
         """The predicate that one attribute's key is in a set."""
-        name = _quoted_name(self.axes.schema.names[position])
+        name = _quote_name(self.axes.schema.names[position])
         absent = keys[0][0] == ABSENT
         present = coalesce((max(low, FIRST), high) for low, high in keys)
         alternatives = [_Text(f"{name} IS NULL")] if absent else []
@@ -81,7 +81,7 @@ class _Renderer:
             alternatives.extend(
                 self._excluded(name, position, present) or self._included(name, position, present)
             )
-        return _joined("OR", alternatives)
+        return _join("OR", alternatives)
 
     def _included(self, name: str, position: int, keys: IntervalSet) -> list[_Text]:
         points, ranges = self._points(position, keys)
@@ -137,7 +137,7 @@ class _Renderer:
                 if isinstance(high_bound, tuple) and (
                     low_bound == high_bound or (interval[0] == FIRST and high_bound == ("", 0))
                 ):
-                    points.append(_quoted_text(high_bound[0]))
+                    points.append(_quote_text(high_bound[0]))
                     continue
             elif interval[0] == interval[1]:
                 points.append(_constant(attribute, interval[0]))
@@ -160,17 +160,17 @@ class _Renderer:
         if isinstance(low, tuple):
             if low[1] == 0 and high != LAST and high == (prefix_end(low[0]), -1):
                 pattern = re.sub(r"([\\%_])", r"\\\1", low[0])
-                return _Text(f"{name} LIKE {_quoted_text(pattern + '%')}")
-            above = (">" if low[1] else ">=", _quoted_text(low[0]))
+                return _Text(f"{name} LIKE {_quote_text(pattern + '%')}")
+            above = (">" if low[1] else ">=", _quote_text(low[0]))
         if isinstance(high, tuple):
-            below = ("<" if high[1] else "<=", _quoted_text(high[0]))
+            below = ("<" if high[1] else "<=", _quote_text(high[0]))
         return _comparisons(name, above, below)
 
 
 def _comparisons(name: str, above: tuple[str, str] | None, below: tuple[str, str] | None) -> _Text:
     if above and below and above[0] == ">=" and below[0] == "<=":
         return _Text(f"{name} BETWEEN {above[1]} AND {below[1]}")
-    return _joined("AND", [_Text(f"{name} {end[0]} {end[1]}") for end in (above, below) if end])
+    return _join("AND", [_Text(f"{name} {end[0]} {end[1]}") for end in (above, below) if end])
 
 
 def _end(attribute: Attribute, key: int, outside: int) -> tuple[str, str]:
@@ -191,7 +191,7 @@ def _constant(attribute: Attribute, key: int) -> str:
         case "bool":
             return "TRUE" if value else "FALSE"
         case "enum":
-            return _quoted_text(value)
+            return _quote_text(value)
         case "timestamp":
             if isinstance(value, datetime):
                 return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
@@ -204,7 +204,7 @@ def _constant(attribute: Attribute, key: int) -> str:
             return repr(value)
 
 
-def _joined(word: str, parts: Sequence[_Text]) -> _Text:
+def _join(word: str, parts: Sequence[_Text]) -> _Text:
     """Join with AND or OR, with parentheses around parts that the other one joins."""
     if len(parts) == 1:
         return parts[0]
@@ -212,12 +212,12 @@ def _joined(word: str, parts: Sequence[_Text]) -> _Text:
     return _Text(f" {word} ".join(texts), word)
 
 
-def _quoted_text(text: str) -> str:
+def _quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
 @lru_cache(maxsize=4096)
-def _quoted_name(name: str) -> str:
+def _quote_name(name: str) -> str:
     """The name as it is, or in double quotes if it would not be read as a name."""
     from boxmatch.model.filters.parsing import is_reserved
 

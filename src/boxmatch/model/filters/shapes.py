@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from boxmatch.errors import AttributeValueError, FilterError
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.filters.axes import narrowed, widened
+from boxmatch.model.filters.axes import narrow, widen
 from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
 from boxmatch.model.filters.compiler import compile_expression
 from boxmatch.model.filters.expressions import (
@@ -70,11 +70,11 @@ class Template:
         self._slots = slots
         self._tests = _conjunction(schema, expression, slots)
 
-    def compiled(self, constants: list[str], max_boxes: int) -> CompiledFilter:
+    def compile(self, constants: list[str], max_boxes: int) -> CompiledFilter:
         """Compile with these constants, as written; raises what the full path would, or less."""
         if self._tests is None:
             return compile_expression(
-                self.schema, self._filled(self._expression, constants), max_boxes
+                self.schema, self._fill(self._expression, constants), max_boxes
             )
         box: list[tuple[int, Bound, Bound]] = []
         never = False
@@ -90,14 +90,14 @@ class Template:
                 box.append((position, *interval))
         return NEVER if never else CompiledFilter((tuple(box),), True)
 
-    def _filled(self, expression: Expression, constants: list[str]) -> Expression:
+    def _fill(self, expression: Expression, constants: list[str]) -> Expression:
         match expression:
             case Not(operand):
-                return Not(self._filled(operand, constants))
+                return Not(self._fill(operand, constants))
             case And(operands):
-                return And(tuple(self._filled(operand, constants) for operand in operands))
+                return And(tuple(self._fill(operand, constants) for operand in operands))
             case Or(operands):
-                return Or(tuple(self._filled(operand, constants) for operand in operands))
+                return Or(tuple(self._fill(operand, constants) for operand in operands))
             case Compare(attribute, operator, value):
                 return Compare(attribute, operator, self._constant(value, constants))
             case Among(attribute, values):
@@ -218,8 +218,8 @@ def _interval(
             low = max(low, key + (operator == ">"))
         if operator in ("=", "<=", "<"):
             high = min(high, key - (operator == "<"))
-    low, high = widened(attribute, low, high)
-    return narrowed(attribute, low, high) if low <= high else None
+    low, high = widen(attribute, low, high)
+    return narrow(attribute, low, high) if low <= high else None
 
 
 def _string_interval(

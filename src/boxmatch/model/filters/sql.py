@@ -34,7 +34,7 @@ from boxmatch.model.filters.expressions import (
     Or,
     Value,
 )
-from boxmatch.model.filters.parsing import TOO_DEEP, is_reserved, parsed
+from boxmatch.model.filters.parsing import TOO_DEEP, is_reserved, parse
 from boxmatch.model.schema import Schema
 
 _NUMBER: Final = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
@@ -61,16 +61,16 @@ _MIRRORED: Final[dict[Operator, Operator]] = {
 def parse_text(schema: Schema, text: str) -> Expression:
     """Parse the text of a WHERE clause."""
     try:
-        node, tokens = parsed(text)
+        node, tokens = parse(text)
     except FilterSyntaxError as error:
-        raise _hinted(schema, error) from None
+        raise _add_hint(schema, error) from None
     try:
         return _Translator(schema, text, tokens).condition(node)
     except RecursionError:
         raise FilterTooLargeError(TOO_DEEP, text, 0) from None
 
 
-def _hinted(schema: Schema, error: FilterSyntaxError) -> FilterSyntaxError:
+def _add_hint(schema: Schema, error: FilterSyntaxError) -> FilterSyntaxError:
     """The error, with a word on the name that most likely led to it."""
     for name in schema.names:
         bare = rf"(?<![\w\"'.]){re.escape(name)}(?![\w\"'(.])"
@@ -89,7 +89,7 @@ class _Translator:
         self.places = Places(tokens)
 
     def condition(self, node: exp.Expr) -> Expression:
-        node = _unwrapped(node)
+        node = _unwrap(node)
         kind = node.key
         if kind in ("and", "or"):
             operands = tuple(self.condition(operand) for operand in _operands(node))
@@ -112,7 +112,7 @@ class _Translator:
         self._unsupported(node)
 
     def _comparison(self, node: exp.Expr, operator: Operator) -> Expression:
-        left, right = _unwrapped(node.this), _unwrapped(node.expression)
+        left, right = _unwrap(node.this), _unwrap(node.expression)
         if left.key == "column":
             return Compare(self._attribute(left), operator, self._value(right, node))
         if right.key == "column":
@@ -143,7 +143,7 @@ class _Translator:
 
     def _is(self, node: exp.Expr) -> Expression:
         attribute = self._subject(node)
-        truth = _unwrapped(node.expression)
+        truth = _unwrap(node.expression)
         if truth.key == "null":
             return IsNull(attribute)
         if truth.key != "boolean":
@@ -164,7 +164,7 @@ class _Translator:
 
     def _subject(self, node: exp.Expr) -> int:
         """The attribute that a predicate such as BETWEEN is about."""
-        subject = _unwrapped(node.this)
+        subject = _unwrap(node.this)
         if subject.key == "column":
             return self._attribute(subject)
         if _is_constant(subject):
@@ -173,9 +173,9 @@ class _Translator:
 
     def _value(self, node: exp.Expr, parent: exp.Expr) -> Value:
         """A constant; anything else is refused."""
-        sign, inner = "", _unwrapped(node)
+        sign, inner = "", _unwrap(node)
         while inner.key == "neg":
-            sign, inner = "" if sign else "-", _unwrapped(inner.this)
+            sign, inner = "" if sign else "-", _unwrap(inner.this)
         if inner.key == "literal":
             position = inner.meta.get("start")
             if position is None:
@@ -191,15 +191,15 @@ class _Translator:
                 return Value("truth", bool(inner.this), self._position(inner))
             if inner.key == "null":
                 return Value("null", None, self._position(inner))
-            if inner.key == "cast" and _unwrapped(inner.this).is_string:
-                return self._typed(inner)
+            if inner.key == "cast" and _unwrap(inner.this).is_string:
+                return self._cast(inner)
         if inner.key == "column" and not sign:
             self._attribute(inner, is_value=True)
             self._refuse("an attribute against another attribute", inner)
-        self._unsupported(_unwrapped(node))
+        self._unsupported(_unwrap(node))
 
-    def _typed(self, cast: exp.Expr) -> Value:
-        literal = _unwrapped(cast.this)
+    def _cast(self, cast: exp.Expr) -> Value:
+        literal = _unwrap(cast.this)
         position = literal.meta.get("start")
         kind = cast.args["to"].this
         name = str(getattr(kind, "value", kind))
@@ -259,7 +259,7 @@ class _Translator:
         )
 
 
-def _unwrapped(node: exp.Expr) -> exp.Expr:
+def _unwrap(node: exp.Expr) -> exp.Expr:
     while node.key == "paren":
         node = node.this
     return node
@@ -277,7 +277,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     operands: list[exp.Expr] = []
     pending = [node]
     while pending:
-        current = _unwrapped(pending.pop())
+        current = _unwrap(pending.pop())
         if current.key == node.key:
             pending.extend((current.expression, current.this))
         else:
