@@ -20,7 +20,7 @@ import pytest
 import boxmatch as bm
 from boxmatch.cli import matches
 from boxmatch.cli.files import lines_as_they_come
-from boxmatch.cli.schemas import inferred_from_columns, inferred_from_events
+from boxmatch.cli.schemas import infer_from_columns, infer_from_events
 from command_line import Command
 
 SUBSCRIPTIONS = [
@@ -313,14 +313,14 @@ def test_a_full_disk(
 class TestInference:
     def test_numbers_of_json_are_floats(self) -> None:
         events = [{"price": 3, "ok": True}, {"price": 4, "big": 2**60}]
-        schema = inferred_from_events(events).schema
+        schema = infer_from_events(events).schema
         assert schema == bm.Schema({"price": "float", "ok": "bool", "big": "int"})
 
     def test_what_cannot_be_an_attribute_is_left_out(self) -> None:
-        inferred = inferred_from_events([{"price": 3, "tags": ["a"], "none": None}])
+        inferred = infer_from_events([{"price": 3, "tags": ["a"], "none": None}])
         assert inferred.schema.names == ("price",)
         assert len(inferred.left_out) == 2
         columns = pa.schema([("price", pa.float32()), ("tags", pa.list_(pa.string()))])
-        inferred = inferred_from_columns(columns)
+        inferred = infer_from_columns(columns)
         assert inferred.schema == bm.Schema({"price": "float"})
         assert "tags" in str(inferred)

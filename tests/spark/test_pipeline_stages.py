@@ -18,7 +18,7 @@ from boxmatch.spark.pipeline import (
     clean_subscriptions,
     dead_subscriptions,
     derive,
-    derived_schema,
+    extend_schema,
     index_subscriptions,
     latency,
     match_events,
@@ -30,8 +30,8 @@ from boxmatch.spark.pipeline import (
     too_broad_subscriptions,
 )
 from boxmatch.spark.pipeline.config import Source
-from boxmatch.spark.pipeline.failures import said
-from boxmatch.spark.pipeline.match import accepted, rejections
+from boxmatch.spark.pipeline.failures import cause_of
+from boxmatch.spark.pipeline.match import drop_rejected, rejections
 from boxmatch.spark.pipeline.read import MALFORMED, input_files
 from boxmatch.spark.pipeline.statistics import power_buckets
 
@@ -231,7 +231,7 @@ class TestDerive:
             "day": "to_date(at)",
         }
         derived = derive(events, expressions)
-        schema = derived_schema(Schema({"price": "float"}), derived, expressions)
+        schema = extend_schema(Schema({"price": "float"}), derived, expressions)
         assert [(a.name, a.type) for a in schema] == [
             ("price", "float"), ("worth", "float"), ("double worth", "float"), ("hour", "int"),
             ("label", "string"), ("large", "bool"), ("day", "timestamp"),
@@ -318,7 +318,7 @@ class TestMatch:
         left_out = {r["subscription_id"]: r["reason"] for r in rejections(index, cleaned).collect()}
         assert set(left_out) == {"cheap", "bad"}
         assert left_out["cheap"] == "duplicate subscription_id"
-        usable = accepted(cleaned.good, index).collect()
+        usable = drop_rejected(cleaned.good, index).collect()
         assert {r["subscription_id"] for r in usable} == {i for i, _ in SUBSCRIPTIONS} - {"bad"}
 
 
@@ -439,7 +439,7 @@ class TestStatistics:
 def test_causes_are_found_in_what_spark_says() -> None:
     worker = "An exception was thrown:\nTraceback (most recent call last):\n  File x\nOSError: full"
     java = "An error occurred while calling o1.parquet.\n: java.io.IOException: full\n\tat x"
-    assert said(Exception(worker)) == "OSError: full"
-    assert said(Exception(java)) == "java.io.IOException: full"
-    assert said(Exception("[A] b\n== SQL ==")) == "[A] b"
-    assert said(ValueError()) == "ValueError"
+    assert cause_of(Exception(worker)) == "OSError: full"
+    assert cause_of(Exception(java)) == "java.io.IOException: full"
+    assert cause_of(Exception("[A] b\n== SQL ==")) == "[A] b"
+    assert cause_of(ValueError()) == "ValueError"

@@ -218,13 +218,13 @@ def test_copies_from_afar_are_shared_and_go_in_time(
     monkeypatch.setattr(Folder, "local", None)
     folder = Folder(str(content))
     object.__setattr__(folder, "_opened", (pa.fs.LocalFileSystem(), str(content)))
-    copy = folder.fetched()
+    copy = folder.fetch()
     assert not copy.exists()  # older than any age allowed
     monkeypatch.setattr("boxmatch.spark.store._UNUSED_SECONDS", 100)
-    copy = folder.fetched()
+    copy = folder.fetch()
     assert (copy / "file").read_text() == "x"
     (content / "file").unlink()
-    assert (folder.fetched() / "file").read_text() == "x"
+    assert (folder.fetch() / "file").read_text() == "x"
 
 
 @pytest.mark.parametrize(

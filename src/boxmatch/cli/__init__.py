@@ -148,7 +148,7 @@ def main() -> None:
                 typer.echo(str(error))
                 code = 0
             else:
-                code = problems.tell(error, debug=debug)
+                code = problems.report_error(error, debug=debug)
         finally:
             problems.give_up_output()
     sys.exit(code if isinstance(code, int) else 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from boxmatch.cli.help import Command, Group, examples
-from boxmatch.cli.terminal import AsJson, output, print_json, working
+from boxmatch.cli.terminal import AsJson, output, print_json, show_spinner
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def create(
             expires=None if expires is None else _moment(expires, time.time()),
         )
     if as_json:
-        print_json({"key": text, **_granted(grant), "limits": limits})
+        print_json({"key": text, **_grant_document(grant), "limits": limits})
         return
     # The key alone goes to stdout, so that a script can take it from there.
     typer.echo(f"Key {grant.id} may {_roles(grant)}. It will not be shown again:", err=True)
@@ -128,7 +128,7 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
     now = time.time()
     if as_json:
         for info in found:
-            print_json(_described(info, now))
+            print_json(_key_document(info, now))
         return
     from rich.table import Table
     from rich.text import Text
@@ -181,7 +181,7 @@ def check(data: Data, as_json: AsJson = False) -> None:
     with requires("broker", "a broker"):
         from boxmatch.broker.verify import verify
 
-    with working(f"reading {data}"):
+    with show_spinner(f"reading {data}"):
         found = verify(data)
     if as_json:
         content = {**found._asdict(), "feeds": [feed._asdict() for feed in found.feeds]}
@@ -238,7 +238,7 @@ def _roles(grant: Grant) -> str:
     return "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in roles if names)
 
 
-def _granted(grant: Grant) -> dict[str, Any]:
+def _grant_document(grant: Grant) -> dict[str, Any]:
     return {
         "id": grant.id,
         "label": grant.label,
@@ -249,10 +249,10 @@ def _granted(grant: Grant) -> dict[str, Any]:
     }
 
 
-def _described(info: KeyInfo, now: float) -> dict[str, Any]:
+def _key_document(info: KeyInfo, now: float) -> dict[str, Any]:
     times = {"created": info.created, "expires": info.expires, "revoked": info.revoked}
     return {
-        **_granted(info.grant),
+        **_grant_document(info.grant),
         "limits": dict(info.limits),
         **times,
         "state": info.state(now),

@@ -19,15 +19,15 @@ def attribute_types(incomplete: str) -> list[str]:
     """`price=` is completed with the types that there are."""
     name, equals, _ = incomplete.partition("=")
     kinds = ("int", "float", "string", "bool", "timestamp")
-    return fitting([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
+    return filter_by_prefix([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
 
 
 def feed_names(ctx: Any, incomplete: str) -> list[str]:
     """Feeds of the broker that the command would talk to."""
-    return fitting(_asked(ctx, "feeds"), incomplete)
+    return filter_by_prefix(_list_names(ctx, "feeds"), incomplete)
 
 
-def _asked(ctx: Any, what: str) -> list[str]:
+def _list_names(ctx: Any, what: str) -> list[str]:
     """Names that a broker lists."""
     import urllib.request
 
@@ -44,6 +44,6 @@ def _asked(ctx: Any, what: str) -> list[str]:
         return []
 
 
-def fitting(names: list[str], incomplete: str) -> list[str]:
+def filter_by_prefix(names: list[str], incomplete: str) -> list[str]:
     """Those that begin with what was typed so far."""
     return [name for name in names if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""How the commands that talk to a broker are told where it is."""
+"""Where the broker is: options of all commands that talk to one."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def create(
     with connect(url, key, trust) as client:
         made = client.create_feed(name, known, unknown=unknown)
     if as_json:
-        print_json(_described(made))
+        print_json(_feed_document(made))
     else:
         typer.echo(f"Created feed {made.name} with {', '.join(made.schema.names)}.")
 
@@ -68,7 +68,7 @@ def list_feeds(
         found = client.feeds()
     if as_json:
         for feed in found:
-            print_json(_described(feed))
+            print_json(_feed_document(feed))
         return
     if not found:
         typer.echo("There are no feeds yet: boxmatch feeds create --help")
@@ -91,7 +91,7 @@ def list_feeds(
     output().print(table)
 
 
-def _described(feed: Feed) -> dict[str, Any]:
+def _feed_document(feed: Feed) -> dict[str, Any]:
     """As the broker itself describes it."""
     spaces = {name: json.loads(schema.to_json()) for name, schema in feed.spaces.items()}
     shape = {"schema": spaces[feed.name]} if feed.kind == "events" else {"spaces": spaces}

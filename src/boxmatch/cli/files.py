@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 
 
 class FileError(EventError):
-    """A file that is not what it says; `opened` adds its name."""
+    """A file that is not what it says; `open_input` adds its name."""
 
 
 def format_of(file: str, given: Format | None = None, *, option: str = "--format") -> Format:
@@ -53,9 +53,9 @@ def format_of(file: str, given: Format | None = None, *, option: str = "--format
 
 
 @contextlib.contextmanager
-def opened(file: str) -> Iterator[IO[bytes]]:
-    """The file, or standard input, which stays open. What is wrong in it is told with its name."""
-    name = called(file)
+def open_input(file: str) -> Iterator[IO[bytes]]:
+    """The file, or standard input, which stays open. Errors name it."""
+    name = display_name(file)
     if file == STANDARD and sys.stdin.isatty():
         typer.echo("Type events, one JSON object a line; Ctrl-D ends.", err=True)
     try:
@@ -71,8 +71,8 @@ def opened(file: str) -> Iterator[IO[bytes]]:
             source.close()
 
 
-def called(file: str) -> str:
-    """What a file is called in a sentence."""
+def display_name(file: str) -> str:
+    """The name of a file for messages."""
     return "standard input" if file == STANDARD else file
 
 
@@ -97,14 +97,14 @@ def lines_as_they_come(
     rest, number = b"", 0
     while chunk := read(_CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
-        if values := list(_parsed(lines, number, loads)):
+        if values := list(_parse_lines(lines, number, loads)):
             yield values
         number += len(lines)
-    if values := list(_parsed([rest], number, loads)):
+    if values := list(_parse_lines([rest], number, loads)):
         yield values
 
 
-def _parsed(lines: list[bytes], before: int, loads: Callable[[bytes], Any]) -> Iterator[Any]:
+def _parse_lines(lines: list[bytes], before: int, loads: Callable[[bytes], Any]) -> Iterator[Any]:
     for number, line in enumerate(lines, before + 1):
         if line and not line.isspace():
             try:
@@ -131,7 +131,7 @@ def tables(
     """A file of columns as batches. Those of CSV have the types given; others are looked for."""
     import pyarrow as pa
 
-    with reading(kind):
+    with translate_errors(kind):
         if kind == "parquet":
             import pyarrow.parquet as pq
 
@@ -143,8 +143,8 @@ def tables(
 
 
 @contextlib.contextmanager
-def reading(kind: Format) -> Iterator[None]:
-    """What Arrow says about a file that is wrong becomes an error of ours."""
+def translate_errors(kind: Format) -> Iterator[None]:
+    """Turn what Arrow raises on a bad file into an error of ours."""
     import pyarrow as pa
 
     try:

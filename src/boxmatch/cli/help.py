@@ -137,7 +137,7 @@ def summary_of(command: Any) -> str:
 
 
 def parameter_rows(command: Any, ctx: Any, kind: Literal["argument", "option"]) -> list[Row]:
-    """Arguments or options, each with what is said about it."""
+    """Arguments or options, each with its help."""
     rows = []
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)

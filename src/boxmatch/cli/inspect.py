@@ -10,7 +10,7 @@ import typer
 
 from boxmatch.cli.help import examples
 from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
-from boxmatch.cli.terminal import AsJson, print_json, working
+from boxmatch.cli.terminal import AsJson, print_json, show_spinner
 
 
 @examples(
@@ -56,7 +56,7 @@ def info(
     """Show the contents of a saved matcher."""
     from boxmatch.engine.matcher import Matcher
 
-    with working(f"loading {path}"):
+    with show_spinner(f"loading {path}"):
         matcher = Matcher.load(path)
     memory = matcher.memory_usage()
     if as_json:

@@ -13,14 +13,14 @@ import typer
 from boxmatch.cli.files import (
     STANDARD,
     Format,
-    called,
     csv_types,
+    display_name,
     document,
     format_of,
     lines_as_they_come,
-    opened,
-    reading,
+    open_input,
     tables,
+    translate_errors,
 )
 from boxmatch.cli.help import examples
 from boxmatch.cli.schemas import (
@@ -28,10 +28,10 @@ from boxmatch.cli.schemas import (
     Inferred,
     SchemaFile,
     given_schema,
-    inferred_from_columns,
-    inferred_from_events,
+    infer_from_columns,
+    infer_from_events,
 )
-from boxmatch.cli.terminal import AsJson, counting, print_json, working
+from boxmatch.cli.terminal import AsJson, print_json, show_count, show_spinner
 from boxmatch.errors import AttributeValueError, BoxmatchError, EventError, FilterError
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ def match(
     if explain is not None and output is not None:
         raise typer.BadParameter("give --explain or --output, not both")
     given = given_schema(schema, attribute or [])
-    with opened(events) as source:
-        with working("loading subscriptions"):
-            saved = _saved(subscriptions, given)
+    with open_input(events) as source:
+        with show_spinner("loading subscriptions"):
+            saved = _load_saved(subscriptions, given)
             known = given if saved is None else saved.schema
             feed = _Feed.open(format_of(events, format_), source, known)
             write = writer_for(output, keep or [], feed.schema, as_json=as_json)
@@ -139,19 +139,21 @@ def match(
             if matcher is not None and save is not None:
                 matcher.save(save)
         if matcher is not None and explain is not None:
-            _explain(matcher, explain, feed, called(events), as_json=as_json)
+            _explain(matcher, explain, feed, display_name(events), as_json=as_json)
             return
         # Where lines appear on a terminal, they show by themselves how far it is.
         quiet = output is None and sys.stdout.isatty()
-        with write, counting("events", shown=not quiet) as count:
+        with write, show_count("events", shown=not quiet) as count:
             if matcher is not None:  # or else there are no events, and so no schema
-                for first, batch, found in _matched(matcher, feed, threads, called(events)):
+                for first, batch, found in _match_batches(
+                    matcher, feed, threads, display_name(events)
+                ):
                     write.add(first, batch, found)
                     count(len(batch))
     write.conclude()
 
 
-def _matched(
+def _match_batches(
     matcher: Matcher, feed: _Feed, threads: int | None, name: str
 ) -> Iterator[tuple[int, Any, MatchResult]]:
     """Batches, each with the number of its first row and its matches."""
@@ -159,7 +161,7 @@ def _matched(
         try:
             found = matcher.match_batch(batch, threads=threads)
         except (AttributeValueError, EventError) as error:
-            raise _placed(error, name, matcher, first, batch, feed.hint) from None
+            raise _locate_error(error, name, matcher, first, batch, feed.hint) from None
         yield first, batch, found
 
 
@@ -189,7 +191,7 @@ class _Feed(NamedTuple):
         ahead = [batch for batch in islice(rest, 1) if len(batch)]
         if not ahead:
             return cls(None, "", [], rest)
-        inferred = _inferred(ahead[0])
+        inferred = _infer(ahead[0])
         return cls(inferred.schema, f"\n{inferred}", ahead, rest)
 
     def batches(self) -> Iterator[tuple[int, Any]]:
@@ -208,19 +210,19 @@ def _documents(source: IO[bytes]) -> Iterator[list[Any]]:
 def _slices(
     kind: Literal["arrow", "csv", "parquet"], source: IO[bytes], types: dict[str, Any] | None
 ) -> Iterator[Any]:
-    with reading(kind):
+    with translate_errors(kind):
         for batch in tables(kind, source, types):
             for start in range(0, batch.num_rows, _ROWS):
                 yield batch.slice(start, _ROWS)
 
 
-def _inferred(batch: Any) -> Inferred:
+def _infer(batch: Any) -> Inferred:
     if isinstance(batch, list):
-        return inferred_from_events(batch[:_SAMPLE])
-    return inferred_from_columns(batch.schema)
+        return infer_from_events(batch[:_SAMPLE])
+    return infer_from_columns(batch.schema)
 
 
-def _saved(path: str, known: Schema | None) -> Matcher | None:
+def _load_saved(path: str, known: Schema | None) -> Matcher | None:
     """The matcher in a directory that `--save` or `Matcher.save` wrote; None for a file."""
     if not Path(path).is_dir():
         return None
@@ -235,7 +237,7 @@ def _load(path: str, schema: Schema, hint: str, *, skip_bad: bool) -> Matcher:
     from boxmatch.engine.matcher import Matcher
 
     matcher = Matcher(schema)
-    with opened(path) as source:
+    with open_input(path) as source:
         table = _subscriptions(format_of(path), source)
     try:
         done = matcher.subscribe_many(table, on_error="skip" if skip_bad else "raise")
@@ -256,7 +258,7 @@ def _subscriptions(kind: Format, source: IO[bytes]) -> Any:
     import pyarrow as pa
 
     text = {"id": pa.string(), "filter": pa.string()}
-    with reading(kind):
+    with translate_errors(kind):
         table = tables(kind, source, text if kind == "csv" else None).read_all()
     return _with_numbers(table) if kind == "csv" else table
 
@@ -275,7 +277,7 @@ def _with_numbers(table: Any) -> Any:
     return table.set_column(table.column_names.index("id"), "id", column.cast(pa.int64()))
 
 
-def _placed(
+def _locate_error(
     error: BoxmatchError, name: str, matcher: Matcher, first: int, batch: Any, hint: str
 ) -> BoxmatchError:
     """The error with the row of the whole input that it is about."""
@@ -296,15 +298,15 @@ def _explain(matcher: Matcher, text: str, feed: _Feed, name: str, *, as_json: bo
     for first, batch in feed.batches():
         for row, event in enumerate(rows_of(batch), first):
             try:
-                told = explainer.explain(event)
+                explanation = explainer.explain(event)
             except (AttributeValueError, EventError) as error:
                 raise BoxmatchError(f"{name}, row {row}: {error}") from None
             if as_json:
-                predicates = [vars(predicate) for predicate in told.predicates]
-                print_json({"row": row, "subscription": told.subscription,
-                            "matched": told.matched, "predicates": predicates})  # fmt: skip
+                predicates = [vars(predicate) for predicate in explanation.predicates]
+                print_json({"row": row, "subscription": explanation.subscription,
+                            "matched": explanation.matched, "predicates": predicates})  # fmt: skip
             else:
-                typer.echo(f"row {row}: {event_json(event)}\n{told}")
+                typer.echo(f"row {row}: {event_json(event)}\n{explanation}")
         sys.stdout.flush()
 
 

@@ -79,7 +79,7 @@ class _Counted:
     ) -> None:
         whole = False
         try:
-            with self._writing():
+            with self._translate_errors():
                 self._close()
             whole = kind is None
         finally:
@@ -96,12 +96,12 @@ class _Counted:
 
     def _make(self) -> None:
         """Find out now that nothing can be written there."""
-        with self._writing():
+        with self._translate_errors():
             self._partial.touch()
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """What the system refuses is told with the name of the file."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Errors of the system name the file."""
         try:
             yield
         except OSError as error:
@@ -150,7 +150,7 @@ class Lines(_Counted):
         ids = found.subscription.tolist()
         rows = found.counts.nonzero()[0]
         start = 0
-        with self._writing():
+        with self._translate_errors():
             for row, event in zip(rows.tolist(), rows_of(batch, rows), strict=True):
                 stop = start + int(found.counts[row])
                 self._file.write(self._line(first + row, sorted(ids[start:stop]), event) + "\n")
@@ -159,8 +159,8 @@ class Lines(_Counted):
 
     def _line(self, row: int, ids: list[Any], event: Mapping[str, Any]) -> str:
         if self._as_json:
-            told = {"row": row, "subscriptions": ids, "event": event}
-            return json.dumps(told, ensure_ascii=False, default=str)
+            line = {"row": row, "subscriptions": ids, "event": event}
+            return json.dumps(line, ensure_ascii=False, default=str)
         names = ", ".join(map(str, ids[: self._most]))
         if self._most is not None and len(ids) > self._most:
             names += f" and {len(ids) - self._most:,} more"
@@ -195,9 +195,9 @@ class Table(_Counted):
             columns[name] = self._column(batch, name).take(rows["event"])
         columns["subscription"] = rows["subscription"]
         table = pa.table(columns)
-        with self._writing():
+        with self._translate_errors():
             if self._writer is None:
-                self._writer = self._opened(table.schema)
+                self._writer = self._open_writer(table.schema)
             self._writer.write_table(table)
 
     def _column(self, batch: Any, name: str) -> Any:
@@ -216,7 +216,7 @@ class Table(_Counted):
             return pa.array(values, kinds[kind])
         return pa.array([None if v is None else str(v) for v in values], pa.string())
 
-    def _opened(self, schema: pa.Schema) -> Any:
+    def _open_writer(self, schema: pa.Schema) -> Any:
         import pyarrow as pa
         import pyarrow.csv
         import pyarrow.parquet as pq
@@ -233,7 +233,7 @@ class Table(_Counted):
         if self._writer is None:  # there were no events
             names = ("row", *self._keep, "subscription")
             kinds = {"row": pa.int64()}
-            self._writer = self._opened(
+            self._writer = self._open_writer(
                 pa.schema([(name, kinds.get(name, pa.string())) for name in names])
             )
         self._writer.close()

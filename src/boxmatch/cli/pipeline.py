@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from boxmatch.cli.help import Command, Group, examples
-from boxmatch.cli.terminal import AsJson, output, print_json, progress, working
+from boxmatch.cli.terminal import AsJson, output, print_json, progress, show_spinner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,15 +63,15 @@ def run(
     from boxmatch.spark.pipeline import Pipeline, write_sample
 
     if config is None:
-        with working("generating ticks and alerts"):
+        with show_spinner("making ticks and alerts"):
             config = write_sample(_SAMPLE)
-        said = f"No --config given: running the sample in {_SAMPLE} with {config}"
-        typer.echo(said, err=True)
+        text = f"No --config given: running the sample in {_SAMPLE}, set up by {config}"
+        typer.echo(text, err=True)
     chosen = Pipeline(config)
     chosen.check()
     folder = chosen.config.output.path
     log = Path(os.devnull) if "://" in folder else Path(folder, "spark.log")
-    with _shown() as stages, _logged_to(log):
+    with _show_stages() as stages, _log_to(log):
         session = _session(master, log, stages)
         result = chosen.run(session, restart=restart, progress=stages.stage)
     if as_json:
@@ -92,7 +92,7 @@ def sample(
     """
     from boxmatch.spark.pipeline import write_sample
 
-    with working("generating ticks and alerts"):
+    with show_spinner("making ticks and alerts"):
         config = write_sample(folder)
     if as_json:
         print_json({"config": str(config)})
@@ -108,30 +108,30 @@ class _Stages:
         self._tasks: dict[str, TaskID] = {}
 
     def begin(self, name: str) -> None:
-        self._tasks[name] = self._progress.add_task(name, total=1, said="")
+        self._tasks[name] = self._progress.add_task(name, total=1, text="")
 
-    def end(self, name: str, said: str) -> None:
-        self._progress.update(self._tasks[name], completed=1, said=said)
+    def end(self, name: str, text: str) -> None:
+        self._progress.update(self._tasks[name], completed=1, text=text)
 
     def stage(self, name: str, record: StageRecord | None) -> None:
         if record is None:
             self.begin(name)
             return
-        said = "" if record.rows is None else f"{record.rows:,} rows"
+        text = "" if record.rows is None else f"{record.rows:,} rows"
         if record.resumed:
-            said += f", done before (in {record.seconds:.1f} s)"
-        self.end(name, said)
+            text += f", done before (in {record.seconds:.1f} s)"
+        self.end(name, text)
 
 
 @contextmanager
-def _shown() -> Iterator[_Stages]:
+def _show_stages() -> Iterator[_Stages]:
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description:<11}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[text]}"),
     )
     with progress(*columns, record=True) as bars:
         yield _Stages(bars)
@@ -141,7 +141,7 @@ def _session(master: str, log: Path, stages: _Stages) -> SparkSession:
     """A session whose chatter goes to a log beside the output."""
     from boxmatch.errors import SparkError
     from boxmatch.spark import local_session
-    from boxmatch.spark.pipeline.failures import said
+    from boxmatch.spark.pipeline.failures import cause_of
 
     stages.begin("start Spark")
     try:
@@ -151,7 +151,7 @@ def _session(master: str, log: Path, stages: _Stages) -> SparkSession:
         raise
     except Exception as error:
         # Whatever it is that the launcher or the JVM raised: the log has the rest.
-        raise SparkError(f"Spark did not start: {said(error)}; its log is {log}") from error
+        raise SparkError(f"Spark did not start: {cause_of(error)}; its log is {log}") from error
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -177,7 +177,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _logged_to(log: Path) -> Iterator[None]:
+def _log_to(log: Path) -> Iterator[None]:
     """Lend a file to what is logged here: Py4J logs stack traces when Ctrl-C interrupts it."""
     handler = logging.FileHandler(log, encoding="utf-8", delay=True)
     root = logging.getLogger()

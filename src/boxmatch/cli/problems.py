@@ -1,4 +1,4 @@
-"""What is said when a command cannot do its work: one paragraph, and the exit code 2."""
+"""Errors on the command line: one paragraph, and the exit code 2."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def wants_traceback(arguments: list[str]) -> tuple[list[str], bool]:
     return before + arguments[end:], asked
 
 
-def tell(error: BaseException, *, debug: bool) -> int:
-    """Say on standard error what went wrong; the exit code."""
+def report_error(error: BaseException, *, debug: bool) -> int:
+    """Print what went wrong on standard error; returns the exit code."""
     if debug and not _about_usage(error):
         traceback.print_exception(error, file=sys.stderr)
     typer.echo(f"boxmatch: {explain(error)}", err=True)

@@ -15,11 +15,11 @@ from boxmatch.cli.files import (
     document,
     format_of,
     lines_as_they_come,
-    opened,
+    open_input,
     tables,
 )
 from boxmatch.cli.help import examples
-from boxmatch.cli.terminal import AsJson, counting, print_json
+from boxmatch.cli.terminal import AsJson, print_json, show_count
 
 if TYPE_CHECKING:
     from boxmatch.client import Client, Receipt
@@ -63,8 +63,8 @@ def publish(
     kind = format_of(file, format_)
     with (
         connect(url, key, trust) as client,
-        opened(file) as source,
-        counting("events") as count,
+        open_input(file) as source,
+        show_count("events") as count,
     ):
         events = _events(kind, source, client, feed)
         receipt = client.publish(
@@ -78,10 +78,10 @@ def publish(
     if as_json:
         print_json(vars(receipt))
     else:
-        typer.echo(_said(receipt))
+        typer.echo(_summary(receipt))
 
 
-def _said(receipt: Receipt) -> str:
+def _summary(receipt: Receipt) -> str:
     if receipt.count == 0:
         return "No events."
     text = f"{receipt.count:,} event{'s' * (receipt.count > 1)}"

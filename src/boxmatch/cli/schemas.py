@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EXACT = 1 << 53
 """Up to here every integer is a float."""
 _REASONS = 3
-"""Reasons that are told, of perhaps many."""
+"""Reasons that a message lists, of perhaps many."""
 
 SchemaFile = Annotated[
     Path | None,
@@ -87,14 +87,14 @@ class Inferred(NamedTuple):
         )
 
 
-def inferred_from_columns(columns: pa.Schema) -> Inferred:
+def infer_from_columns(columns: pa.Schema) -> Inferred:
     """The schema of a table."""
     import pyarrow as pa
 
-    return _inferred(pa.schema([field]) for field in columns)
+    return _infer(pa.schema([field]) for field in columns)
 
 
-def inferred_from_events(events: list[Any]) -> Inferred:
+def infer_from_events(events: list[Any]) -> Inferred:
     """The schema of some events.
 
     JSON has one kind of number, so whether the first few happen to be whole says nothing: they
@@ -106,12 +106,10 @@ def inferred_from_events(events: list[Any]) -> Inferred:
             raise FileError(f"row {row}: an event is a JSON object, not {event!r:.80}")
         for name, value in event.items():
             columns.setdefault(name, []).append(value)
-    return _inferred(
-        [{name: value} for value in _widened(values)] for name, values in columns.items()
-    )
+    return _infer([{name: value} for value in _widen(values)] for name, values in columns.items())
 
 
-def _inferred(columns: Iterable[Any]) -> Inferred:
+def _infer(columns: Iterable[Any]) -> Inferred:
     from boxmatch.model.inference import infer_attributes
     from boxmatch.model.schema import Schema
 
@@ -128,7 +126,7 @@ def _inferred(columns: Iterable[Any]) -> Inferred:
     return Inferred(Schema(found), tuple(left_out))
 
 
-def _widened(values: list[Any]) -> list[Any]:
+def _widen(values: list[Any]) -> list[Any]:
     whole = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     if any(abs(value) > _EXACT for value in whole):
         return values

@@ -1,4 +1,4 @@
-"""What is shown on a terminal, and what is told to a program instead."""
+"""Output for a terminal, and JSON for a program instead."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def progress(*columns: ProgressColumn, transient: bool = True, record: bool = Fa
 
 
 @contextlib.contextmanager
-def counting(what: str, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+def show_count(what: str, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
     """Shows how many there were so far, where nobody knows how many there will be."""
     if not (shown and sys.stderr.isatty()):
         yield lambda number: None
@@ -66,7 +66,7 @@ def counting(what: str, *, shown: bool = True) -> Iterator[Callable[[int], None]
         yield lambda number: bar.advance(task, number)
 
 
-def working(what: str) -> AbstractContextManager[object]:
+def show_spinner(what: str) -> AbstractContextManager[object]:
     """Shows that something goes on, where nobody knows how far it has got."""
     if not sys.stderr.isatty():
         return contextlib.nullcontext()

@@ -37,7 +37,7 @@ class Capabilities:
 
 
 class Index(ABC):
-    """An index over boxes, exact unless told otherwise.
+    """An index over boxes, exact unless asked to skip predicates.
 
     `build` may store the boxes in an order of its own and says so; all other verbs speak of
     positions in that order. Any number of threads may search an index at the same time, but not

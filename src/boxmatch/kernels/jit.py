@@ -113,13 +113,13 @@ class _CompilationNotice(numba_event.Listener):
     """Says, once per process, why the first call takes seconds."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.announced = False
 
     def on_start(self, event: Any) -> None:
         module = event.data["dispatcher"].py_func.__module__
-        if self.told or not module.startswith("boxmatch"):
+        if self.announced or not module.startswith("boxmatch"):
             return
-        self.told = True
+        self.announced = True
         print(
             "boxmatch: compiling its kernels for this machine (once, some fifteen seconds) …",
             file=sys.stderr,

@@ -166,7 +166,7 @@ def _by_shard(
     from pyspark.sql import functions as f
 
     inside = [column(name).alias(alias) for alias, name in wanted.items()]
-    # A hash passes over nulls: whether there is one has to be said.
+    # A hash passes over nulls: whether there is one is hashed too.
     marks = [part for name in wanted.values() for part in (column(name), column(name).isNull())]
     own = column(subscription_id).cast(id_type)
     shard = f.pmod(f.xxhash64(own), f.lit(shards)).cast("int")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Keep = Literal["all"] | Sequence[str]
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """A column's name as SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -25,7 +25,7 @@ def column(name: str) -> Column:
     """A top-level column, even if its name has a dot."""
     from pyspark.sql import functions as f
 
-    return f.col(quoted(name))
+    return f.col(quote(name))
 
 
 def require_frame(given: object, what: str) -> None:

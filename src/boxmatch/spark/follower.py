@@ -14,7 +14,7 @@ import pyarrow as pa
 from boxmatch.engine.ids import IdArray
 from boxmatch.errors import BoxmatchError, SparkError
 from boxmatch.model.schema import Schema
-from boxmatch.spark.regions import Region, moved, open_subscriptions, spec
+from boxmatch.spark.regions import Region, move_region, open_subscriptions, spec
 from boxmatch.spark.versions import IdType
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Publication:
     region: Region = field(default_factory=dict)
 
 
-class Told(NamedTuple):
+class Change(NamedTuple):
     """All subscriptions that an update tells the same."""
 
     ids: IdArray
@@ -54,9 +54,9 @@ class Follower:
 
     def follow(
         self, key: Any, publication: Publication, rows: Iterable[Sequence[Any]]
-    ) -> list[Told]:
+    ) -> list[Change]:
         """Apply updates, rows of key, order, removed and ends; those that come late are dropped."""
-        told: list[Told] = []
+        changes: list[Change] = []
         # With the rest of the row, so that it does not matter how rows with one order arrive.
         for row in sorted((tuple(row) for row in rows), key=lambda row: (row[1], repr(row))):
             order, removed = row[1:3]
@@ -64,28 +64,28 @@ class Follower:
                 continue
             try:
                 if removed:
-                    told += self.end(publication, order)
+                    changes += self.end(publication, order)
                 else:
-                    told += self._update(publication, order, row[3:])
+                    changes += self._update(publication, order, row[3:])
             except BoxmatchError as error:
                 raise SparkError(f"publication {key!r}, update {order}: {error}") from None
             publication.last = order
-        return told
+        return changes
 
-    def end(self, publication: Publication, order: int) -> list[Told]:
+    def end(self, publication: Publication, order: int) -> list[Change]:
         """Take a publication away."""
         _, gone = self._changes(publication.region, {})
         publication.region = {}
-        return [Told(gone, "deleted", order)] if len(gone) else []
+        return [Change(gone, "deleted", order)] if len(gone) else []
 
-    def _update(self, publication: Publication, order: int, values: Sequence[Any]) -> list[Told]:
-        region = moved(self._schema, publication.region, self._ends, values)
+    def _update(self, publication: Publication, order: int, values: Sequence[Any]) -> list[Change]:
+        region = move_region(self._schema, publication.region, self._ends, values)
         entered, gone = self._changes(publication.region, region)
         publication.region = region
-        told = [Told(entered, "enter", order)]
+        changes = [Change(entered, "enter", order)]
         if self._leave:
-            told.append(Told(gone, "leave", order))
-        return [each for each in told if len(each.ids)]
+            changes.append(Change(gone, "leave", order))
+        return [each for each in changes if len(each.ids)]
 
     def _changes(self, old: Region, new: Region) -> tuple[IdArray, IdArray]:
         before, after = (spec(self._schema, region) or None for region in (old, new))
@@ -109,11 +109,11 @@ class Keeper:
             self._opened = Follower(**self._arguments)
         return self._opened
 
-    def updated(self, key: Any, rows: Iterable[Any], timers: TimerValues) -> Iterator[Any]:
+    def update(self, key: Any, rows: Iterable[Any], timers: TimerValues) -> Iterator[Any]:
         """The updates of a key in one micro-batch."""
         publication, expiry = self._get()
         last = publication.last
-        told = self._follower.follow(key, publication, rows)
+        changes = self._follower.follow(key, publication, rows)
         if publication.last != last:
             if self._ttl is not None:
                 if expiry is not None:
@@ -121,16 +121,16 @@ class Keeper:
                 expiry = timers.getCurrentProcessingTimeInMs() + self._ttl
                 self._handle.registerTimer(expiry)
             self._state.update((publication.last, json.dumps(publication.region), expiry))
-        return _rows(key, told)
+        return _rows(key, changes)
 
-    def expired(self, key: Any, expiry: int) -> Iterator[Any]:
+    def expire(self, key: Any, expiry: int) -> Iterator[Any]:
         """The time of a publication, or of the memory of one, is over."""
         publication, current = self._get()
         if publication.last is None or expiry != current:
             return iter(())
-        told = self._follower.end(publication, publication.last)
+        changes = self._follower.end(publication, publication.last)
         self._state.clear()
-        return _rows(key, told)
+        return _rows(key, changes)
 
     def _get(self) -> tuple[Publication, int | None]:
         # Asked first: Spark logs a warning for every key whose state is read in vain.
@@ -148,16 +148,16 @@ def follow_all(
     follower: Follower | None = None
     key_type: Any = None
     keys: list[Any] = []
-    told: list[Told] = []
+    changes: list[Change] = []
     size = 0
 
-    def made() -> pa.RecordBatch:
+    def make_batch() -> pa.RecordBatch:
         kind: Any = pa.int64() if id_type == "long" else pa.string()
         columns = [
             pa.array(keys, key_type),
-            pa.array([each.ids for each in told], pa.list_(kind)),
-            pa.array([each.kind for each in told], pa.string()),
-            pa.array([each.order for each in told], pa.int64()),
+            pa.array([each.ids for each in changes], pa.list_(kind)),
+            pa.array([each.kind for each in changes], pa.string()),
+            pa.array([each.order for each in changes], pa.int64()),
         ]
         return pa.RecordBatch.from_arrays(columns, ["key", "ids", "kind", "order"])
 
@@ -171,13 +171,13 @@ def follow_all(
         follower = follower or Follower(**arguments)
         found = follower.follow(key, Publication(), group)
         keys += [key] * len(found)
-        told += found
+        changes += found
         size += sum(len(each.ids) for each in found)
         if size >= _ROWS:
-            yield made()
-            keys, told, size = [], [], 0
-    if told:
-        yield made()
+            yield make_batch()
+            keys, changes, size = [], [], 0
+    if changes:
+        yield make_batch()
 
 
 def _state_type() -> StructType:
@@ -188,8 +188,8 @@ def _state_type() -> StructType:
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
-def _rows(key: Any, told: Sequence[Told]) -> Iterator[Any]:
+def _rows(key: Any, changes: Sequence[Change]) -> Iterator[Any]:
     from pyspark.sql import Row
 
-    for each in told:
+    for each in changes:
         yield Row(key=key, ids=each.ids.tolist(), kind=each.kind, order=each.order)

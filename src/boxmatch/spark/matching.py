@@ -36,7 +36,7 @@ Plan = Literal["replicated", "sharded"]
 PlanChoice = Literal["auto", "replicated", "sharded"]
 
 _REPLICATED_BYTES = 8 * 2**30
-"""How large an index may be that every machine holds whole, unless told otherwise."""
+"""How large an index may be that every machine holds whole, by default."""
 
 _SHARD = "__boxmatch_shard"
 _CELLS_PER_SLOT = 2

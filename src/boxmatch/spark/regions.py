@@ -53,7 +53,7 @@ def ends_of(names: Iterable[str], schema: Schema, what: str) -> dict[str, tuple[
     return found
 
 
-def moved(
+def move_region(
     schema: Schema, region: Region, ends: Sequence[tuple[str, End]], values: Sequence[Any]
 ) -> Region:
     """The region with other ends where there is a value."""
@@ -110,7 +110,7 @@ def file_of(
             if by_text:
                 regions.append([_region_of_box(schema, box) for box in _boxes(schema, row[0])])
             else:
-                region = moved(schema, {}, list(ends.values()), row)
+                region = move_region(schema, {}, list(ends.values()), row)
                 regions.append([{name: [*span, 0] for name, span in region.items()}])
         except BoxmatchError as error:
             raise SparkError(f"subscription {one!r}: {error}") from None

@@ -62,7 +62,7 @@ class Segment:
 
     @cached_property
     def _rows(self) -> pa.Table:
-        return _mapped(self.folder / _IDS)
+        return _map_table(self.folder / _IDS)
 
     @cached_property
     def ids(self) -> Array:
@@ -77,25 +77,25 @@ class Segment:
     @property
     def changed(self) -> Array:
         """Ids of earlier segments that it removes or has anew."""
-        return _one_chunk(_mapped(self.folder / _CHANGED)["id"])
+        return _one_chunk(_map_table(self.folder / _CHANGED)["id"])
 
     @property
     def bad(self) -> pa.Table:
         """Its rows that are no subscriptions."""
-        return _mapped(self.folder / _BAD)
+        return _map_table(self.folder / _BAD)
 
     @property
     def odd(self) -> pa.Table:
         """The rows without a usable id that the shard's table had when this segment was made."""
-        return _mapped(self.folder / _ODD)
+        return _map_table(self.folder / _ODD)
 
 
 def open_segment(path: str, name: str) -> Segment:
     """The segment of this name, of the index at `path`."""
-    return Segment((Folder.at(path) / SEGMENTS / name).fetched())
+    return Segment((Folder.at(path) / SEGMENTS / name).fetch())
 
 
-def living(segments: Sequence[Segment]) -> list[BoolArray | None]:
+def mark_current_rows(segments: Sequence[Segment]) -> list[BoolArray | None]:
     """Which rows of each segment later segments have left as they were; None means all."""
     result: list[BoolArray | None] = []
     changed: Array | None = None
@@ -113,7 +113,7 @@ def living(segments: Sequence[Segment]) -> list[BoolArray | None]:
 def rejected(segments: Sequence[Segment]) -> pa.Table:
     """All rows of a shard's table that are no subscriptions, with what is wrong."""
     found = [segments[-1].odd] if segments else []
-    for segment, alive in zip(segments, living(segments), strict=True):
+    for segment, alive in zip(segments, mark_current_rows(segments), strict=True):
         bad = segment.bad
         if alive is not None:
             bad = bad.filter(pa.array(alive[bad["row"].to_numpy()]))
@@ -127,7 +127,7 @@ def write_segment(
 ) -> SegmentEntry:
     """Write a segment for rows with columns `id`, `fingerprint` and the subscription itself."""
     name = uuid.uuid4().hex
-    with (Folder.at(path) / SEGMENTS / name).written() as folder:
+    with (Folder.at(path) / SEGMENTS / name).open_for_writing() as folder:
         bad = _save_matcher(folder, recipe, rows) if len(rows) else _BAD_ROWS.empty_table()
         _write(folder / _IDS, rows.select(["id", "fingerprint"]))
         _write(folder / _CHANGED, pa.table({"id": changed}))
@@ -206,7 +206,7 @@ def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
     opened = []
     for names in shards:
         key = (path, *names)
-        shard = _open.pop(key, None) or _opened(path, names)
+        shard = _open.pop(key, None) or _open_shard(path, names)
         _open[key] = shard
         opened.append(shard)
     while len(_open) > len(shards):
@@ -214,11 +214,11 @@ def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
     return opened
 
 
-def _opened(path: str, names: Sequence[str]) -> OpenShard:
+def _open_shard(path: str, names: Sequence[str]) -> OpenShard:
     # A segment that other versions of the shard share is not opened twice.
     known = {s.folder.name: s for shard in _open.values() for s in shard.segments}
     segments = [known.get(name) or open_segment(path, name) for name in names]
-    return OpenShard(segments, living(segments))
+    return OpenShard(segments, mark_current_rows(segments))
 
 
 def _write(path: Path, table: pa.Table) -> None:
@@ -227,7 +227,7 @@ def _write(path: Path, table: pa.Table) -> None:
         file.write_table(table)
 
 
-def _mapped(path: Path) -> pa.Table:
+def _map_table(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as source:
         return pa.ipc.open_file(source).read_all()
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FilesOfSubscriptions:
-    """A folder of files of one of Spark's formats. Its state is told by names, sizes and times."""
+    """A folder of files of one of Spark's formats. Names, sizes and times are its state."""
 
     path: str
     format: str = "parquet"

@@ -168,7 +168,7 @@ class Folder:
         return self._opened[0].type_name not in _PUBLISHES_ON_CLOSE
 
     @contextmanager
-    def written(self) -> Iterator[Path]:
+    def open_for_writing(self) -> Iterator[Path]:
         """A folder of this machine to write into; its content ends up here."""
         if self.local is not None:
             self.local.mkdir(parents=True)
@@ -187,7 +187,7 @@ class Folder:
                 destination_filesystem=filesystem,
             )
 
-    def fetched(self) -> Path:
+    def fetch(self) -> Path:
         """The folder on this machine, copied if need be. What is in it must never change."""
         if self.local is not None:
             return self.local

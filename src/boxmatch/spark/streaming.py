@@ -93,7 +93,7 @@ def match_stream(
     schema = None if schema is None else Schema(schema)
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
-    write = _claimed(sink, str(Folder.at(checkpoint)))
+    write = _claim(sink, str(Folder.at(checkpoint)))
     wanted: Subscriptions
     if not callable(subscriptions) and is_index(subscriptions):
         wanted = FollowedIndex(str(Folder.at(subscriptions)))
@@ -122,7 +122,7 @@ def match_stream(
     return writer.start()
 
 
-def _claimed(sink: Sink | str | os.PathLike[str], stream: str) -> Sink:
+def _claim(sink: Sink | str | os.PathLike[str], stream: str) -> Sink:
     """What writes the batches of a stream; a folder is from now on for this one alone."""
     if isinstance(sink, (str, os.PathLike)):
         sink = ParquetSink(os.fspath(sink))

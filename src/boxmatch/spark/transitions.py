@@ -47,7 +47,7 @@ def transitions(
     leave: bool = True,
     path: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
-    """Who is told what when publications change: rows of `key`, `subscription_id`, `kind`, `order`.
+    """What changes for whom: rows of `key`, `subscription_id`, `kind`, `order`.
 
     An update has the publication's `key`, its place in `order` (an integer or a timestamp, larger
     for later ones of the same key) and dimensions: `NAME` for a value, or `NAME_low` and
@@ -92,8 +92,8 @@ def transitions(
         raise SparkError("the subscriptions are a stream; transitions takes a table that stays")
     id_type, content = file_of(subscriptions, schema, subscription_id, filter)
     folder, name = _keep(spark, content, schema, path)
-    told = _followed(
-        _sent(updates, key, order, removed, ends),
+    changes = _follow(
+        _select_updates(updates, key, order, removed, ends),
         {
             "folder": folder,
             "name": name,
@@ -104,7 +104,7 @@ def transitions(
         id_type,
         ttl,
     )
-    return _shown(told, updates, key, order, subscription_id)
+    return _name_columns(changes, updates, key, order, subscription_id)
 
 
 def _check_updates(
@@ -164,7 +164,7 @@ def _keep(
     return str(folder), name
 
 
-def _sent(
+def _select_updates(
     updates: DataFrame,
     key: str,
     order: str,
@@ -176,7 +176,7 @@ def _sent(
 
     kinds = dict(updates.dtypes)
 
-    def given(name: str) -> Column:
+    def require_value(name: str) -> Column:
         nothing = f.raise_error(f.lit(f"an update has no {name}: it is null"))
         return f.when(column(name).isNull(), nothing).otherwise(column(name))
 
@@ -184,9 +184,9 @@ def _sent(
         # As a number a time does not depend on anybody's time zone.
         return f.unix_micros(column(name)) if kinds[name] == "timestamp" else column(name)
 
-    turn = given(order)
+    turn = require_value(order)
     return updates.select(
-        given(key).cast("string" if kinds[key] == "string" else "long").alias("key"),
+        require_value(key).cast("string" if kinds[key] == "string" else "long").alias("key"),
         (f.unix_micros(turn) if kinds[order] == "timestamp" else turn.cast("long")).alias("order"),
         (f.lit(False) if removed is None else f.coalesce(column(removed), f.lit(False))).alias(
             "removed"
@@ -195,10 +195,10 @@ def _sent(
     )
 
 
-def _followed(
+def _follow(
     sent: DataFrame, arguments: Mapping[str, Any], id_type: IdType, ttl: float | None
 ) -> DataFrame:
-    """A row for each update and kind, with all subscriptions that are told."""
+    """A row for each update and kind, with all subscriptions concerned."""
     from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
     ids = LongType() if id_type == "long" else StringType()
@@ -222,15 +222,15 @@ def _followed(
     )
 
 
-def _shown(
-    told: DataFrame, updates: DataFrame, key: str, order: str, subscription_id: str
+def _name_columns(
+    changes: DataFrame, updates: DataFrame, key: str, order: str, subscription_id: str
 ) -> DataFrame:
-    """A row for each subscription that is told, with the names and types of the updates."""
+    """A row for each subscription concerned, with the names and types of the updates."""
     from pyspark.sql import functions as f
 
     kinds = dict(updates.dtypes)
     turn = f.col("order")
-    return told.select(
+    return changes.select(
         f.col("key").cast(kinds[key]).alias(key),
         f.explode("ids").alias(subscription_id),
         f.col("kind").alias(KIND),
@@ -249,10 +249,10 @@ def _processor(work: Any) -> StatefulProcessor:
             self.keeper = work(handle)
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            return self.keeper.updated(key[0], rows, timerValues)
+            return self.keeper.update(key[0], rows, timerValues)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-            return self.keeper.expired(key[0], expiredTimerInfo.getExpiryTimeInMs())
+            return self.keeper.expire(key[0], expiredTimerInfo.getExpiryTimeInMs())
 
         def close(self) -> None:
             pass

@@ -19,7 +19,7 @@ from boxmatch.spark.segments import (
     Array,
     Recipe,
     Segment,
-    living,
+    mark_current_rows,
     open_segment,
     rejected,
     texts,
@@ -54,7 +54,7 @@ def _difference(segments: Sequence[Segment], rows: pa.Table) -> tuple[BoolArray,
     ids = rows["id"].combine_chunks()
     known = [ids.slice(0, 0)]
     marks = [np.empty(0, np.int64)]
-    for segment, alive in zip(segments, living(segments), strict=True):
+    for segment, alive in zip(segments, mark_current_rows(segments), strict=True):
         keep: Any = slice(None) if alive is None else alive
         known.append(segment.ids if alive is None else segment.ids.filter(pa.array(alive)))
         marks.append(segment.fingerprints[keep])
@@ -112,16 +112,16 @@ def _reason(subscription_id: object, times: int, same: bool) -> str:
 def _same(one: pa.Table, other: pa.Table) -> bool:
     """The same rows, in whatever order?"""
 
-    def listed(table: pa.Table) -> list[str]:
+    def sorted_rows(table: pa.Table) -> list[str]:
         return sorted(map(repr, table.to_pylist()))
 
-    return len(one) == len(other) and listed(one) == listed(other)
+    return len(one) == len(other) and sorted_rows(one) == sorted_rows(other)
 
 
 def _shard(entries: Sequence[SegmentEntry], segments: Sequence[Segment]) -> Shard:
     rows = sum(
         entry.rows if alive is None else int(alive.sum())
-        for entry, alive in zip(entries, living(segments), strict=True)
+        for entry, alive in zip(entries, mark_current_rows(segments), strict=True)
     )
     bad = len(rejected(segments))
     odd = len(segments[-1].odd)

@@ -135,7 +135,7 @@ def version_numbers(path: str | os.PathLike[str]) -> list[int]:
 
 
 def read_version(path: str | os.PathLike[str], version: int | None = None) -> IndexVersion:
-    """A version of the index at `path`, the newest unless told otherwise."""
+    """A version of the index at `path`, the newest by default."""
     folder = Folder.at(path)
     if version is None:
         numbers = version_numbers(path)

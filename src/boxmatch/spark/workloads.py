@@ -111,7 +111,7 @@ def event_stream(
         .load()
         .selectExpr("value AS id")
     )
-    return _made(slices, workload, "events", 0, None, rows_per_batch // partitions)
+    return _generate(slices, workload, "events", 0, None, rows_per_batch // partitions)
 
 
 def _kind(workload: object) -> str:
@@ -140,10 +140,10 @@ def _rows(
     if partitions is not None and partitions < 1:
         raise SparkError(f"partitions must be at least 1, not {partitions}")
     blocks = spark.range(start // BLOCK, -(-stop // BLOCK), numPartitions=partitions)
-    return _made(blocks, workload, what, start, stop, BLOCK)
+    return _generate(blocks, workload, what, start, stop, BLOCK)
 
 
-def _made(
+def _generate(
     slices: DataFrame, workload: Workload, what: str, start: int, stop: int | None, size: int
 ) -> DataFrame:
     """Number i in the column `id` becomes rows i · size to (i + 1) · size, within `start:stop`."""
@@ -219,7 +219,7 @@ def _events(workload: Workload, start: int, stop: int) -> dict[str, Any]:
     return _columns_of(workload.ticks(start, stop))
 
 
-def _wanted(workload: Workload, start: int, stop: int) -> dict[str, Any]:
+def _subscriptions(workload: Workload, start: int, stop: int) -> dict[str, Any]:
     """Subscriptions as columns."""
     if isinstance(workload, RangeWorkload):
         return _bounds(workload.names, workload.boxes(start, stop))
@@ -288,7 +288,7 @@ def _columns_of(table: pa.Table) -> dict[str, Any]:
 
 _MAKERS: Final[dict[str, Any]] = {
     "events": _events,
-    "columns": _wanted,
+    "columns": _subscriptions,
     "filters": _filters,
     "odd": _odd,
 }

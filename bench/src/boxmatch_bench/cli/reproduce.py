@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boxmatch.cli.completion import fitting
+from boxmatch.cli.completion import filter_by_prefix
 from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import AsJson, output, print_json, progress
 from boxmatch.extras import requires
@@ -42,7 +42,7 @@ def experiment_names(incomplete: str) -> list[str]:
     from boxmatch_bench.reproduce.catalogue import PAPERS
 
     single = [one.name for paper in PAPERS.values() for one in paper.experiments]
-    return fitting([*PAPERS, "all", *single, *PADA], incomplete)
+    return filter_by_prefix([*PAPERS, "all", *single, *PADA], incomplete)
 
 
 @examples(

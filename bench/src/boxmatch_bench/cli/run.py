@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boxmatch.cli.completion import fitting
+from boxmatch.cli.completion import filter_by_prefix
 from boxmatch.cli.help import examples
 from boxmatch.cli.terminal import output, progress
 from boxmatch_bench.cli.rows import JsonLines, JsonPath, collect, show, show_origin
@@ -22,14 +22,14 @@ def preset_names(incomplete: str) -> list[str]:
     """Presets of `boxmatch bench`."""
     from boxmatch_bench.settings import PRESETS
 
-    return fitting([*PRESETS, "all"], incomplete)
+    return filter_by_prefix([*PRESETS, "all"], incomplete)
 
 
 def index_names(incomplete: str) -> list[str]:
     """Indexes by name."""
     from boxmatch.indexes.registry import index_names
 
-    return fitting(list(index_names()), incomplete)
+    return filter_by_prefix(list(index_names()), incomplete)
 
 
 @examples(

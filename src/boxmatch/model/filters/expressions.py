@@ -85,7 +85,7 @@ class Or:
 
 
 Leaf = Compare | Among | Like | IsNull | IsTruth
-"""What is said of one attribute."""
+"""A condition on one attribute."""
 
 Expression = Leaf | Constant | Not | And | Or
 

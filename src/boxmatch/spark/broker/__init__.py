@@ -7,7 +7,7 @@ register_broker(spark)
 ticks = spark.readStream.format("boxmatch").option("url", url).option("feed", "ticks").load()
 ```
 
-What may be said in options stands with `BrokerDataSource`.
+`BrokerDataSource` lists the options.
 """
 
 from __future__ import annotations

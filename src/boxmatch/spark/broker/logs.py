@@ -80,7 +80,7 @@ class FeedLog(_Readable):
         """
         page = client.events(self.name, after=after, limit=1)
         if page.last < after:
-            self._lost(self._shorter(page.last, after))
+            self._lost(self._restored_error(page.last, after))
             return page.last
         last = page.last if target is None else min(page.last, max(target, after))
         if not page.events or page.events[0].sequence > last:
@@ -88,16 +88,16 @@ class FeedLog(_Readable):
         else:
             end = last if most is None else min(last, page.events[0].sequence - 1 + most)
         if end > after and self._is_removed(client, after, page.first):
-            self._lost(self._removed(after, page.first))
+            self._lost(self._removal_error(after, page.first))
         return end
 
     def check(self, client: Client, after: int, through: int) -> None:
         """Raise an error, or log it, unless all that was in the range is still there."""
         page = client.events(self.name, after=through, limit=1)
         if page.last < through:
-            self._lost(self._shorter(page.last, through))
+            self._lost(self._restored_error(page.last, through))
         elif self._is_removed(client, after, page.first):
-            self._lost(self._removed(after, page.first))
+            self._lost(self._removal_error(after, page.first))
 
     def _is_removed(self, client: Client, after: int, first: int) -> bool:
         """May events after a number be gone, if the oldest of the feed is `first`?
@@ -128,13 +128,13 @@ class FeedLog(_Readable):
     def acknowledge(self, client: Client, through: int) -> None:
         """A feed does not mind who has read it."""
 
-    def _removed(self, after: int, first: int) -> str:
+    def _removal_error(self, after: int, first: int) -> str:
         return (
             f"feed {self.name!r}: events after {after} were to be read, but the log starts at "
             f"{first}: retention has removed what was before it"
         )
 
-    def _shorter(self, last: int, wanted: int) -> str:
+    def _restored_error(self, last: int, wanted: int) -> str:
         return (
             f"feed {self.name!r}: the log ends at {last}, before {wanted}, which was there once: "
             "this is another broker, or one that was restored from a backup"

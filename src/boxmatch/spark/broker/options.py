@@ -35,7 +35,7 @@ class Connection:
         """The key may also be in the environment of the driver, where no plan shows it."""
         _check_names(options)
         key = options.get("key") or os.environ.get("BOXMATCH_KEY") or None
-        return cls(required(options, "url"), key)
+        return cls(require_option(options, "url"), key)
 
     def client(self) -> Client:
         """A client to be closed."""
@@ -61,7 +61,7 @@ def _check_names(names: Iterable[str]) -> None:
             raise SparkError(f"format('boxmatch') has no option {name!r}; {hint}")
 
 
-def required(options: Mapping[str, str], name: str) -> str:
+def require_option(options: Mapping[str, str], name: str) -> str:
     """An option that must be there."""
     value = options.get(name)
     if not value:

@@ -9,7 +9,7 @@ would be taken for one that it is not, and rows lost. So a stream is written in 
 
 1. Tasks write their rows into a folder below the checkpoint, each attempt into a file of its own.
    Values are checked against the feed's schema here, where nothing is published yet.
-2. The driver is told in `commit` which attempts count, and the number of the batch. It writes a
+2. `commit` gives the driver the attempts that count, and the number of the batch. It writes a
    manifest that names their files and a random key, and only then publishes them, in the order of
    the partitions, request n under `key-n`. A batch that has a manifest already is published by
    that, not by the rows that it gave this time; one that is marked as done is left alone.
@@ -43,7 +43,7 @@ from pyspark.sql.datasource import (
 from boxmatch.errors import SparkError
 from boxmatch.model.columns import Refused, arrow_keys, readable
 from boxmatch.model.schema import Schema
-from boxmatch.spark.broker.options import Connection, required
+from boxmatch.spark.broker.options import Connection, require_option
 from boxmatch.spark.broker.rows import arrow_columns
 from boxmatch.spark.broker.staging import Part, Staging
 from boxmatch.spark.store import Folder
@@ -85,7 +85,7 @@ class Writing:
                 "a subscriber's notifications cannot be written: give option 'feed' alone"
             )
         connection = Connection.of(options)
-        name = required(options, "feed")
+        name = require_option(options, "feed")
         if overwrite:
             raise SparkError(
                 f"feed {name!r} can only grow: write with mode 'append', and streams with "
@@ -148,7 +148,7 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):
                 "a stream into a feed needs option 'checkpointLocation' on the writer itself, or "
                 "a folder of its own as 'stagingLocation': rows wait there to be published once"
             )
-        self._staging = _staging(folder, options)
+        self._staging = _make_staging(folder, options)
 
     def write(  # type: ignore[override]  # typed for rows; Spark hands over what is declared here
         self, iterator: Iterator[pa.RecordBatch]
@@ -181,7 +181,7 @@ class BrokerWriter(DataSourceArrowWriter):
         self._repeatable = bool(given)
         folder = options.get("stagingLocation")
         self._shelf = Folder.at(folder) if folder else None
-        self._staging = _staging(self._shelf / self._job, options) if self._shelf else None
+        self._staging = _make_staging(self._shelf / self._job, options) if self._shelf else None
 
     def write(  # type: ignore[override]  # typed for rows; Spark hands over what is declared here
         self, iterator: Iterator[pa.RecordBatch]
@@ -223,7 +223,7 @@ def _publish(
         staging.settle(name, parts, query, lambda rows, key: writing.publish(client, rows, key))
 
 
-def _staging(folder: Folder, options: Mapping[str, str]) -> Staging:
+def _make_staging(folder: Folder, options: Mapping[str, str]) -> Staging:
     in_doubt = options.get("inDoubt", "fail").lower()
     if in_doubt not in ("fail", "publish"):
         raise SparkError(f"option 'inDoubt' is 'fail' or 'publish', not {in_doubt!r}")
@@ -245,16 +245,16 @@ def _parts(messages: list[WriterCommitMessage | None]) -> list[Part]:
 
 def _portions(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     for start in range(0, rows.num_rows, _ROWS_PER_REQUEST):
-        yield from _halved(rows.slice(start, _ROWS_PER_REQUEST))
+        yield from _halve(rows.slice(start, _ROWS_PER_REQUEST))
 
 
-def _halved(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _halve(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if rows.nbytes <= _BYTES_PER_REQUEST or rows.num_rows == 1:
         yield rows
         return
     half = rows.num_rows // 2
-    yield from _halved(rows.slice(0, half))
-    yield from _halved(rows.slice(half))
+    yield from _halve(rows.slice(0, half))
+    yield from _halve(rows.slice(half))
 
 
 def _check_columns(feed: Feed, columns: StructType) -> None:

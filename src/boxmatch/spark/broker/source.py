@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from boxmatch.errors import SparkError
 from boxmatch.spark.broker.logs import FeedLog, Inbox
-from boxmatch.spark.broker.options import Connection, Place, number, place, required, switch
+from boxmatch.spark.broker.options import Connection, Place, number, place, require_option, switch
 from boxmatch.spark.broker.rows import arrow_columns
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Reading:
             log = FeedLog(connection, feed, fail)
         else:
             acknowledging = stream and switch(options, "acknowledge", True)
-            log = Inbox(connection, required(options, "subscriber"), fail, acknowledging)
+            log = Inbox(connection, require_option(options, "subscriber"), fail, acknowledging)
         end = place(options, "endingSequence", "latest")
         if stream and end != "latest":
             raise SparkError("a stream has no end: option 'endingSequence' is for batch reads")

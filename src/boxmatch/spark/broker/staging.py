@@ -75,7 +75,10 @@ class Staging:
             return None
         part = uuid.uuid4().hex
         rows = count = 0
-        with (self.folder / _STAGED / part).written() as place, open(place / _ROWS, "wb") as file:
+        with (
+            (self.folder / _STAGED / part).open_for_writing() as place,
+            open(place / _ROWS, "wb") as file,
+        ):
             with pa.ipc.new_stream(file, first.schema) as stream:
                 for batch in _with(first, pending):
                     stream.write_batch(batch)

@@ -10,7 +10,7 @@ from boxmatch.spark.pipeline.clean import (
     clean,
     clean_subscriptions,
     derive,
-    derived_schema,
+    extend_schema,
 )
 from boxmatch.spark.pipeline.config import PipelineConfig
 from boxmatch.spark.pipeline.match import index_subscriptions, match_events, notifications
@@ -38,7 +38,7 @@ __all__ = [
     "clean_subscriptions",
     "dead_subscriptions",
     "derive",
-    "derived_schema",
+    "extend_schema",
     "index_subscriptions",
     "latency",
     "match_events",

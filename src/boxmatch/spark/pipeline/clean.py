@@ -13,7 +13,7 @@ from boxmatch.model.axis import ABSENT
 from boxmatch.model.keys import LARGEST_WHOLE
 from boxmatch.model.schema import Attribute, AttributeType, Schema
 from boxmatch.spark.columns import column, require_columns
-from boxmatch.spark.pipeline.failures import explained
+from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.pipeline.read import MALFORMED
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _ATTRIBUTE_TYPES: Final[Mapping[str, AttributeType]] = {
 }  # fmt: skip
 
 Fault = tuple["Column", str]
-"""Where a row is at fault, and what is then said of it."""
+"""Where a row is at fault, and the reason to give."""
 
 
 class Cleaned(NamedTuple):
@@ -101,10 +101,10 @@ def judge(
         faults.append(_missing(event_time))
     typed: dict[str, Column] = {}
     for attribute in types.values():
-        typed[attribute.name], found = _typed(events, attribute)
+        typed[attribute.name], found = _cast(events, attribute)
         faults += found
     earliest = [] if event_time is None else [event_time]
-    return _judged(events, typed, faults, key, earliest)
+    return _judge(events, typed, faults, key, earliest)
 
 
 def clean_subscriptions(
@@ -128,7 +128,7 @@ def judge_subscriptions(
     if filter in subscriptions.columns:
         faults.append(_missing(filter))
     says = [filter] if filter in subscriptions.columns else subscriptions.columns
-    return _judged(subscriptions, {}, faults, [subscription_id], [], agree_on=says)
+    return _judge(subscriptions, {}, faults, [subscription_id], [], agree_on=says)
 
 
 def split(judged: DataFrame, id: str) -> Cleaned:
@@ -144,7 +144,7 @@ def split(judged: DataFrame, id: str) -> Cleaned:
     return Cleaned(good, quarantined)
 
 
-def _judged(
+def _judge(
     rows: DataFrame,
     typed: dict[str, Column],
     faults: Iterable[Fault],
@@ -169,7 +169,7 @@ def _judged(
     )
     if not key:
         return judged
-    order = [_ordered(judged, name) for name in (*first, *names)]
+    order = [_sort_key(judged, name) for name in (*first, *names)]
     # Bad rows are parted from good ones, and from each other: no bad row can push a good one out,
     # and many rows without an id do not end up in one place.
     apart = f.when(f.col(REASON).isNotNull(), f.xxhash64(ROW))
@@ -190,7 +190,7 @@ def _judged(
     )
 
 
-def _typed(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]]:
+def _cast(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]]:
     """The column with its attribute's type, and what may be wrong with it."""
     from pyspark.sql import functions as f
 
@@ -249,7 +249,7 @@ def _missing(name: str) -> Fault:
     return column(name).isNull(), f"{name} is null"
 
 
-def _ordered(rows: DataFrame, name: str) -> Column:
+def _sort_key(rows: DataFrame, name: str) -> Column:
     """Something to sort by; not everything that Spark can hold can be sorted."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import AtomicType, VariantType
@@ -277,7 +277,7 @@ def derive(events: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
     for name, expression in expressions.items():
         if name in events.columns:
             raise SparkError(f"derive: the events have a column {name!r} already")
-        with explained(f"derive: {name} = {expression!r}"):
+        with translate_errors(f"derive: {name} = {expression!r}"):
             derived = events.withColumn(name, f.expr(expression))
             kind = derived.schema[name].dataType.simpleString()
         wanted = _ATTRIBUTE_TYPES.get(kind.partition("(")[0])
@@ -289,7 +289,7 @@ def derive(events: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
     return events
 
 
-def derived_schema(schema: Schema, events: DataFrame, names: Iterable[str]) -> Schema:
+def extend_schema(schema: Schema, events: DataFrame, names: Iterable[str]) -> Schema:
     """The schema with the derived columns as attributes."""
     added = [
         Attribute(name, _ATTRIBUTE_TYPES[events.schema[name].dataType.simpleString()])

@@ -1,4 +1,4 @@
-"""What a pipeline is told, and the TOML file that tells it."""
+"""The settings of a pipeline, and the TOML file that holds them."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _source(section: _Section, folder: Path | None) -> dict[str, Any]:
         if not isinstance(value, (str, int, float)):
             raise section.error(f"options.{name}", f"must be a plain value, not {value!r:.80}")
     return {
-        "path": path and _placed(path, folder),
+        "path": path and _resolve(path, folder),
         "table": table,
         "format": section.choice("format", _FORMATS, "parquet"),
         # As Spark writes truth, and everything else: as text.
@@ -227,7 +227,7 @@ def _source(section: _Section, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _placed(path: str, folder: Path | None) -> str:
+def _resolve(path: str, folder: Path | None) -> str:
     if ":/" in path or os.path.isabs(path):
         return path
     return str((folder or Path.cwd()) / path)
@@ -266,7 +266,7 @@ def _subscriptions(section: _Section, folder: Path | None) -> SubscriptionsConfi
 
 
 def _output(section: _Section, folder: Path | None) -> OutputConfig:
-    path = _placed(section.take("path", str), folder)
+    path = _resolve(section.take("path", str), folder)
     config = OutputConfig(path=path, columns=section.texts("columns"))
     section.done()
     return config

@@ -1,4 +1,4 @@
-"""What Spark says when something fails, without plans and stack traces."""
+"""Failures of Spark as errors of one line, without plans and stack traces."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Turn what Spark raises into a `SparkError` of one line that begins with `what`."""
     try:
         yield
     except _spark_errors() as error:
-        raise SparkError(f"{what}: {said(error)}") from error
+        raise SparkError(f"{what}: {cause_of(error)}") from error
 
 
-def said(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
     """The line that names the cause."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     if not lines:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.build import build_index
-from boxmatch.spark.columns import column, quoted, require_columns
+from boxmatch.spark.columns import column, quote, require_columns
 from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import MALFORMED_ROW, Cleaned
 from boxmatch.spark.pipeline.config import MatchConfig
@@ -67,14 +67,14 @@ def rejections(
     return before.unionByName(rejected(cleaned.good.sparkSession, index.path, index.version))
 
 
-def accepted(
+def drop_rejected(
     subscriptions: DataFrame, index: IndexVersion, *, subscription_id: str = "subscription_id"
 ) -> DataFrame:
     """The clean subscriptions whose filters were understood."""
     if not index.rejected:
         return subscriptions
     bad = rejected(subscriptions.sparkSession, index.path, index.version)
-    same = subscriptions[quoted(subscription_id)].cast("string") == bad["subscription_id"]
+    same = subscriptions[quote(subscription_id)].cast("string") == bad["subscription_id"]
     return subscriptions.join(bad, on=same, how="left_anti")
 
 
@@ -104,7 +104,7 @@ def notifications(
     columns: Sequence[str] | None = None,
     on: date | None = None,
 ) -> DataFrame:
-    """A row for each match: whom to tell, of which event, what happened and on which date.
+    """A row for each match: the subscription, the event, its columns and the date.
 
     The columns of the event come with the matches (see `keep` of `boxmatch.spark.match`), or from
     `events`, which are then joined by their id: it must be unique. `columns` says which, all of
@@ -116,21 +116,21 @@ def notifications(
     if events is not None:
         pairs = matches.select(column(event_id), column(subscription_id))
         matches = pairs.join(events, on=event_id, how="inner")
-    told = [name for name in matches.columns if name not in (event_id, subscription_id)]
+    shown = [name for name in matches.columns if name not in (event_id, subscription_id)]
     if columns is not None:
         require_columns(matches, columns, "events")
-        told = [name for name in told if name in columns]
+        shown = [name for name in shown if name in columns]
     if event_time is not None:
         require_columns(matches, [event_time], "events")
         day = f.to_date(column(event_time))
-        told = [event_time, *(name for name in told if name != event_time)]
+        shown = [event_time, *(name for name in shown if name != event_time)]
     elif on is not None:
         day = f.lit(on)
     else:
         raise SparkError("notifications need a date: name an event_time, or say which with `on`")
-    check_no_date(told)
+    check_no_date(shown)
     return matches.select(
-        column(event_id), column(subscription_id), *map(column, told), day.alias(DATE)
+        column(event_id), column(subscription_id), *map(column, shown), day.alias(DATE)
     )
 
 

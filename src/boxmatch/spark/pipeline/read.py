@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from boxmatch.errors import SparkError
 from boxmatch.spark.pipeline.config import Source
-from boxmatch.spark.pipeline.failures import explained
+from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.store import Folder
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ InputFile = tuple[str, int, int]
 
 def read(spark: SparkSession, source: Source) -> DataFrame:
     """The rows of a source. CSV and JSON values are strings, unless nested."""
-    with explained(f"cannot read {source.address}"):
+    with translate_errors(f"cannot read {source.address}"):
         if source.table is not None:
             frame = spark.table(source.table)
         elif source.format == "parquet":
@@ -79,7 +79,7 @@ def _path(source: Source) -> str:
 
 
 def _table_files(spark: SparkSession, source: Source) -> list[InputFile] | None:
-    with explained(f"cannot read {source.address}"):
+    with translate_errors(f"cannot read {source.address}"):
         paths = spark.table(source.table or "").inputFiles()
     try:
         return [file for path in sorted(paths) for file in Folder.at(path).files()] or None

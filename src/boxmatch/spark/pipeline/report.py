@@ -70,7 +70,7 @@ def summarise(
             "sample": measured["sample"],
         },
         "latency": found["latency"],
-        "stages": [_timed(record) for record in done.values()],
+        "stages": [_timing(record) for record in done.values()],
         "provenance": {
             "boxmatch": __version__,
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -126,7 +126,7 @@ def headline(summary: Summary) -> str:
     )
 
 
-def _timed(record: StageRecord) -> Summary:
+def _timing(record: StageRecord) -> Summary:
     rate = record.rows / record.seconds if record.rows and record.seconds else None
     return {
         "stage": record.name,
@@ -224,17 +224,17 @@ def _matches(summary: Summary, charts: Charts) -> str:
                     ),
                 ]
             ),
-            _listed("Most matches", found["top"]),
+            _table_of("Most matches", found["top"]),
             f"<h3>Dead</h3><p>{dead['number']:,} subscriptions matched nothing.</p>",
-            _listed("Examples", dead["shown"]),
+            _table_of("Some of them", dead["shown"]),
             f"<h3>Too broad</h3><p>{broad['number']:,} subscriptions matched more than "
             f"{broad['share']:.3g} of the events.</p>",
-            _listed("Broadest", broad["shown"]),
+            _table_of("The broadest", broad["shown"]),
         ]
     )
 
 
-def _listed(title: str, rows: Sequence[Row]) -> str:
+def _table_of(title: str, rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     cells = [

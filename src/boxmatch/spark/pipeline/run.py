@@ -17,7 +17,7 @@ from boxmatch.spark.pipeline.clean import (
     REASON,
     Cleaned,
     derive,
-    derived_schema,
+    extend_schema,
     judge,
     judge_subscriptions,
     split,
@@ -25,8 +25,8 @@ from boxmatch.spark.pipeline.clean import (
 from boxmatch.spark.pipeline.config import PipelineConfig, Source
 from boxmatch.spark.pipeline.match import (
     DATE,
-    accepted,
     check_no_date,
+    drop_rejected,
     index_subscriptions,
     notifications,
     rejections,
@@ -37,11 +37,11 @@ from boxmatch.spark.pipeline.selectivity import attributes_table, measure_select
 from boxmatch.spark.pipeline.stages import STAGES, Done, Progress, StageRecord, Stages
 from boxmatch.spark.pipeline.statistics import (
     dead_subscriptions,
-    described,
     latency,
     matches_per_event,
     matches_per_subscription,
     power_buckets,
+    select_filters,
     too_broad_subscriptions,
 )
 from boxmatch.spark.store import Folder
@@ -165,11 +165,11 @@ class _Run:
             duplicates=self.config.clean.duplicates,
         )
         derived = derive(split(judged, self.event_id).good, self.config.derive)
-        schema = derived_schema(config.attributes, derived, self.config.derive)
+        schema = extend_schema(config.attributes, derived, self.config.derive)
         index_class(self.config.match.index)(len(schema), **self.config.match.index_options)
-        told = self.config.output.columns
+        columns = self.config.output.columns
         keep = columns_to_keep(
-            derived, "all" if told is None else told, self.event_id, self.subscription_id
+            derived, "all" if columns is None else columns, self.event_id, self.subscription_id
         )
         if config.event_time is not None and config.event_time not in keep:
             keep.append(config.event_time)
@@ -287,16 +287,16 @@ class _Run:
 
     def _notify(self, match: StageRecord) -> StageRecord:
         def work() -> Done:
-            told = notifications(
+            rows = notifications(
                 self.stages.read(self.spark, _MATCHED),
                 event_id=self.event_id,
                 subscription_id=self.subscription_id,
                 event_time=self.config.events.event_time,
                 on=datetime.fromisoformat(match.details["processed"]).date(),
             )
-            self.stages.write(told, "notifications", [DATE])
+            self.stages.write(rows, "notifications", [DATE])
             return match.rows, {
-                "by_date": {str(row[DATE]): row["count"] for row in _count_by(told, DATE)}
+                "by_date": {str(row[DATE]): row["count"] for row in _count_by(rows, DATE)}
             }
 
         return self.stages.run("notify", {"from": match.fingerprint}, work)
@@ -306,7 +306,7 @@ class _Run:
     ) -> StageRecord:
         def work() -> Done:
             events, matches = self._events(), self.stages.read(self.spark, _MATCHED)
-            usable = accepted(
+            usable = drop_rejected(
                 self._subscriptions().good,
                 read_version(self.index_path, index.details["version"]),
                 subscription_id=self.subscription_id,
@@ -314,7 +314,7 @@ class _Run:
             self.stages.write(
                 matches_per_subscription(
                     matches,
-                    described(usable, inputs.schema, self.subscription_id, self.filter),
+                    select_filters(usable, inputs.schema, self.subscription_id, self.filter),
                     subscription_id=self.subscription_id,
                     events=derived.rows or 0,
                 ),

@@ -93,7 +93,7 @@ def measure_selectivities(
     )
     work = task(
         "boxmatch.spark.pipeline.selectivity:count_predicates", "selectivities",
-        schema=schema.to_json(), events=_packed(some),
+        schema=schema.to_json(), events=_pack(some),
     )  # fmt: skip
     kinds = "attribute int, subscriptions bigint, predicates bigint, satisfied double"
     counted = (
@@ -102,8 +102,8 @@ def measure_selectivities(
         .agg(*(f.sum(name).alias(name) for name in ("subscriptions", "predicates", "satisfied")))
         .collect()
     )
-    return _assembled(schema, {row["attribute"]: row for row in counted}, _present(events, schema),
-                      some.num_rows)  # fmt: skip
+    by_attribute = {row["attribute"]: row for row in counted}
+    return _assemble(schema, by_attribute, _measure_presence(events, schema), some.num_rows)
 
 
 def attributes_table(spark: SparkSession, measured: Selectivities) -> DataFrame:
@@ -115,7 +115,7 @@ def attributes_table(spark: SparkSession, measured: Selectivities) -> DataFrame:
     )
 
 
-def _assembled(
+def _assemble(
     schema: Schema, counted: dict[int, Any], present: dict[str, float], sample: int
 ) -> Selectivities:
     none = {"subscriptions": 0, "predicates": 0, "satisfied": 0.0}
@@ -143,7 +143,7 @@ def _assembled(
     )
 
 
-def _present(events: DataFrame, schema: Schema) -> dict[str, float]:
+def _measure_presence(events: DataFrame, schema: Schema) -> dict[str, float]:
     """The share of all events that have each attribute."""
     from pyspark.sql import functions as f
 
@@ -156,7 +156,7 @@ def _present(events: DataFrame, schema: Schema) -> dict[str, float]:
     return {a.name: row[str(i)] / max(1, row["all"]) for i, a in enumerate(schema)}
 
 
-def _packed(table: pa.Table) -> bytes:
+def _pack(table: pa.Table) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from boxmatch import __version__
-from boxmatch.spark.pipeline.failures import explained
+from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.store import Folder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class StageRecord:
 Done = tuple[int | None, Mapping[str, Any]]
 
 Progress = Callable[[str, StageRecord | None], None]
-"""Told the name of a stage when it begins, and again with the record when it is done."""
+"""Called with the name of a stage when it begins, and with its record when it is done."""
 
 
 class Stages:
@@ -128,7 +128,7 @@ class Stages:
         markers.remove(f"{name}.json")
         self._outputs.clear()
         began = perf_counter()
-        with explained(f"stage {name}"):
+        with translate_errors(f"stage {name}"):
             rows, details = work()
         record = StageRecord(
             name=name, fingerprint=fingerprint, seconds=perf_counter() - began, rows=rows,

@@ -1,4 +1,4 @@
-"""Statistics: who is told how much, and what that says about subscriptions and attributes."""
+"""Statistics: matches by subscription and by event, and how long they took."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LATENCY_SHARES: Final = (0.5, 0.95, 0.99)
 
 
-def described(
+def select_filters(
     subscriptions: DataFrame, schema: Schema, subscription_id: str, filter: str
 ) -> DataFrame:
     """Each subscription's id and its `filter` as text; bounds in columns are shown as JSON."""
