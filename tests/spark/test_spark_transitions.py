@@ -334,10 +334,10 @@ class Clockwork:
     def update(self, now: int, order: int, x: float | None, gone: bool = False) -> list[Any]:
         self.fake.now = now
         timers: Any = self.fake
-        return self._told(self.keeper.updated("p", [("p", order, gone, x)], timers))
+        return self._told(self.keeper.update("p", [("p", order, gone, x)], timers))
 
     def expire(self, at: int) -> list[Any]:
-        return self._told(self.keeper.expired("p", at))
+        return self._told(self.keeper.expire("p", at))
 
     @staticmethod
     def _told(rows: Iterator[Any]) -> list[Any]:

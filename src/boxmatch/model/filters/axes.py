@@ -96,3 +96,18 @@ def narrow(attribute: Attribute, low: int, high: int) -> Interval:
         return low, high
     first, last = key_range(attribute)
     return (first if low == FIRST else low), (last if high == LAST else high)
+
+
+def string_interval(
+    low: str | None, high: str | None, low_open: bool, high_open: bool
+) -> tuple[Bound, Bound] | None:
+    """The bounds of a range of strings; None for a range that is seen to be empty."""
+    first: Bound = FIRST
+    last: Bound = LAST
+    if low is not None and (low or low_open):
+        first = (low, int(low_open))
+    if high is not None:
+        last = (high, -int(high_open))
+        if last < first if isinstance(first, tuple) else high_open and not high:
+            return None
+    return first, last

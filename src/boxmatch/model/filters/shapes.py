@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from boxmatch.errors import AttributeValueError, FilterError
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.filters.axes import narrow, widen
+from boxmatch.model.filters.axes import narrow, string_interval, widen
 from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
 from boxmatch.model.filters.compiler import compile_expression
 from boxmatch.model.filters.expressions import (
@@ -229,17 +229,12 @@ def _string_interval(
     if test.template.kind != "text":
         raise AttributeValueError(attribute.name, constant, "is not a string")
     text = check_string(attribute, constant[1:-1].replace("''", "'"))
-    match test.operator:
-        case "=":
-            return (text, 0) if text else FIRST, (text, 0)
-        case ">=":
-            return (text, 0) if text else FIRST, LAST
-        case ">":
-            return (text, 1), LAST
-        case "<=":
-            return FIRST, (text, 0)
-        case _:
-            return (FIRST, (text, -1)) if text else None
+    operator = test.operator
+    if operator == "=":
+        return (text, 0) if text else FIRST, (text, 0)
+    if operator in (">=", ">"):
+        return string_interval(text, None, operator == ">", False)
+    return string_interval(None, text, False, operator == "<")
 
 
 def _value(template: Value, constant: str) -> Value:
