@@ -13,7 +13,15 @@ import pyarrow as pa
 import pytest
 
 import boxmatch as bm
-from boxmatch.spark import build_index, explain, match, read_version, rejected
+from boxmatch.spark import (
+    build_index,
+    explain,
+    local_session,
+    match,
+    read_version,
+    register_broker,
+    rejected,
+)
 from boxmatch.spark.build import _number_of_shards
 from boxmatch.spark.versions import forget, version_numbers
 from boxmatch.workloads import MarketWorkload
@@ -290,6 +298,18 @@ def test_number_of_shards(
 
 class TestBadInput:
     """Each is found on the driver, before any job, where that can be."""
+
+    def test_a_spark_that_is_too_old(
+        self, spark: SparkSession, events: DataFrame, index: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pyspark.__version__", "4.1.2")
+        older = "needs PySpark 4.2 or later, and this is 4.1.2"
+        with pytest.raises(bm.SparkError, match=older):
+            match(events, index)
+        with pytest.raises(bm.SparkError, match=older):
+            local_session()
+        with pytest.raises(bm.SparkError, match=older):
+            register_broker(spark)
 
     def test_events(self, spark: SparkSession, events: DataFrame, index: str) -> None:
         pandas, not_spark = events.toPandas(), "are not a Spark DataFrame but of type pandas"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from boxmatch.errors import SchemaError, SparkError
 from boxmatch.model.schema import Attribute, Schema
+from boxmatch.spark.session import require_spark
 from boxmatch.spark.versions import IdType
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def column(name: str) -> Column:
 
 def require_frame(given: object, what: str) -> None:
     """Raise an error unless it is a DataFrame of Spark."""
+    require_spark()
     from pyspark.sql import DataFrame
 
     if not isinstance(given, DataFrame):

@@ -1,4 +1,4 @@
-"""A Spark session on this machine that works as it is."""
+"""Which Spark there must be, and a session on this machine that works as it is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,23 @@ from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_OLDEST = (4, 2)
+"""`repartitionById` and `arrow_udf` came with 4.1, streams of data sources that can be limited (the
+broker as a source) with 4.2."""
+
+
+def require_spark() -> None:
+    """Raise an error unless PySpark is installed, and new enough."""
+    with requires("spark", "a Spark session"):
+        import pyspark
+    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise SparkError(
+            f"boxmatch needs PySpark {oldest} or later, and this is {pyspark.__version__}: "
+            f"pip install 'pyspark>={oldest}'"
+        )
 
 
 def local_session(
@@ -29,8 +46,9 @@ def local_session(
     Connect server is started and the session talks to that. On a cluster make the session
     yourself: everything in `boxmatch.spark` takes DataFrames and asks for no particular session.
     """
-    with requires("spark", "a Spark session"):
-        from pyspark.sql import SparkSession
+    require_spark()
+    from pyspark.sql import SparkSession
+
     running = SparkSession.getActiveSession()
     if running is not None:
         return running

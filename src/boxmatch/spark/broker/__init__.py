@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from boxmatch.spark.session import require_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,6 +24,7 @@ __all__ = ["register_broker"]
 
 def register_broker(spark: SparkSession) -> None:
     """Make `format("boxmatch")` known to a session. Workers need the package, with its client."""
+    require_spark()
     from boxmatch.spark.broker.format import BrokerDataSource
 
     spark.dataSource.register(BrokerDataSource)

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from boxmatch.errors import SparkError
 from boxmatch.spark.broker.logs import FeedLog, Inbox
@@ -22,16 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from boxmatch.client import Client
-
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError as error:  # Spark before 4.2
-    raise SparkError("reading a broker from Spark needs Spark 4.2 or later") from error
 
 _LEAST = 1_000
 """Numbers that are worth a task."""
