@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,35 @@ def test_version_is_written_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["dynamic"] == ["version"]
     assert boxmatch.__version__.count(".") == 2
+
+
+CHECKED = {
+    "numba": ("0.68", "numba.core.event and cgutils, in kernels"),
+    "sqlglot": ("30.30", "Parser._tokens and _index, in model/filters/parsing.py"),
+    "uvicorn": ("0.54", "subclasses of its protocols, in broker/server"),
+}
+"""Whose inner parts are used: the newest version that these were checked with, and which."""
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_inner_parts_were_checked_with_this_version(name: str) -> None:
+    checked, parts = CHECKED[name]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["broker"]]
+    (bound,) = (
+        part[1:] for one in asked if one.startswith(f"{name}>=") for part in one.split(",")[1:]
+    )
+    assert minor(checked) < minor(bound)
+    installed = version(name)
+    assert minor(installed) < minor(bound), f"{name} {installed} is beyond the bound, {bound}"
+    assert minor(installed) <= minor(checked), (
+        f"{name} {installed} is newer than {checked}: look at {parts}, then raise it here"
+    )
+
+
+def minor(version: str) -> tuple[int, int]:
+    major, minor, *_ = [*version.split("."), "0"]
+    return int(major), int(minor)
 
 
 def test_typed_marker_is_shipped() -> None:
