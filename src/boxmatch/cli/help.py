@@ -15,6 +15,22 @@ Row = tuple[str, str]
 
 _EXAMPLES = "boxmatch_examples"
 _HEADING = re.compile(r"^(?:Usage|[A-Z][\w ,]*):(?=$| boxmatch)", re.MULTILINE)
+_TYPES = tuple(
+    (re.compile(rf"(?<= )(?:{pattern})$"), word)
+    for pattern, word in (
+        (r"<(?:int|float)(?: range)?>|(?:INTEGER|FLOAT)(?: RANGE)?", "N"),
+        (r"<str>", "TEXT"),
+        (r"<path>", "PATH"),
+        (r"<file>", "FILE"),
+        (r"<dir>|DIRECTORY", "DIR"),
+        (r"\[([\w-]+(?:\|[\w-]+)+)\]", r"<\1>"),
+    )
+)
+"""What stands for a value, whichever version of Typer it comes from."""
+_RANGES = (
+    (re.compile(r"([\d.]+)<=x<=([\d.]+)(?=\]$)"), r"\1 to \2"),
+    (re.compile(r"x>=([\d.]+)(?=\]$)"), r"at least \1"),
+)
 
 
 def examples(*lines: str) -> Callable[[Function], Function]:
@@ -35,6 +51,10 @@ class Command(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         return _bold_headings(super().get_help(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_parameters("Arguments", "argument", self, ctx, formatter)
+        _write_parameters("Options", "option", self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         _write_examples(examples_of(self), formatter)
@@ -61,8 +81,7 @@ class Group(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         # Commands come first: they are what one looks for here.
         self.format_commands(ctx, formatter)
-        with formatter.section("Options"):
-            formatter.write_dl(parameter_rows(self, ctx, "option"))
+        _write_parameters("Options", "option", self, ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[Row]] = {}
@@ -124,8 +143,20 @@ def parameter_rows(command: Any, ctx: Any, kind: Literal["argument", "option"]) 
         record = parameter.get_help_record(ctx)
         if parameter.param_type_name == kind and record is not None:
             name, text = record[0], record[1].replace("\\[", "[")
+            for pattern, word in _TYPES:
+                name = pattern.sub(word, name)
+            for pattern, word in _RANGES:
+                text = pattern.sub(word, text)
             rows.append((argument_name(parameter) if kind == "argument" else name, text))
     return rows
+
+
+def _write_parameters(
+    title: str, kind: Literal["argument", "option"], command: Any, ctx: Any, formatter: Any
+) -> None:
+    if rows := parameter_rows(command, ctx, kind):
+        with formatter.section(title):
+            formatter.write_dl(rows)
 
 
 def _write_examples(lines: tuple[str, ...], formatter: Any) -> None:
