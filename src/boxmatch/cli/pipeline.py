@@ -63,9 +63,9 @@ def run(
     from boxmatch.spark.pipeline import Pipeline, write_sample
 
     if config is None:
-        with show_spinner("making ticks and alerts"):
+        with show_spinner("generating ticks and alerts"):
             config = write_sample(_SAMPLE)
-        text = f"No --config given: running the sample in {_SAMPLE}, set up by {config}"
+        text = f"No --config given: running the sample in {_SAMPLE} with {config}"
         typer.echo(text, err=True)
     chosen = Pipeline(config)
     chosen.check()
@@ -92,7 +92,7 @@ def sample(
     """
     from boxmatch.spark.pipeline import write_sample
 
-    with show_spinner("making ticks and alerts"):
+    with show_spinner("generating ticks and alerts"):
         config = write_sample(folder)
     if as_json:
         print_json({"config": str(config)})

@@ -226,10 +226,10 @@ def _matches(summary: Summary, charts: Charts) -> str:
             ),
             _table_of("Most matches", found["top"]),
             f"<h3>Dead</h3><p>{dead['number']:,} subscriptions matched nothing.</p>",
-            _table_of("Some of them", dead["shown"]),
+            _table_of("Examples", dead["shown"]),
             f"<h3>Too broad</h3><p>{broad['number']:,} subscriptions matched more than "
             f"{broad['share']:.3g} of the events.</p>",
-            _table_of("The broadest", broad["shown"]),
+            _table_of("Broadest", broad["shown"]),
         ]
     )
 
