@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from boxmatch.broker.feeds.event_feed import EventFeed, check_wanted, filter_of
-from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.messages import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.engine.explain import Explanation
@@ -127,8 +127,6 @@ def _some(newest: list[tuple[LoggedEvent, Any]]) -> list[tuple[LoggedEvent, Any]
 
 
 def _matcher(spec: FeedSpec, filter: Filter) -> Matcher:
-    wanted = Wanted(feed=spec.name, filter=filter)
-    check_wanted(spec, wanted)
     matcher = Matcher(spec.schema)
-    matcher.subscribe("filter", filter_of(wanted))
+    matcher.subscribe("filter", filter)
     return matcher
