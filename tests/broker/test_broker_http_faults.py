@@ -14,8 +14,7 @@ from fake_broker import FakeBroker
 
 from boxmatch.broker.access import Keys
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.http import body_budget as body_room
-from boxmatch.broker.http import make_app
+from boxmatch.broker.http import bodies, make_app
 from boxmatch.broker.http import notifications as notifications
 from boxmatch.broker.messages import Events, Receipt
 from boxmatch.broker.settings import Settings
@@ -67,7 +66,7 @@ def test_errors_of_the_broker(
 
 
 def test_large_bodies_wait_for_each_other(keys: Keys, monkeypatch: Any) -> None:
-    monkeypatch.setattr(body_room, "PATIENCE", 0.2)
+    monkeypatch.setattr(bodies, "PATIENCE", 0.2)
     release = asyncio.Event()
 
     class Busy(FakeBroker):
