@@ -21,7 +21,7 @@ from boxmatch.errors import AccessError
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-    from boxmatch.broker.http.body_budget import BodyBudget
+    from boxmatch.broker.http.bodies import BodyBudget
     from boxmatch.broker.messages import Notification
     from boxmatch.broker.monitoring.metrics import Metrics
 
