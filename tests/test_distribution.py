@@ -69,7 +69,7 @@ def _contents(built: Path, source: Path) -> tuple[set[str], Message]:
 
 def test_wheel(built: Path) -> None:
     shipped, about = _contents(built, SOURCE)
-    assert {"boxmatch/py.typed", "boxmatch/pages/page.html"} <= shipped
+    assert {"boxmatch/py.typed", "boxmatch/reports/page.html"} <= shipped
     assert {"index.html", "app.js", "style.css"} <= {
         Path(name).name for name in shipped if name.startswith("boxmatch/broker/dashboard/")
     }
