@@ -42,8 +42,8 @@ from boxmatch.broker.store import LoggedEvent, Sizes, Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.broker.subscribers.subscriptions import SubscriptionChanges
-from boxmatch.engine.explain import Explanation
 from boxmatch.errors import BrokerError
+from boxmatch.model.explanation import Explanation
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 

@@ -13,9 +13,9 @@ from boxmatch.broker.core import Core
 from boxmatch.broker.feeds.event_feed import EventFeed, check_wanted, filter_of
 from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.store import LoggedEvent
-from boxmatch.engine.explain import Explanation
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, UnknownEventError
+from boxmatch.model.explanation import Explanation
 
 Filter = str | Mapping[str, Any]
 
