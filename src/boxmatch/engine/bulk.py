@@ -111,7 +111,7 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[Table, tuple[Rejected,
             _boxes_of_columns(schema, string_axes(schema), part)
         except AttributeValueError as error:
             if part.length == 1:
-                rejected.append(Rejected(first, str(error).replace(" in row 0", "")))
+                rejected.append(Rejected(first, str(error.without_row())))
                 return
             middle = part.length // 2
             look(part.part(0, middle), first)

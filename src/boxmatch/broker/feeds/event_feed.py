@@ -78,7 +78,8 @@ class EventFeed:
                 unknown = sorted(row.keys() - names)[0]
                 raise EventError(
                     f"attribute {unknown!r} in row {number} is not in the schema of feed "
-                    f"{self.spec.name!r}"
+                    f"{self.spec.name!r}",
+                    row=number,
                 )
 
     def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -40,9 +39,6 @@ MOST_DETAIL: Final = 2_000
 """Characters of a message that go out: it may quote what was sent, which can be long."""
 
 _log = logging.getLogger("boxmatch.broker.http")
-
-_IN_ROW: Final = re.compile(r"in row (\d+) ")
-_ROW: Final = re.compile(r"(?:^row |in row )(\d+)(?:: | is not in the schema)")
 
 _STATUS: Final[tuple[tuple[type[BoxmatchError], int, str], ...]] = (
     # The first that fits counts, so the narrow ones come first.
@@ -113,22 +109,10 @@ def problem_of(error: BoxmatchError) -> Problem:
         more["position"] = error.position
     if isinstance(error, AttributeValueError):
         more["attribute"] = error.attribute
-    index = _index_of(error)
-    if index is not None:
-        more["index"] = index
+    if isinstance(error, (AttributeValueError, EventError)) and error.row is not None:
+        more["index"] = error.row
     headers = {"Retry-After": "1"} if status == 503 else {}
     return Problem(status, kind, str(error), headers=headers, **more)
-
-
-def _index_of(error: BoxmatchError) -> int | None:
-    """Which event it is about. The engine says so in words only."""
-    if isinstance(error, AttributeValueError):
-        found = _IN_ROW.match(error.reason)
-    elif isinstance(error, EventError):
-        found = _ROW.search(str(error))
-    else:
-        return None
-    return None if found is None else int(found[1])
 
 
 def _limit_problem(error: LimitError) -> Problem:
