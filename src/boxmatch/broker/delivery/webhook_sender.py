@@ -30,9 +30,9 @@ from boxmatch.broker.delivery.webhook_targets import (
     Target,
 )
 from boxmatch.broker.messages import DeadLetter, Notification, Webhook
-from boxmatch.client.exchange import retry_after
-from boxmatch.client.signatures import HEADER, sign
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
+from boxmatch.wire.http import retry_after
+from boxmatch.wire.signatures import HEADER, sign
 
 _log = logging.getLogger("boxmatch.broker.webhooks")
 

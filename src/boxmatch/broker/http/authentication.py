@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Path, Request
 from starlette.requests import HTTPConnection
@@ -16,8 +16,8 @@ from starlette.requests import HTTPConnection
 from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.settings import Limits, Settings
-from boxmatch.client.exchange import NAME
 from boxmatch.errors import AccessError
+from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from boxmatch.broker.messages import Notification
     from boxmatch.broker.monitoring.metrics import Metrics
 
-NAME_PATTERN: Final = f"^{NAME.pattern}$"
-MOST_SEQUENCE: Final = (1 << 53) - 1
-"""JSON has no whole numbers beyond, as many of its readers see it."""
-
-Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=128)]
+Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,20 +13,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import (
-    MOST_SEQUENCE,
-    NAME_PATTERN,
-    Caller,
-    Name,
-    Reader,
-    check_name,
-    context_of,
-)
+from boxmatch.broker.http.authentication import Caller, Name, Reader, check_name, context_of
 from boxmatch.broker.http.bodies import media_type, read_body
 from boxmatch.broker.http.event_bodies import ARROW, NDJSON, read_events
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.responses import answer_bytes, problems
 from boxmatch.broker.messages import Receipt
+from boxmatch.wire.http import MOST_SEQUENCE, NAME_PATTERN
 
 if TYPE_CHECKING:
     from boxmatch.broker.store import LoggedEvent

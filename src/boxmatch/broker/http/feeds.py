@@ -17,7 +17,7 @@ from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.responses import answer, problems, takes
 from boxmatch.broker.messages import Adaptive, FeedInfo, FeedSpec
 from boxmatch.broker.store import LoggedEvent
-from boxmatch.engine.explain import Explanation
+from boxmatch.model.explanation import Explanation
 from boxmatch.model.schema import Schema
 
 router = APIRouter(tags=["feeds"])

@@ -13,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from boxmatch.broker.delivery.stream import NotificationStream
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import MOST_SEQUENCE, AsSubscriber, Caller, Name
+from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
 from boxmatch.broker.http.bodies import read_model
 from boxmatch.broker.http.responses import answer, answer_bytes, problems, takes
 from boxmatch.broker.messages import Notification
 from boxmatch.errors import AccessError
+from boxmatch.wire.http import MOST_SEQUENCE
 
 MOST_NOTIFICATIONS: Final = 1_000
 MOST_WAIT: Final = 60.0

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from boxmatch.broker.http.authentication import MOST_SEQUENCE, NAME_PATTERN
+from boxmatch.wire.http import MOST_SEQUENCE, NAME_PATTERN
 
 NameText = Annotated[StrictStr, Field(pattern=NAME_PATTERN, min_length=1, max_length=128)]
 Sequence = Annotated[StrictInt, Field(ge=0, le=MOST_SEQUENCE)]

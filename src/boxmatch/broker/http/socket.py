@@ -18,16 +18,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from boxmatch.broker.access import Grant
 from boxmatch.broker.delivery.stream import NotificationStream
-from boxmatch.broker.http.authentication import (
-    MOST_SEQUENCE,
-    Caller,
-    Context,
-    check_name,
-    context_of,
-)
+from boxmatch.broker.http.authentication import Caller, Context, check_name, context_of
 from boxmatch.broker.http.problems import Problem, problem_of
 from boxmatch.broker.messages import Notification
 from boxmatch.errors import AccessError, BoxmatchError
+from boxmatch.wire.http import MOST_SEQUENCE
 
 HELLO_SECONDS: Final = 5.0
 FRAME_BYTES: Final = 512 * 1024

@@ -9,20 +9,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import (
-    NAME_PATTERN,
-    Admin,
-    AsSubscriber,
-    Caller,
-    Name,
-    check_name,
-)
+from boxmatch.broker.http.authentication import Admin, AsSubscriber, Caller, Name, check_name
 from boxmatch.broker.http.bodies import read_model
 from boxmatch.broker.http.filters import checked_filter, checked_text, named_regions
 from boxmatch.broker.http.responses import answer, problems, takes
 from boxmatch.broker.http.webhooks import webhook_json
 from boxmatch.broker.messages import SubscriberInfo, SubscriptionInfo, Wanted
 from boxmatch.errors import LimitError, UnknownSubscriptionError
+from boxmatch.wire.http import NAME_PATTERN
 
 AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]

@@ -10,11 +10,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import MOST_SEQUENCE, AsSubscriber, Name
+from boxmatch.broker.http.authentication import AsSubscriber, Name
 from boxmatch.broker.http.bodies import read_model
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.responses import answer, problems, takes
 from boxmatch.broker.messages import DeadLetter, Webhook
+from boxmatch.wire.http import MOST_SEQUENCE
 
 Number = Annotated[int, Query(ge=0, le=MOST_SEQUENCE)]
 
