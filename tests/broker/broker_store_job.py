@@ -23,7 +23,7 @@ def body(sequence_in_call: int, call: int) -> bytes:
 def main(folder: Path, sync: str) -> None:
     store = Store.open(folder, sync=sync, pace=0.0)  # type: ignore[arg-type]
     spec = FeedSpec(name="f", spaces={"f": Schema({"call": "int"})})
-    feeds = store.feeds()
+    feeds = store.reader.feeds()
     feed = feeds[0][0] if feeds else store.write(lambda t: t.put_feed(spec)).result()
     subscribers = store.write(
         lambda t: [t.put_subscriber(f"o{n}") for n in range(SUBSCRIBERS)]

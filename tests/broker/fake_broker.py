@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from boxmatch.broker.delivery.stream import NotificationStream
-from boxmatch.broker.messages import (
-    Events,
-    FeedInfo,
-    FeedSpec,
-    Notification,
-    Receipt,
-    SubscriberInfo,
-)
+from boxmatch.broker.messages import Events, Notification, Receipt, SubscriberInfo
 from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.errors import UnknownFeedError
-from boxmatch.model.schema import Schema
 
 
 class FakeBroker:
-    """One feed, `trades`; all subscribers share one stream of notifications, and `error` is raised
-    if set.
+    """All parts of a broker in one. There is one feed, `trades`; all subscribers share one stream
+    of notifications, and `error` is raised if set.
     """
 
     def __init__(self) -> None:
         self.ready = True
         self.failure: str | None = None
-        self.write_failure: str | None = None
+        self.store = SimpleNamespace(failure=None)
+        self.directory = self.pipeline = self.notifications = self.subscribers = self
         self.error: Exception | None = None
         self.published: list[Events] = []
         self.acknowledged: list[int] = []
         self.known = Subscriber(1, "ann")
-        spec = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
-        self._feed = FeedInfo(spec, 1, 0, 0, 0, 0, 0)
 
-    def feed(self, name: str) -> FeedInfo:
+    def feed(self, name: str) -> None:
         if name != "trades":
             raise UnknownFeedError(name)
-        return self._feed
 
     def check_room(self) -> None:
         """There is always room."""
@@ -48,7 +40,7 @@ class FakeBroker:
         self.published.append(events)
         return Receipt(1, len(events.rows), len(events.rows), wait)
 
-    async def subscriber(self, name: str) -> SubscriberInfo:
+    async def describe(self, name: str) -> SubscriberInfo:
         return SubscriberInfo(
             subscriber=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
             subscriptions=0, sessions=0, delivered=0,

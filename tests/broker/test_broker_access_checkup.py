@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
 
     with Store.open(tmp_path) as store:
         store.write(fill).result()
-        [subscriber] = store.subscribers()
+        [subscriber] = store.reader.subscribers()
         store.write(lambda transaction: transaction.move_cursor(subscriber.number, 1000)).result()
     with Keys.open(tmp_path) as keys:
         keys.create("x", admin=True)

@@ -47,18 +47,18 @@ def test_at_a_rate_nothing_is_missed_and_who_wants_it_is_exact(tmp_path: Path, i
     async def main() -> None:
         async with running(tmp_path) as broker:
             spec = FeedSpec(name="f", spaces={"f": WORKLOAD.schema}, index=index, adaptive=ADAPTIVE)
-            await broker.create_feed(spec)
+            await broker.feeds.create(spec)
             for subscriber, exact in (("loose", False), ("strict", True)):
                 many = {
                     str(number): Wanted(feed="f", filter=text, exact=exact)
                     for number, text in enumerate(filters)
                 }
-                await broker.put_subscriptions(subscriber, many)
-            feed = broker._directory.feed("f").feed
+                await broker.subscriptions.put_many(subscriber, many)
+            feed = broker.directory.feed("f").feed
             await asyncio.to_thread(feed.tidy)  # new ones are always checked
             adapting = feed.adapting
             adapting.decide = lambda waited, events: 0.1  # type: ignore[method-assign]
-            await broker.publish("f", events(*rows))
+            await broker.pipeline.publish("f", events(*rows))
             found = {
                 notification.sequence: notification
                 for notification in await all_notifications(broker, "loose")
@@ -77,7 +77,7 @@ def test_at_a_rate_nothing_is_missed_and_who_wants_it_is_exact(tmp_path: Path, i
             ]
             for notification in strict:
                 assert set(map(int, notification.subscriptions)) == right[notification.sequence - 1]
-            info = broker.feed("f")
+            info = broker.feeds.get("f")
             assert info.sampled_matches > 0
             assert 0 <= info.sampled_false <= info.sampled_matches
 
@@ -87,25 +87,25 @@ def test_at_a_rate_nothing_is_missed_and_who_wants_it_is_exact(tmp_path: Path, i
 def test_on_and_off_while_it_runs(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            assert broker.feed("ticks").spec.adaptive is None
-            info = await broker.adapt_feed("ticks", ADAPTIVE)
+            await broker.feeds.create(ticks())
+            assert broker.feeds.get("ticks").spec.adaptive is None
+            info = await broker.feeds.adapt("ticks", ADAPTIVE)
             assert (info.spec.adaptive, info.rate) == (ADAPTIVE, 0.0)
             with pytest.raises(bm.BrokerError, match="threshold must be above 0"):
-                await broker.adapt_feed("ticks", Adaptive(threshold=0.0))
-            await broker.put_subscription("ann", "s", wanted("price > 1"))
+                await broker.feeds.adapt("ticks", Adaptive(threshold=0.0))
+            await broker.subscriptions.put("ann", "s", wanted("price > 1"))
             exact = Wanted(feed="ticks", filter="price > 1", exact=True)
-            await broker.put_subscription("ann", "s", exact)
-            await broker.publish("ticks", events({"price": 2.0}))
-            await broker.put_subscription("ann", "s", wanted("price > 3"))
-            await broker.publish("ticks", events({"price": 2.0}, {"price": 4.0}))
+            await broker.subscriptions.put("ann", "s", exact)
+            await broker.pipeline.publish("ticks", events({"price": 2.0}))
+            await broker.subscriptions.put("ann", "s", wanted("price > 3"))
+            await broker.pipeline.publish("ticks", events({"price": 2.0}, {"price": 4.0}))
             assert [one.sequence for one in await all_notifications(broker, "ann")] == [1, 3]
 
     async def again() -> None:
         async with running(tmp_path) as broker:
-            assert broker.feed("ticks").spec.adaptive == ADAPTIVE
-            await broker.adapt_feed("ticks", None)
-            assert broker.feed("ticks").spec.adaptive is None
+            assert broker.feeds.get("ticks").spec.adaptive == ADAPTIVE
+            await broker.feeds.adapt("ticks", None)
+            assert broker.feeds.get("ticks").spec.adaptive is None
 
     run(main)
     run(again)
@@ -114,25 +114,25 @@ def test_on_and_off_while_it_runs(tmp_path: Path) -> None:
 def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(replace(ticks(), index="rein"))
-            await broker.adapt_feed("ticks", Adaptive(threshold=0.01, step=0.01, maximum=0.05))
+            await broker.feeds.create(replace(ticks(), index="rein"))
+            await broker.feeds.adapt("ticks", Adaptive(threshold=0.01, step=0.01, maximum=0.05))
             # A feed that has been idle is exact; on a slow machine that may be while we look.
-            broker._directory.feed("ticks").feed.adapting._clock = lambda: 0.0
+            broker.directory.feed("ticks").feed.adapting._clock = lambda: 0.0
             hold = asyncio.Event()
             loop = asyncio.get_running_loop()
 
             def block() -> None:
                 asyncio.run_coroutine_threadsafe(hold.wait(), loop).result()
 
-            blocked = asyncio.create_task(broker._flow.call(block))
-            waiting = asyncio.create_task(broker.publish("ticks", events({"price": 1.0})))
+            blocked = asyncio.create_task(broker.pipeline.call(block))
+            waiting = asyncio.create_task(broker.pipeline.publish("ticks", events({"price": 1.0})))
             await asyncio.sleep(0.05)
             hold.set()
             await asyncio.gather(blocked, waiting)
-            assert broker.feed("ticks").rate == 0.01
+            assert broker.feeds.get("ticks").rate == 0.01
             for _ in range(20):
-                await broker.publish("ticks", events({"price": 1.0}))
-            assert broker.feed("ticks").rate == 0.0
+                await broker.pipeline.publish("ticks", events({"price": 1.0}))
+            assert broker.feeds.get("ticks").rate == 0.0
 
     run(main)
 

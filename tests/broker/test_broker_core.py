@@ -51,18 +51,18 @@ def wanted(filter: Any, feed: str = "ticks") -> Wanted:
 
 
 async def all_notifications(broker: Broker, subscriber: str, after: int = 0) -> list[Notification]:
-    return await broker.notifications(subscriber, after=after, limit=100_000)
+    return await broker.notifications.poll(subscriber, after=after, limit=100_000)
 
 
 def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
-            await broker.put_subscription("ann", "ibm", wanted("symbol = 'IBM'"))
-            await broker.put_subscription("bob", "big", wanted({"volume": {"low": 100}}))
-            async with broker.stream("ann") as stream:
-                receipt = await broker.publish(
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "cheap", wanted("price < 20"))
+            await broker.subscriptions.put("ann", "ibm", wanted("symbol = 'IBM'"))
+            await broker.subscriptions.put("bob", "big", wanted({"volume": {"low": 100}}))
+            async with broker.notifications.stream("ann") as stream:
+                receipt = await broker.pipeline.publish(
                     "ticks",
                     events(
                         {"symbol": "IBM", "price": 10.0, "volume": 5},
@@ -84,15 +84,15 @@ def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
             }
             [big] = await all_notifications(broker, "bob")
             assert (big.sequence, big.subscriptions) == (2, ["big"])
-            assert (await broker.subscriber("ann")).backlog == 2
-            assert await broker.acknowledge("ann", 1) == 1
-            await broker._housekeeping.flush_cursors()
-            assert (await broker.subscriber("ann")).backlog == 1
-            assert await broker.acknowledge("ann", 99) == 3
-            assert await broker.acknowledge("ann", 2) == 3
-            await broker._housekeeping.flush_cursors()
-            assert (await broker.subscriber("ann")).backlog == 0
-            assert broker.feed("ticks").matches == 4
+            assert (await broker.subscribers.describe("ann")).backlog == 2
+            assert await broker.notifications.acknowledge("ann", 1) == 1
+            await broker.notifications.flush_cursors()
+            assert (await broker.subscribers.describe("ann")).backlog == 1
+            assert await broker.notifications.acknowledge("ann", 99) == 3
+            assert await broker.notifications.acknowledge("ann", 2) == 3
+            await broker.notifications.flush_cursors()
+            assert (await broker.subscribers.describe("ann")).backlog == 0
+            assert broker.feeds.get("ticks").matches == 4
 
     run(main)
 
@@ -100,21 +100,21 @@ def test_an_event_reaches_who_wants_it_once(tmp_path: Path) -> None:
 def test_all_of_it_is_there_again(tmp_path: Path) -> None:
     async def first() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
-            await broker.put_subscription("ann", "gone", wanted("price < 30"))
-            await broker.delete_subscription("ann", "gone")
-            await broker.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
-            await broker.acknowledge("ann", 1)
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "cheap", wanted("price < 20"))
+            await broker.subscriptions.put("ann", "gone", wanted("price < 30"))
+            await broker.subscriptions.delete("ann", "gone")
+            await broker.pipeline.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
+            await broker.notifications.acknowledge("ann", 1)
 
     async def second() -> None:
         async with running(tmp_path) as broker:
-            assert [info.spec for info in broker.feeds()] == [ticks()]
-            assert [one.id for one in broker.subscriptions("ann")] == ["cheap"]
-            assert (await broker.subscriber("ann")).cursor == 1
-            async with broker.stream("ann") as stream:
+            assert [info.spec for info in broker.feeds.list()] == [ticks()]
+            assert [one.id for one in broker.subscriptions.list("ann")] == ["cheap"]
+            assert (await broker.subscribers.describe("ann")).cursor == 1
+            async with broker.notifications.stream("ann") as stream:
                 assert [one.sequence for one in await stream.take(9)] == [2]
-                await broker.publish("ticks", events({"price": 3.0}, {"price": 25.0}))
+                await broker.pipeline.publish("ticks", events({"price": 3.0}, {"price": 25.0}))
                 assert [one.sequence for one in await stream.take(9)] == [3]
 
     run(first)
@@ -124,10 +124,10 @@ def test_all_of_it_is_there_again(tmp_path: Path) -> None:
 def test_slow_matching_bounds_what_is_queued_and_matched_together(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            feed = broker._directory.feed("ticks").feed
+            await broker.feeds.create(ticks())
+            feed = broker.directory.feed("ticks").feed
             hold = threading.Event()
-            blocked = asyncio.create_task(broker._flow.call(hold.wait))
+            blocked = asyncio.create_task(broker.pipeline.call(hold.wait))
             sizes: list[int] = []
             match = feed.match
 
@@ -139,17 +139,17 @@ def test_slow_matching_bounds_what_is_queued_and_matched_together(tmp_path: Path
             feed.match = watched
             feed.pace = 0.005  # 4 events in 20 ms, 400 in two seconds
             sent = [
-                asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * 2)))
+                asyncio.create_task(broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * 2)))
                 for _ in range(250)
             ]
             await asyncio.sleep(0.05)
-            queued = broker._flow.events
+            queued = broker.pipeline.events
             hold.set()  # before anything can fail, or it would never end
             await asyncio.gather(blocked, *sent)
             assert 390 < queued <= 400
             assert sum(sizes) == 500
             assert set(sizes) <= {2, 4, 6}  # the pace is a guess, and may have changed in between
-            assert (broker._flow.events, broker._flow.nbytes, feed.waiting) == (0, 0, 0)
+            assert (broker.pipeline.events, broker.pipeline.nbytes, feed.waiting) == (0, 0, 0)
 
     run(main)
 
@@ -157,11 +157,12 @@ def test_slow_matching_bounds_what_is_queued_and_matched_together(tmp_path: Path
 def test_a_key_makes_retries_safe(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "all", wanted("price > 0"))
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "all", wanted("price > 0"))
             sent = events({"price": 1.0})
             first, again = await asyncio.gather(
-                broker.publish("ticks", sent, key="k"), broker.publish("ticks", sent, key="k")
+                broker.pipeline.publish("ticks", sent, key="k"),
+                broker.pipeline.publish("ticks", sent, key="k"),
             )
             assert (first.first, again.first) == (1, 1)
             assert (first.repeated, again.repeated) == (False, True)
@@ -173,22 +174,22 @@ def test_a_key_makes_retries_safe(tmp_path: Path) -> None:
 def test_a_bad_request_does_not_hurt_those_beside_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             requests = [
-                broker.publish("ticks", events({"price": 1.0})),
-                broker.publish("ticks", events({"price": 1.0}, {"price": "much"})),
-                broker.publish("ticks", events({"colour": "red"})),
-                broker.publish("ticks", events({"price": 2.0}), wait=False),
+                broker.pipeline.publish("ticks", events({"price": 1.0})),
+                broker.pipeline.publish("ticks", events({"price": 1.0}, {"price": "much"})),
+                broker.pipeline.publish("ticks", events({"colour": "red"})),
+                broker.pipeline.publish("ticks", events({"price": 2.0}), wait=False),
             ]
             results = await asyncio.gather(*requests, return_exceptions=True)
             assert isinstance(results[1], bm.AttributeValueError)
             assert "row 1" in str(results[1])
             assert isinstance(results[2], bm.EventError)
             assert "'colour' in row 0" in str(results[2])
-            bodies = [one.body for one in await broker.read_events("ticks", 0, 10)]
+            bodies = [one.body for one in await broker.feeds.read_log("ticks", 0, 10)]
             while len(bodies) < 2:  # the last one did not wait to be durable
                 await asyncio.sleep(0.01)
-                bodies = [one.body for one in await broker.read_events("ticks", 0, 10)]
+                bodies = [one.body for one in await broker.feeds.read_log("ticks", 0, 10)]
             assert bodies == [b'{"price":1.0}', b'{"price":2.0}']
 
     run(main)
@@ -197,25 +198,25 @@ def test_a_bad_request_does_not_hurt_those_beside_it(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             with pytest.raises(bm.FeedExistsError):
-                await broker.create_feed(ticks())
+                await broker.feeds.create(ticks())
             with pytest.raises(bm.UnknownFeedError, match="'tocks'"):
-                await broker.publish("tocks", events({"price": 1.0}))
+                await broker.pipeline.publish("tocks", events({"price": 1.0}))
             with pytest.raises(bm.FilterError) as error:
-                await broker.put_subscription("ann", "s", wanted("price >"))
+                await broker.subscriptions.put("ann", "s", wanted("price >"))
             assert error.value.position is not None
             with pytest.raises(bm.FilterError, match="low, high"):
-                await broker.put_subscription("ann", "s", wanted({"price": {"from": 1}}))
+                await broker.subscriptions.put("ann", "s", wanted({"price": {"from": 1}}))
             with pytest.raises(bm.UnknownSubscriptionError):
-                await broker.delete_subscription("ann", "s")
-            assert (await broker.subscriber("ann")).subscriptions == 0
-            await broker.create_feed(ticks("other"))
-            await broker.put_subscription("ann", "s", wanted("price > 1"))
+                await broker.subscriptions.delete("ann", "s")
+            assert (await broker.subscribers.describe("ann")).subscriptions == 0
+            await broker.feeds.create(ticks("other"))
+            await broker.subscriptions.put("ann", "s", wanted("price > 1"))
             with pytest.raises(bm.BrokerError, match="one to feed 'ticks'"):
-                await broker.put_subscription("ann", "s", wanted("price > 1", "other"))
+                await broker.subscriptions.put("ann", "s", wanted("price > 1", "other"))
             with pytest.raises(bm.SchemaError, match="'price' already"):
-                await broker.extend_feed("ticks", {"price": "int"})
+                await broker.feeds.extend("ticks", {"price": "int"})
 
     run(main)
 
@@ -223,20 +224,20 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
 def test_a_feed_gains_attributes_and_goes(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
-            await broker.extend_feed("ticks", {"halted": "bool"})
-            await broker.put_subscription("ann", "halted", wanted("halted"))
-            await broker.publish("ticks", events({"price": 1.0, "halted": True}))
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "cheap", wanted("price < 20"))
+            await broker.feeds.extend("ticks", {"halted": "bool"})
+            await broker.subscriptions.put("ann", "halted", wanted("halted"))
+            await broker.pipeline.publish("ticks", events({"price": 1.0, "halted": True}))
             [notification] = await all_notifications(broker, "ann")
             assert sorted(notification.subscriptions) == ["cheap", "halted"]
-            await broker.drop_feed("ticks")
-            assert broker.subscriptions("ann") == []
+            await broker.feeds.drop("ticks")
+            assert broker.subscriptions.list("ann") == []
             assert await all_notifications(broker, "ann") == []
             with pytest.raises(bm.UnknownFeedError):
-                broker.feed("ticks")
-            await broker.create_feed(ticks())
-            await broker.publish("ticks", events({"price": 1.0}))
+                broker.feeds.get("ticks")
+            await broker.feeds.create(ticks())
+            await broker.pipeline.publish("ticks", events({"price": 1.0}))
             assert await all_notifications(broker, "ann") == []
 
     run(main)
@@ -245,20 +246,22 @@ def test_a_feed_gains_attributes_and_goes(tmp_path: Path) -> None:
 def test_dry_run_and_explain(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.publish("ticks", events(*({"price": float(n)} for n in range(100))))
-            dry = await broker.dry_run("ticks", "price BETWEEN 10 AND 19")
+            await broker.feeds.create(ticks())
+            await broker.pipeline.publish(
+                "ticks", events(*({"price": float(n)} for n in range(100)))
+            )
+            dry = await broker.preview.dry_run("ticks", "price BETWEEN 10 AND 19")
             assert (dry.events, dry.matches) == (100, 10)
             assert [one.sequence for one in dry.examples] == [16, 17, 18, 19, 20]
-            await broker.put_subscription("ann", "cheap", wanted("price < 20"))
-            told = await broker.explain(
+            await broker.subscriptions.put("ann", "cheap", wanted("price < 20"))
+            told = await broker.preview.explain(
                 "ticks", sequence=50, subscriber="ann", subscription="cheap"
             )
             assert not told.matched
-            told = await broker.explain("ticks", event={"price": 5.0}, filter="price < 20")
+            told = await broker.preview.explain("ticks", event={"price": 5.0}, filter="price < 20")
             assert told.matched
             with pytest.raises(bm.BrokerError, match="no event 9999"):
-                await broker.explain("ticks", sequence=9999, filter="price < 20")
+                await broker.preview.explain("ticks", sequence=9999, filter="price < 20")
 
     run(main)
 
@@ -266,13 +269,16 @@ def test_dry_run_and_explain(tmp_path: Path) -> None:
 def test_a_slow_listener_does_not_hold_up_the_others(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             for subscriber in ("slow", "quick"):
-                await broker.put_subscription(subscriber, "all", wanted("price > 0"))
-            async with broker.stream("slow") as slow, broker.stream("quick") as quick:
+                await broker.subscriptions.put(subscriber, "all", wanted("price > 0"))
+            async with (
+                broker.notifications.stream("slow") as slow,
+                broker.notifications.stream("quick") as quick,
+            ):
                 got: list[int] = []
                 for _ in range(30):
-                    await broker.publish("ticks", events(*[{"price": 1.0}] * 100))
+                    await broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * 100))
                     got += [one.sequence for one in await quick.take(1_000)]
                 assert got == list(range(1, 3_001))
                 late: list[int] = []
@@ -289,7 +295,7 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             truth = bm.Matcher(SCHEMA, index="scan")
             expected: dict[str, list[tuple[int, list[str]]]] = {"ann": [], "bob": []}
             for _ in range(150):
@@ -298,17 +304,17 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
                 if rng.random() < 0.4:
                     low = rng.randrange(50)
                     text = f"price BETWEEN {low} AND {low + 30} OR symbol = '{rng.choice('ab')}'"
-                    await broker.put_subscription(subscriber, str(number), wanted(text))
+                    await broker.subscriptions.put(subscriber, str(number), wanted(text))
                     truth.subscribe(id, text)
                 elif rng.random() < 0.3 and id in truth:
-                    await broker.delete_subscription(subscriber, str(number))
+                    await broker.subscriptions.delete(subscriber, str(number))
                     truth.unsubscribe(id)
                 else:
                     rows = [
                         {"price": float(rng.randrange(80)), "symbol": rng.choice("abc")}
                         for _ in range(rng.randint(1, 5))
                     ]
-                    receipt = await broker.publish("ticks", events(*rows))
+                    receipt = await broker.pipeline.publish("ticks", events(*rows))
                     for place, row in enumerate(rows):
                         found = sorted(map(str, truth.match(row)))
                         for name, told in expected.items():
@@ -325,27 +331,31 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
 def test_publishers_wait_for_room_and_are_sent_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boxmatch.broker.broker._ROOM_TIMEOUT", 0.05)
+    monkeypatch.setattr("boxmatch.broker.feeds.pipeline._ROOM_TIMEOUT", 0.05)
 
     async def main() -> None:
         async with running(tmp_path, queue_events=10) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             hold = asyncio.Event()
             loop = asyncio.get_running_loop()
 
             def block() -> None:
                 asyncio.run_coroutine_threadsafe(hold.wait(), loop).result()
 
-            blocked = asyncio.create_task(broker._flow.call(block))
-            first = asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * 8)))
+            blocked = asyncio.create_task(broker.pipeline.call(block))
+            first = asyncio.create_task(
+                broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * 8))
+            )
             await asyncio.sleep(0.01)
             with pytest.raises(bm.OverloadError, match="8 events are waiting"):
-                await broker.publish("ticks", events(*[{"price": 1.0}] * 8))
+                await broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * 8))
             hold.set()
             await blocked
             assert (await first).count == 8
-            assert broker.queue_depth() == (0, 0)
-            assert (await broker.publish("ticks", events(*[{"price": 1.0}] * 80))).count == 80
+            assert (broker.pipeline.events, broker.pipeline.nbytes) == (0, 0)
+            assert (
+                await broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * 80))
+            ).count == 80
 
     run(main)
 
@@ -353,24 +363,24 @@ def test_publishers_wait_for_room_and_are_sent_away(
 def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, queue_bytes=20_000) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             hold = threading.Event()
-            blocked = asyncio.create_task(broker._flow.call(hold.wait))
+            blocked = asyncio.create_task(broker.pipeline.call(hold.wait))
             large = events(*[{"price": 1.0}] * 100)  # about 8,000 bytes
-            sent = [asyncio.create_task(broker.publish("ticks", large)) for _ in range(4)]
+            sent = [asyncio.create_task(broker.pipeline.publish("ticks", large)) for _ in range(4)]
             await asyncio.sleep(0.05)  # two are in, and two wait
             found = []
-            for ask in (broker.publish("ticks", large), asyncio.to_thread(int)):
+            for ask in (broker.pipeline.publish("ticks", large), asyncio.to_thread(int)):
                 try:
                     await ask
-                    broker.check_room()
+                    broker.pipeline.check_room()
                 except bm.OverloadError as error:
                     found.append(str(error))
             hold.set()
             await asyncio.gather(blocked, *sent)
             assert found == ["200 events are waiting to be matched"] * 2
-            broker.check_room()
-            assert (await broker.publish("ticks", large)).first == 401
+            broker.pipeline.check_room()
+            assert (await broker.pipeline.publish("ticks", large)).first == 401
 
     run(main)
 
@@ -378,12 +388,14 @@ def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
 def test_publishers_are_let_in_as_they_came(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, queue_events=10) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             hold = threading.Event()
-            blocked = asyncio.create_task(broker._flow.call(hold.wait))
+            blocked = asyncio.create_task(broker.pipeline.call(hold.wait))
             sizes = [10, 6, 3, 9, 1, 1]
             sent = [
-                asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * size)))
+                asyncio.create_task(
+                    broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * size))
+                )
                 for size in sizes
             ]
             await asyncio.sleep(0.05)
@@ -393,7 +405,7 @@ def test_publishers_are_let_in_as_they_came(tmp_path: Path) -> None:
             receipts = await asyncio.gather(*sent, return_exceptions=True)
             assert isinstance(receipts.pop(3), asyncio.CancelledError)
             assert [one.first for one in receipts] == [1, 11, 17, 20, 21]
-            assert broker.queue_depth() == (0, 0)
+            assert (broker.pipeline.events, broker.pipeline.nbytes) == (0, 0)
 
     run(main)
 
@@ -401,23 +413,23 @@ def test_publishers_are_let_in_as_they_came(tmp_path: Path) -> None:
 def test_many_subscriptions_at_once_are_all_or_none(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "s1", wanted("price > 100"))
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "s1", wanted("price > 100"))
             many = {f"s{n}": wanted(f"price < {n}") for n in range(5)}
-            infos = await broker.put_subscriptions("ann", many)
+            infos = await broker.subscriptions.put_many("ann", many)
             assert [one.id for one in infos] == list(many)
             with pytest.raises(bm.FilterError, match="subscription 't1'"):
-                await broker.put_subscriptions(
+                await broker.subscriptions.put_many(
                     "ann", {"t0": wanted("price > 1"), "t1": wanted("price >")}
                 )
-            assert len(broker.subscriptions("ann")) == 5
-            await broker.publish("ticks", events({"price": 2.5}, {"price": 200.0}))
+            assert len(broker.subscriptions.list("ann")) == 5
+            await broker.pipeline.publish("ticks", events({"price": 2.5}, {"price": 200.0}))
             [notification] = await all_notifications(broker, "ann")
             assert sorted(notification.subscriptions) == ["s3", "s4"]
-            assert [one.matches for one in broker.subscriptions("ann")] == [0, 0, 0, 1, 1]
-            await broker.create_feed(ticks("other"))
+            assert [one.matches for one in broker.subscriptions.list("ann")] == [0, 0, 0, 1, 1]
+            await broker.feeds.create(ticks("other"))
             with pytest.raises(bm.BrokerError, match="one feed"):
-                await broker.put_subscriptions(
+                await broker.subscriptions.put_many(
                     "bob", {"a": wanted("price > 1"), "b": wanted("price > 1", "other")}
                 )
 
@@ -431,13 +443,13 @@ def test_indexes_are_made_tidy_when_it_is_quiet(
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             many = {f"s{n}": wanted(f"price < {n}") for n in range(300)}
-            await broker.put_subscriptions("ann", many)
-            feed = broker._directory.feed("ticks").feed
+            await broker.subscriptions.put_many("ann", many)
+            feed = broker.directory.feed("ticks").feed
             while feed.changes:
                 await asyncio.sleep(0.02)
-            await broker.publish("ticks", events({"price": 100.5}))
+            await broker.pipeline.publish("ticks", events({"price": 100.5}))
             [notification] = await all_notifications(broker, "ann")
             assert len(notification.subscriptions) == 199
 
@@ -447,10 +459,10 @@ def test_indexes_are_made_tidy_when_it_is_quiet(
 def test_of_two_who_make_a_feed_at_once_one_is_told_that_it_is_there(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            first, second = broker.create_feed(ticks()), broker.create_feed(ticks())
+            first, second = broker.feeds.create(ticks()), broker.feeds.create(ticks())
             made, refused = await asyncio.gather(first, second, return_exceptions=True)
             assert isinstance(refused, bm.FeedExistsError)
-            assert [info.number for info in broker.feeds()] == [made.number]
+            assert [info.number for info in broker.feeds.list()] == [made.number]
 
     run(main)
 
@@ -458,23 +470,23 @@ def test_of_two_who_make_a_feed_at_once_one_is_told_that_it_is_there(tmp_path: P
 def test_who_polls_is_seen_to_get_notifications_whether_or_not_it_waits(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "all", wanted("price > 0"))
-            await broker.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
-            await broker.notifications("ann", after=None, limit=10)
-            assert (await broker.subscriber("ann")).delivered == 2
-            await broker.notifications("ann", after=1, limit=10, wait=5.0)
-            assert (await broker.subscriber("ann")).delivered == 3
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "all", wanted("price > 0"))
+            await broker.pipeline.publish("ticks", events({"price": 1.0}, {"price": 2.0}))
+            await broker.notifications.poll("ann", after=None, limit=10)
+            assert (await broker.subscribers.describe("ann")).delivered == 2
+            await broker.notifications.poll("ann", after=1, limit=10, wait=5.0)
+            assert (await broker.subscribers.describe("ann")).delivered == 3
 
     run(main)
 
 
 def test_who_listens_before_subscribing_is_counted_and_not_left_waiting(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(tmp_path) as broker, broker.stream("nobody") as stream:
+        async with running(tmp_path) as broker, broker.notifications.stream("nobody") as stream:
             waiting = asyncio.create_task(stream.take(1))
             await asyncio.sleep(0)
-            assert broker.session_count() == 1
+            assert b"\nboxmatch_sessions 1.0\n" in await asyncio.to_thread(broker.metrics.render)
             assert (await broker.history.summary()).sessions == 1
             assert (await broker.history.summary()).subscriber_count == 0
             await broker.stop()
@@ -488,7 +500,7 @@ def test_what_is_watched_may_be_read_while_subscribers_come(tmp_path: Path) -> N
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            directory = broker._directory
+            directory = broker.directory
             for number in range(1, 20_000):
                 directory.settle(f"subscriber{number}", number, 0)
             reading = asyncio.create_task(asyncio.to_thread(read, broker))
@@ -502,8 +514,9 @@ def test_what_is_watched_may_be_read_while_subscribers_come(tmp_path: Path) -> N
 
     def read(broker: Broker) -> None:
         for _ in range(20):
-            assert broker.session_count() == 0
-            assert broker.backlogs() == {}
+            found = broker.metrics.render()
+            assert b"\nboxmatch_sessions 0.0\n" in found
+            assert b"\nboxmatch_backlog_subscribers 0.0\n" in found
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -520,11 +533,11 @@ def test_a_webhook_that_may_not_be_posted_to_now_may_be_later(tmp_path: Path) ->
     async def main(allowed: bool) -> Webhook | None:
         async with running(tmp_path, allow_private_webhooks=allowed) as broker:
             if allowed:
-                await broker.put_webhook("ann", HOOK)
-            while not allowed and broker.webhook_error("ann") is None:
+                await broker.webhooks.put("ann", HOOK)
+            while not allowed and broker.webhooks.last_error("ann") is None:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.05)
-            return broker.webhook("ann")
+            return broker.webhooks.get("ann")
 
     for allowed in (True, False):
         assert asyncio.run(asyncio.wait_for(main(allowed), 60)) == HOOK
@@ -533,13 +546,13 @@ def test_a_webhook_that_may_not_be_posted_to_now_may_be_later(tmp_path: Path) ->
 def test_webhooks_that_are_set_and_taken_away_at_once_take_turns(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, allow_private_webhooks=True) as broker:
-            await broker.put_webhook("ann", HOOK)
+            await broker.webhooks.put("ann", HOOK)
             for _ in range(20):
-                changes = (broker.put_webhook("ann", HOOK), broker.delete_webhook("ann"))
+                changes = (broker.webhooks.put("ann", HOOK), broker.webhooks.delete("ann"))
                 assert await asyncio.gather(*changes) == [None, None]
-                assert broker.webhook("ann") is None
-                assert await asyncio.to_thread(broker._store.webhooks) == []
-                await broker.put_webhook("ann", HOOK)
+                assert broker.webhooks.get("ann") is None
+                assert await asyncio.to_thread(broker.store.reader.webhooks) == []
+                await broker.webhooks.put("ann", HOOK)
 
     run(main)
 
@@ -547,16 +560,18 @@ def test_webhooks_that_are_set_and_taken_away_at_once_take_turns(tmp_path: Path)
 def test_the_number_of_subscriptions_is_limited_from_the_first_ones_on(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, limits=Limits(subscriptions=2)) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             with pytest.raises(bm.LimitError, match="can have 2"):
-                await broker.put_subscriptions("ann", dict.fromkeys("abc", wanted("price > 1")))
+                await broker.subscriptions.put_many(
+                    "ann", dict.fromkeys("abc", wanted("price > 1"))
+                )
             for _ in range(2):  # the second time in their own place
-                await broker.put_subscriptions("ann", dict.fromkeys("ab", wanted("price > 1")))
+                await broker.subscriptions.put_many("ann", dict.fromkeys("ab", wanted("price > 1")))
             with pytest.raises(bm.LimitError):
-                await broker.put_subscription("ann", "c", wanted("price > 1"))
+                await broker.subscriptions.put("ann", "c", wanted("price > 1"))
         async with running(tmp_path, limits=Limits(subscriptions=1)) as broker:
-            await broker.put_subscription("ann", "a", wanted("price > 2"))
+            await broker.subscriptions.put("ann", "a", wanted("price > 2"))
             with pytest.raises(bm.LimitError):
-                await broker.put_subscription("ann", "c", wanted("price > 1"))
+                await broker.subscriptions.put("ann", "c", wanted("price > 1"))
 
     run(main)

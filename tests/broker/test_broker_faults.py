@@ -504,11 +504,11 @@ def test_subscriptions_change_while_memory_steps_back(tmp_path: Path) -> None:
         broker = Broker.open(Settings(data=tmp_path))
         await broker.start()
         places = {"places": Schema({"x": "int"})}
-        await broker.create_feed(FeedSpec(name="s", kind="state", spaces=places))
+        await broker.feeds.create(FeedSpec(name="s", kind="state", spaces=places))
         for name, x in {"gone": 1, "changed": 2, "next": 3, "other": 4}.items():
-            await broker.put_subscription("ann", name, at(x))
-        await broker.delete_subscription("ann", "gone")  # so that the others have other places
-        feed = broker._directory.feed("s").feed
+            await broker.subscriptions.put("ann", name, at(x))
+        await broker.subscriptions.delete("ann", "gone")  # so that the others have other places
+        feed = broker.directory.feed("s").feed
         assert isinstance(feed, StateFeed)
         feed.failed = feed.epoch  # as if one could not be stored
         held, gate = threading.Event(), threading.Event()
@@ -517,22 +517,22 @@ def test_subscriptions_change_while_memory_steps_back(tmp_path: Path) -> None:
             held.set()
             gate.wait(30)
 
-        refused = broker.put_publication("s", "p", regions={"region": {"x": 4}})
+        refused = broker.state.put_publication("s", "p", regions={"region": {"x": 4}})
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(refused)]
         await asyncio.sleep(0)
-        broker._flow.call_soon(hold)
-        while not (held.is_set() and broker._flow._queue):  # it is known, and waits to be undone
+        broker.pipeline.call_soon(hold)
+        while not (held.is_set() and broker.pipeline._queue):  # it is known, and waits to be undone
             await asyncio.sleep(0.01)
-        tasks.append(asyncio.ensure_future(broker.put_subscription("ann", "changed", at(5))))
-        while len(broker._flow._queue) < 2:
+        tasks.append(asyncio.ensure_future(broker.subscriptions.put("ann", "changed", at(5))))
+        while len(broker.pipeline._queue) < 2:
             await asyncio.sleep(0.01)
         gate.set()
         failure, changed = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(failure, StorageError)
         assert isinstance(changed, SubscriptionInfo)
         for x in range(1, 6):
-            await broker.put_publication("s", f"p{x}", regions={"region": {"x": x}})
-        notifications = await broker.notifications("ann", after=0, limit=100)
+            await broker.state.put_publication("s", f"p{x}", regions={"region": {"x": x}})
+        notifications = await broker.notifications.poll("ann", after=0, limit=100)
         heard = [
             (orjson.loads(notification.body)["publication"], notification.subscriptions)
             for notification in notifications
@@ -550,9 +550,9 @@ def test_two_who_extend_a_feed_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         broker = Broker.open(Settings(data=tmp_path))
         await broker.start()
-        await broker.create_feed(FeedSpec(name="f", spaces={"f": Schema({"x": "int"})}))
-        await asyncio.gather(*(broker.extend_feed("f", {name: "int"}) for name in "abc"))
-        assert sorted(broker.feed("f").spec.schema.names) == ["a", "b", "c", "x"]
+        await broker.feeds.create(FeedSpec(name="f", spaces={"f": Schema({"x": "int"})}))
+        await asyncio.gather(*(broker.feeds.extend("f", {name: "int"}) for name in "abc"))
+        assert sorted(broker.feeds.get("f").spec.schema.names) == ["a", "b", "c", "x"]
         await broker.stop()
 
     asyncio.run(main())

@@ -104,7 +104,7 @@ def test_a_broker_that_is_not_ready_says_so(keys: Keys) -> None:
     broker.ready = False
     assert ask(broker, keys, lambda http: http.get("/readyz")).status_code == 503
     assert ask(broker, keys, lambda http: http.get("/healthz")).status_code == 200
-    broker.ready, broker.write_failure = True, "the disk is full"
+    broker.ready, broker.store.failure = True, "the disk is full"
     answer = ask(broker, keys, lambda http: http.get("/readyz"))
     assert answer.status_code == 503
     assert answer.json()["type"] == "urn:boxmatch:problem:storage"

@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,33 +25,33 @@ from boxmatch.broker.monitoring.metrics import (
 )
 from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.store import Sizes
+from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.model.schema import Schema
 
 KEY = "bm_abcd1234_" + "s3cret" * 7 + "x"
 
 
 class FakeBroker:
+    """What the metrics read of a broker."""
+
     def __init__(self, subscribers: int = 3) -> None:
-        self.subscribers = subscribers
         self.broken = False
-
-    def queue_depth(self) -> tuple[int, int]:
-        if self.broken:
-            raise RuntimeError("stopped")
-        return 7, 700
-
-    def session_count(self) -> int:
-        return 2
-
-    def feeds(self) -> list[FeedInfo]:
+        self.pipeline = SimpleNamespace(events=7, nbytes=700)
+        known = [
+            Subscriber(number + 1, f"subscriber{number}", backlog=number)
+            for number in range(subscribers)
+        ]
+        known[0].streams = known[1].streams = {object()}
+        self.directory = SimpleNamespace(known=lambda: known)
         plain = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
         state = FeedSpec(name="fleet", kind="state", spaces={"place": Schema({"x": "float"})})
-        return [FeedInfo(plain, 1, 11, 0, 5, 6, 42), FeedInfo(state, 2, 4, 9, 0, 0, 40)]
+        feeds = [FeedInfo(plain, 1, 11, 0, 5, 6, 42), FeedInfo(state, 2, 4, 9, 0, 0, 40)]
+        self.feeds = SimpleNamespace(list=lambda: feeds)
+        self.store = SimpleNamespace(reader=SimpleNamespace(sizes=self._sizes))
 
-    def backlogs(self) -> dict[str, int]:
-        return {f"subscriber{number}": number for number in range(self.subscribers)}
-
-    def sizes(self) -> Sizes:
+    def _sizes(self) -> Sizes:
+        if self.broken:
+            raise RuntimeError("stopped")
         return Sizes(nbytes=4096, log_bytes=1024, batches=3, inbox_rows=5, free_pages=0)
 
 

@@ -282,16 +282,18 @@ def test_the_page_is_read_only(watched: Watched) -> None:
 def test_events_wait_until_they_are_durable(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.create_feed(ticks("idle"))
+            await broker.feeds.create(ticks())
+            await broker.feeds.create(ticks("idle"))
             gate = threading.Event()
-            broker._flow.call_soon(lambda: gate.wait(30) and None)
+            broker.pipeline.call_soon(lambda: gate.wait(30) and None)
             publishing = [
-                asyncio.create_task(broker.publish("ticks", events(*[{"price": 1.0}] * count)))
+                asyncio.create_task(
+                    broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * count))
+                )
                 for count in (2, 3)
             ]
-            wrong = asyncio.create_task(broker.publish("ticks", events({"price": "x"})))
-            while broker.feed("ticks").waiting < 6:
+            wrong = asyncio.create_task(broker.pipeline.publish("ticks", events({"price": "x"})))
+            while broker.feeds.get("ticks").waiting < 6:
                 await asyncio.sleep(0.001)
             shown = {one["name"]: one for one in broker.history.feeds(lambda name: True)}
             assert (shown["ticks"]["waiting"], shown["idle"]["waiting"]) == (6, 0)
@@ -299,10 +301,10 @@ def test_events_wait_until_they_are_durable(tmp_path: Path) -> None:
             gate.set()
             await asyncio.gather(*publishing, wrong, return_exceptions=True)
             assert wrong.exception() is not None
-            assert broker.feed("ticks").waiting == 0
-            await broker.publish("ticks", events({"price": 1.0}), key="once")
-            await broker.publish("ticks", events({"price": 1.0}), key="once")
-            assert broker.feed("ticks").waiting == 0
+            assert broker.feeds.get("ticks").waiting == 0
+            await broker.pipeline.publish("ticks", events({"price": 1.0}), key="once")
+            await broker.pipeline.publish("ticks", events({"price": 1.0}), key="once")
+            assert broker.feeds.get("ticks").waiting == 0
 
     run(main)
 
@@ -313,7 +315,7 @@ def test_the_history_is_bounded(tmp_path: Path) -> None:
             watching = broker.history
             names = [f"f{number:02}" for number in range(MOST_FEEDS + 5)]
             for name in names:
-                await broker.create_feed(ticks(name))
+                await broker.feeds.create(ticks(name))
             for name in names[-3:]:
                 broker.metrics.events_received(name, 10)
             for _ in range(HISTORY + 10):
@@ -337,14 +339,14 @@ def test_a_state_feed(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
             spaces = {"plane": Schema({"x": "int"})}
-            await broker.create_feed(FeedSpec(name="places", kind="state", spaces=spaces))
+            await broker.feeds.create(FeedSpec(name="places", kind="state", spaces=spaces))
             regions = {"region": {"x": (0, 9)}}
             wants = Wanted(feed="places", regions={"region": {"x": [0, 9]}})
-            await broker.put_subscription("ann", "near", wants)
-            await broker.put_publication("places", "p", regions=regions)
+            await broker.subscriptions.put("ann", "near", wants)
+            await broker.state.put_publication("places", "p", regions=regions)
             [shown] = broker.history.feeds(lambda name: True)
             assert (shown["kind"], shown["publications"], shown["committed"]) == ("state", 1, 1)
-            found = await broker.top_subscriptions("places", None, "busiest", 5)
+            found = await broker.subscriptions.top("places", None, "busiest", 5)
             assert [(one.id, one.matches) for one in found.subscriptions] == [("near", 1)]
 
     run(main)
@@ -353,20 +355,20 @@ def test_a_state_feed(tmp_path: Path) -> None:
 def test_subscriptions_that_come_and_go_are_ranked(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
+            await broker.feeds.create(ticks())
             many = {f"s{number:03}": wanted(f"price > {number}") for number in range(100)}
-            await broker.put_subscriptions("ann", many)
-            await broker.put_subscriptions("bob", {"b": wanted("price > 0")})
-            await broker.publish("ticks", events({"price": 50.5}, {"price": 2.5}))
+            await broker.subscriptions.put_many("ann", many)
+            await broker.subscriptions.put_many("bob", {"b": wanted("price > 0")})
+            await broker.pipeline.publish("ticks", events({"price": 50.5}, {"price": 2.5}))
             for number in (0, 1, 60):
-                await broker.delete_subscription("ann", f"s{number:03}")
-            found = await broker.top_subscriptions("ticks", None, "busiest", 3)
+                await broker.subscriptions.delete("ann", f"s{number:03}")
+            found = await broker.subscriptions.top("ticks", None, "busiest", 3)
             assert [(one.id, one.matches) for one in found.subscriptions] == [
                 ("s002", 2), ("b", 2), ("s003", 1),
             ]  # fmt: skip
             assert (found.total, found.dead) == (98, 48)
-            await broker.put_subscription("bob", "new", wanted("price < 0"))
-            found = await broker.top_subscriptions("ticks", ["bob"], "dead", 3)
+            await broker.subscriptions.put("bob", "new", wanted("price < 0"))
+            found = await broker.subscriptions.top("ticks", ["bob"], "dead", 3)
             assert [one.id for one in found.subscriptions] == ["new"]
             assert (found.total, found.dead) == (2, 1)
 
@@ -376,8 +378,8 @@ def test_subscriptions_that_come_and_go_are_ranked(tmp_path: Path) -> None:
 def test_a_summary_is_made_for_all_who_ask(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "all", wanted("price > 0"))
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "all", wanted("price > 0"))
             sums: list[int] = []
             before = broker.history._sum_up
 

@@ -287,8 +287,8 @@ def written(data: Path, events: int) -> None:
 def events_in(data: Path) -> int:
     store = Store.open(data)
     try:
-        ((feed, _),) = store.feeds()
-        return len(store.events(feed, 0, 1_000_000))
+        ((feed, _),) = store.reader.feeds()
+        return len(store.reader.events(feed, 0, 1_000_000))
     finally:
         store.close()
 

@@ -43,24 +43,24 @@ def told(notifications: list[Notification]) -> list[tuple[int, str, str, list[st
 
 async def put(broker: Broker, publication: str, x: int, y: int, **more: Any) -> None:
     regions = {"region": {"x": x, "y": y}}
-    await broker.put_publication("zones", publication, regions=regions, **more)
+    await broker.state.put_publication("zones", publication, regions=regions, **more)
 
 
 def test_transitions_only(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
-            await broker.put_subscription("ann", "west", inside((0, 5), (0, 99)))
-            async with broker.stream("ann") as stream:
+            await broker.feeds.create(ZONES)
+            await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
+            await broker.subscriptions.put("ann", "west", inside((0, 5), (0, 99)))
+            async with broker.notifications.stream("ann") as stream:
                 await put(broker, "car", 3, 3)
                 await put(broker, "car", 4, 3)  # nothing begins or ceases to match
                 await put(broker, "car", 7, 3)
                 changes = {"region": {"x": 50}}
-                await broker.patch_publication("zones", "car", regions=changes)
-                await broker.retract("zones", "car")
+                await broker.state.patch_publication("zones", "car", regions=changes)
+                await broker.state.retract("zones", "car")
                 await put(broker, "van", 1, 1)
-                await broker.retract("zones", "van")
+                await broker.state.retract("zones", "van")
                 got: list[Notification] = []
                 while len(got) < 5:
                     got += await stream.take(10)
@@ -74,11 +74,11 @@ def test_transitions_only(tmp_path: Path) -> None:
             last = orjson.loads(got[-1].body)
             assert last["regions"] == {"region": {"x": 1, "y": 1}}
             with pytest.raises(bm.UnknownMemberError):
-                broker.publication("zones", "car")
+                broker.state.publication("zones", "car")
             with pytest.raises(bm.BrokerError, match="give regions, not a filter"):
-                await broker.put_subscription("ann", "s", Wanted(feed="zones", filter="x > 1"))
+                await broker.subscriptions.put("ann", "s", Wanted(feed="zones", filter="x > 1"))
             with pytest.raises(bm.RegionError, match="'z'"):
-                await broker.put_publication("zones", "p", regions={"r": {"z": 1}})
+                await broker.state.put_publication("zones", "p", regions={"r": {"z": 1}})
 
     run(main)
 
@@ -86,15 +86,15 @@ def test_transitions_only(tmp_path: Path) -> None:
 def test_all_of_it_is_there_again(tmp_path: Path) -> None:
     async def first() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await broker.feeds.create(ZONES)
+            await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
             await put(broker, "car", 3, 3)
             await put(broker, "van", 30, 3, ttl=3600.0)
 
     async def second() -> None:
         async with running(tmp_path) as broker:
-            assert broker.feed("zones").publications == 2
-            assert broker.publication("zones", "van").expires is not None
+            assert broker.feeds.get("zones").publications == 2
+            assert broker.state.publication("zones", "van").expires is not None
             await put(broker, "car", 4, 4)
             await put(broker, "van", 5, 5)
             await put(broker, "car", 20, 4)
@@ -103,7 +103,7 @@ def test_all_of_it_is_there_again(tmp_path: Path) -> None:
                 (2, "enter", "van", ["home"]),
                 (3, "leave", "car", ["home"]),
             ]
-            await broker.put_subscription("bob", "all", inside((0, 99), (0, 99)))
+            await broker.subscriptions.put("bob", "all", inside((0, 99), (0, 99)))
             assert [one[1:3] for one in sorted(told(await all_notifications(broker, "bob")))] == [
                 ("enter", "car"),
                 ("enter", "van"),
@@ -118,23 +118,23 @@ def test_what_expires_is_told_once(tmp_path: Path) -> None:
 
     async def main(kinds: list[str]) -> None:
         async with running(tmp_path) as broker:
-            broker._clock = broker._core.clock = lambda: now[0]
-            feed = broker._state.feed("zones") if broker.feeds() else None
+            broker.state._clock = broker.subscriptions._clock = lambda: now[0]
+            feed = broker.state.feed("zones") if broker.feeds.list() else None
             if feed is None:
-                await broker.create_feed(ZONES)
-                feed = broker._state.feed("zones")
+                await broker.feeds.create(ZONES)
+                feed = broker.state.feed("zones")
                 feed._time = lambda: now[0]
-                await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
-                await broker.put_subscription("ann", "brief", inside((0, 10), (0, 10), ttl=5.0))
+                await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
+                await broker.subscriptions.put("ann", "brief", inside((0, 10), (0, 10), ttl=5.0))
                 await put(broker, "car", 3, 3, ttl=10.0)
                 now[0] += 20
             feed._time = lambda: now[0]
             feed._moment.now = now[0]
-            await broker._state.expire()
+            await broker.state.expire()
             notifications = told(await all_notifications(broker, "ann"))
             assert [one[1] for one in notifications] == kinds
-            assert [one.id for one in broker.subscriptions("ann")] == ["home"]
-            assert broker.feed("zones").publications == 0
+            assert [one.id for one in broker.subscriptions.list("ann")] == ["home"]
+            assert broker.feeds.get("zones").publications == 0
 
     kinds = ["enter", "leave", "deleted"]
     run(lambda: main(kinds))
@@ -146,7 +146,7 @@ def test_many_operations_against_the_library(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
+            await broker.feeds.create(ZONES)
             truth = bm.Spaces(ZONES.spaces)
             expected: list[tuple[str, str, str]] = []
             for _ in range(200):
@@ -160,16 +160,16 @@ def test_many_operations_against_the_library(tmp_path: Path) -> None:
                     await put(broker, id, x, y)
                 elif act < 0.6 and id in set(truth.publications()):
                     expected += [one[1:] for one in truth.retract(id)]
-                    await broker.retract("zones", id)
+                    await broker.state.retract("zones", id)
                 elif act < 0.9:
                     spec = {"x": (x, x + 8), "y": (y, y + 8)}
                     known = id in set(truth.subscriptions())
                     operation = truth.update_subscription if known else truth.subscribe
                     expected += [one[1:] for one in operation(id, spec)]
-                    await broker.put_subscription("ann", id, inside((x, x + 8), (y, y + 8)))
+                    await broker.subscriptions.put("ann", id, inside((x, x + 8), (y, y + 8)))
                 elif id in set(truth.subscriptions()):
                     truth.unsubscribe(id)
-                    await broker.delete_subscription("ann", id)
+                    await broker.subscriptions.delete("ann", id)
             got = told(await all_notifications(broker, "ann"))
             flat = [(kind, publication, one) for _, kind, publication, ids in got for one in ids]
             assert sorted(flat) == sorted(expected)
@@ -181,8 +181,8 @@ def test_many_operations_against_the_library(tmp_path: Path) -> None:
 def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await broker.feeds.create(ZONES)
+            await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
             await put(broker, "car", 3, 3)
 
             def fail(*_: Any, **__: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 patch.setattr("boxmatch.broker.store.Transaction.put_member", fail)
                 with pytest.raises(bm.StorageError, match="full"):
                     await put(broker, "car", 30, 3)
-            assert broker.publication("zones", "car").regions["region"]["x"].low == 3
+            assert broker.state.publication("zones", "car").regions["region"]["x"].low == 3
             await put(broker, "car", 31, 3)
             await asyncio.sleep(0)
             assert [one[1] for one in told(await all_notifications(broker, "ann"))] == [
@@ -206,16 +206,16 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 def test_time_passes_by_itself(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
-            async with broker.stream("ann") as stream:
+            await broker.feeds.create(ZONES)
+            await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
+            async with broker.notifications.stream("ann") as stream:
                 await put(broker, "car", 3, 3, ttl=0.2)
                 got: list[Notification] = []
                 while len(got) < 2:
                     got += await stream.take(10)
             assert [one[1] for one in told(got)] == ["enter", "deleted"]
             assert orjson.loads(got[1].body)["regions"] == {"region": {"x": 3, "y": 3}}
-            assert broker.feed("zones").publications == 0
+            assert broker.feeds.get("zones").publications == 0
 
     run(main)
 
@@ -225,13 +225,13 @@ def test_what_expires_in_an_operation_that_fails_is_told_by_the_next(tmp_path: P
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            broker._state.feed("zones")._time = lambda: now[0]
-            await broker.put_subscription("ann", "home", inside((0, 10), (0, 10)))
+            await broker.feeds.create(ZONES)
+            broker.state.feed("zones")._time = lambda: now[0]
+            await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
             await put(broker, "car", 3, 3, ttl=10.0)
             now[0] += 20
             with pytest.raises(bm.UnknownMemberError):
-                await broker.retract("zones", "nothing")
+                await broker.state.retract("zones", "nothing")
             await put(broker, "van", 50, 50)
             changes = [orjson.loads(one.body) for one in await all_notifications(broker, "ann")]
             assert [one["kind"] for one in changes] == ["enter", "deleted"]
@@ -241,7 +241,7 @@ def test_what_expires_in_an_operation_that_fails_is_told_by_the_next(tmp_path: P
 
     async def again() -> None:
         async with running(tmp_path) as broker:
-            assert broker.feed("zones").publications == 1
+            assert broker.feeds.get("zones").publications == 1
 
     run(again)
 
@@ -252,23 +252,23 @@ def test_what_expires_before_operations_that_fail_is_let_go_once(tmp_path: Path)
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            broker._state.feed("zones")._time = lambda: now[0]
+            await broker.feeds.create(ZONES)
+            broker.state.feed("zones")._time = lambda: now[0]
             for turn in range(4):
-                await broker.put_subscription("ann", f"t{turn}", inside((0, 9), (0, 9), ttl=5.0))
+                await broker.subscriptions.put("ann", f"t{turn}", inside((0, 9), (0, 9), ttl=5.0))
                 now[0] += 10
                 with pytest.raises(bm.UnknownMemberError):
-                    await broker.retract("zones", "none")
+                    await broker.state.retract("zones", "none")
             for subscriber in ("ann", "bob"):
                 for number in range(4):
-                    await broker.put_subscription(subscriber, f"s{number}", inside((0, 9), (0, 9)))
+                    await broker.subscriptions.put(subscriber, f"s{number}", inside((0, 9), (0, 9)))
             await put(broker, "car", 3, 3)
             ids = [f"s{number}" for number in range(4)]
             for subscriber in ("ann", "bob"):
                 assert [one[1:] for one in told(await all_notifications(broker, subscriber))] == [
                     ("enter", "car", ids)
                 ]
-                assert [one.id for one in broker.subscriptions(subscriber)] == ids
+                assert [one.id for one in broker.subscriptions.list(subscriber)] == ids
 
     run(main)
 
@@ -279,16 +279,16 @@ def test_a_subscription_that_has_expired_can_be_put_again(tmp_path: Path) -> Non
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            broker._state.feed("zones")._time = lambda: now[0]
-            await broker.put_subscription("ann", "brief", inside((0, 9), (0, 9), ttl=5.0))
+            await broker.feeds.create(ZONES)
+            broker.state.feed("zones")._time = lambda: now[0]
+            await broker.subscriptions.put("ann", "brief", inside((0, 9), (0, 9), ttl=5.0))
             await put(broker, "car", 3, 3)
             now[0] += 10
-            await broker.put_subscription("ann", "brief", inside((0, 9), (0, 9)))
+            await broker.subscriptions.put("ann", "brief", inside((0, 9), (0, 9)))
             kinds = [one[1] for one in told(await all_notifications(broker, "ann"))]
             assert kinds == ["enter", "leave", "enter"]
             now[0] += 10
-            await broker.delete_subscription("ann", "brief")
+            await broker.subscriptions.delete("ann", "brief")
 
     run(main)
 
@@ -300,13 +300,13 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ZONES)
-            feed = broker._state.feed("zones")
-            land = broker._flow.land
+            await broker.feeds.create(ZONES)
+            feed = broker.state.feed("zones")
+            land = broker.pipeline.land
             held: list[Callable[[], None]] = []
-            monkeypatch.setattr(broker._flow, "land", held.append)
+            monkeypatch.setattr(broker.pipeline, "land", held.append)
             putting = asyncio.ensure_future(
-                broker.put_subscription("ann", "home", inside((0, 9), (0, 9)))
+                broker.subscriptions.put("ann", "home", inside((0, 9), (0, 9)))
             )
             while not held:
                 await asyncio.sleep(0.01)
@@ -314,21 +314,21 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
             failing = asyncio.ensure_future(put(broker, "car", 3, 3))
             while not feed.epoch:
                 await asyncio.sleep(0.01)
-            await broker._flow.call(lambda: None)
+            await broker.pipeline.call(lambda: None)
             monkeypatch.undo()
             for call in held:
                 land(call)
             with pytest.raises(bm.StorageError):
                 await failing
             await putting
-            await broker.put_subscription("ann", "home", inside((0, 5), (0, 5)))
-            assert broker.feed("zones").subscriptions == 1
+            await broker.subscriptions.put("ann", "home", inside((0, 5), (0, 5)))
+            assert broker.feeds.get("zones").subscriptions == 1
             await put(broker, "car", 3, 3)
             assert [one[1:] for one in told(await all_notifications(broker, "ann"))] == [
                 ("enter", "car", ["home"])
             ]
-            await broker.delete_subscription("ann", "home")
-            assert broker.feed("zones").subscriptions == 0
+            await broker.subscriptions.delete("ann", "home")
+            assert broker.feeds.get("zones").subscriptions == 0
 
     run(main)
 

@@ -66,13 +66,13 @@ class Model(RuleBasedStateMachine):
         """Subscriber, kind, publication with what it was, and subscription."""
         self.refuse = False
         self.start()
-        self.run(self.broker.create_feed(SPEC))
+        self.run(self.broker.feeds.create(SPEC))
 
     def start(self) -> None:
         store = Store.open(Path(self.folder.name), sync="normal", pace=0.0)
         self.broker = Broker(Settings(data=Path(self.folder.name)), store, clock=lambda: self.now)
         self.run(self.broker.start())
-        for task in self.broker._housekeeping._tasks:  # what expires does so when we say so
+        for task in self.broker.housekeeping.tasks:  # what expires does so when we say so
             task.cancel()
 
     def run(self, work: Any) -> Any:
@@ -128,7 +128,7 @@ class Model(RuleBasedStateMachine):
     def put_subscription(self, subscriber: str, id: str, x: Interval, ttl: int | None) -> None:
         lifetime, expires = self.end_of(ttl)
         wanted = Wanted(feed="s", regions={"region": {"x": list(x)}}, ttl=lifetime)
-        if not self.do(self.broker.put_subscription(subscriber, id, wanted)):
+        if not self.do(self.broker.subscriptions.put(subscriber, id, wanted)):
             return
         before, new = self.subscriptions.get((subscriber, id)), Member(x, expires)
         for publication, one in self.publications.items():
@@ -138,7 +138,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(subscriber=subscribers, id=ids)
     def delete_subscription(self, subscriber: str, id: str) -> None:
-        work = self.broker.delete_subscription(subscriber, id)
+        work = self.broker.subscriptions.delete(subscriber, id)
         if (subscriber, id) not in self.subscriptions:
             with pytest.raises(bm.UnknownSubscriptionError):
                 self.run(work)
@@ -149,7 +149,7 @@ class Model(RuleBasedStateMachine):
     def put_publication(self, id: str, x: Interval, ttl: int | None) -> None:
         lifetime, expires = self.end_of(ttl)
         regions = {"region": {"x": x}}
-        if not self.do(self.broker.put_publication("s", id, regions=regions, ttl=lifetime)):
+        if not self.do(self.broker.state.put_publication("s", id, regions=regions, ttl=lifetime)):
             return
         before, new = self.publications.get(id), Member(x, expires)
         for key, one in self.subscriptions.items():
@@ -159,17 +159,17 @@ class Model(RuleBasedStateMachine):
 
     @rule(id=ids)
     def retract(self, id: str) -> None:
-        if self.do(self.broker.retract("s", id), lambda: id in self.publications):
+        if self.do(self.broker.state.retract("s", id), lambda: id in self.publications):
             self.forget_publication(id)
 
     @rule(regions=st.sampled_from([{"y": 1}, {"x": (2, 1)}, {}]))
     def ask_for_what_cannot_be(self, regions: dict[str, Any]) -> None:
-        work = self.broker.put_publication("s", "p", regions={"region": regions}, ttl=-1.0)
+        work = self.broker.state.put_publication("s", "p", regions={"region": regions}, ttl=-1.0)
         self.do(work, lambda: False)
 
     @rule()
     def let_expire(self) -> None:
-        self.do(self.broker._state.expire())
+        self.do(self.broker.state.expire())
 
     @rule(seconds=st.integers(1, 3))
     def wait(self, seconds: int) -> None:
@@ -211,17 +211,17 @@ class Model(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """What has expired may be stored, or undone, after the operation was refused."""
-        self.run(self.broker._core.write(lambda transaction: None))
-        self.run(self.broker._flow.call(lambda: None))
+        self.run(self.broker.store.commit(lambda transaction: None))
+        self.run(self.broker.pipeline.call(lambda: None))
         self.run(asyncio.sleep(0))
 
     @invariant()
     def all_are_told(self) -> None:
         assert self.heard() == self.told
         for subscriber in SUBSCRIBERS:
-            known = {one.id for one in self.broker.subscriptions(subscriber)}
+            known = {one.id for one in self.broker.subscriptions.list(subscriber)}
             assert known == {id for name, id in self.subscriptions if name == subscriber}
-        info = self.broker.feed("s")
+        info = self.broker.feeds.get("s")
         assert info.subscriptions == len(self.subscriptions)
         assert info.publications == len(self.publications)
 
@@ -229,7 +229,7 @@ class Model(RuleBasedStateMachine):
         heard: Counter[tuple[str, str, str, str, str]] = Counter()
         for subscriber in SUBSCRIBERS:
             for notification in self.run(
-                self.broker.notifications(subscriber, after=0, limit=100_000)
+                self.broker.notifications.poll(subscriber, after=0, limit=100_000)
             ):
                 change = orjson.loads(notification.body)
                 x = change["regions"]["region"]["x"]

@@ -56,41 +56,41 @@ def test_what_is_appended_is_read(store: Store) -> None:
     assert appended == Appended(1, 3, repeated=False)
     assert store.next_sequence == 4
     seven, eight, nine = bodies(7, 8, 9)
-    assert store.inbox(ann, 0, 10) == [
+    assert store.reader.inbox(ann, 0, 10) == [
         Notification(1, "f", 5.0, ["low"], seven, "events", 0.25),
         Notification(3, "f", 5.0, ["low", "high"], nine, "events", 0.25),
     ]
-    assert [notification.sequence for notification in store.inbox(ann, 1, 10)] == [3]
-    assert [notification.sequence for notification in store.inbox(ann, 0, 1)] == [1]
-    assert store.inbox(ann, 3, 10) == []
-    assert store.inbox(ann, 0, 0) == []
-    assert [notification.body for notification in store.inbox(bob, 0, 10)] == [eight]
-    assert store.events(feed, 0, 10) == [
+    assert [notification.sequence for notification in store.reader.inbox(ann, 1, 10)] == [3]
+    assert [notification.sequence for notification in store.reader.inbox(ann, 0, 1)] == [1]
+    assert store.reader.inbox(ann, 3, 10) == []
+    assert store.reader.inbox(ann, 0, 0) == []
+    assert [notification.body for notification in store.reader.inbox(bob, 0, 10)] == [eight]
+    assert store.reader.events(feed, 0, 10) == [
         LoggedEvent(1, 5.0, seven),
         LoggedEvent(2, 5.0, eight),
         LoggedEvent(3, 5.0, nine),
     ]
-    assert store.event(2) == (feed, LoggedEvent(2, 5.0, eight))
-    assert store.event(4) is None
-    assert store.event(0) is None
-    assert store.backlogs() == {ann: 2, bob: 1}
-    assert store.backlogs([bob]) == {bob: 1}
+    assert store.reader.event(2) == (feed, LoggedEvent(2, 5.0, eight))
+    assert store.reader.event(4) is None
+    assert store.reader.event(0) is None
+    assert store.reader.backlogs() == {ann: 2, bob: 1}
+    assert store.reader.backlogs([bob]) == {bob: 1}
 
 
 def test_events_are_read_by_pages_and_feeds(store: Store) -> None:
     one, two = do(store, lambda t: (t.put_feed(spec("one")), t.put_feed(spec("two"))))
     for number in range(100):
         do(store, lambda t, n=number: t.append((one, two)[n % 2], 0.0, bodies(n, n + 1, n + 2), {}))
-    numbers = [event.sequence for event in store.events(one, 0, 1000)]
+    numbers = [event.sequence for event in store.reader.events(one, 0, 1000)]
     assert numbers == [6 * turn + more for turn in range(50) for more in (1, 2, 3)]
     for after in (0, 1, 2, 3, 4, 6, 7, 8, 100, 290, 297, 300):
         for limit in (1, 2, 5, 1000):
             wanted = [number for number in numbers if number > after][:limit]
-            assert [event.sequence for event in store.events(one, after, limit)] == wanted
-    assert [event.sequence for event in store.events(one, 1, 99, through=8)] == [2, 3, 7, 8]
-    assert store.events(one, 8, 99, through=8) == []
+            assert [event.sequence for event in store.reader.events(one, after, limit)] == wanted
+    assert [event.sequence for event in store.reader.events(one, 1, 99, through=8)] == [2, 3, 7, 8]
+    assert store.reader.events(one, 8, 99, through=8) == []
     for count in (0, 1, 2, 3, 4, 150, 151):
-        last = store.last_events(one, count)
+        last = store.reader.last_events(one, count)
         assert [event.sequence for event in last] == numbers[len(numbers) - min(count, 150) :]
     assert store.first_sequence() == store.first_sequence(one) == 1
     assert store.first_sequence(two) == 4
@@ -105,17 +105,17 @@ def test_many_or_large_events_go_into_several_rows(store: Store) -> None:
     mine = [(place, [f"s{place}"]) for place in range(0, 100, 7)]
     appended = do(store, lambda t: t.append(feed, 0.0, large, {ann: mine, bob: [(99, ["b"])]}))
     assert appended == Appended(1, 100)
-    assert store.sizes().batches > 10
-    assert [event.body for event in store.events(feed, 0, 1000)] == large
-    notifications = store.inbox(ann, 0, 100)
+    assert store.reader.sizes().batches > 10
+    assert [event.body for event in store.reader.events(feed, 0, 1000)] == large
+    notifications = store.reader.inbox(ann, 0, 100)
     assert [
         (notification.sequence - 1, notification.subscriptions) for notification in notifications
     ] == mine
     assert [notification.body for notification in notifications] == [
         large[place] for place, _ in mine
     ]
-    assert [notification.sequence for notification in store.inbox(bob, 0, 100)] == [100]
-    assert store.backlogs() == {ann: len(mine), bob: 1}
+    assert [notification.sequence for notification in store.reader.inbox(bob, 0, 100)] == [100]
+    assert store.reader.backlogs() == {ann: len(mine), bob: 1}
 
 
 def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) -> None:
@@ -125,17 +125,17 @@ def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) ->
         inbox = {ann: [(0, ["s"]), (2, ["s"])]}
         do(store, lambda t, same=same, inbox=inbox: t.append(feed, 0.0, same, inbox))
     for most, count in ((0, 1), (99, 1), (100, 1), (199, 1), (200, 2), (700, 7), (5_000, 11)):
-        events = store.events(feed, 1, 99, most_bytes=most)
+        events = store.reader.events(feed, 1, 99, most_bytes=most)
         assert [one.sequence for one in events] == list(range(2, 2 + count))
-        events = store.events(feed, 1, 2, most_bytes=most)
+        events = store.reader.events(feed, 1, 2, most_bytes=most)
         assert len(events) == min(count, 2)
-        events = store.events(feed, 1, 99, 4, most_bytes=most)
+        events = store.reader.events(feed, 1, 99, 4, most_bytes=most)
         assert len(events) == min(count, 3)
-        last = store.last_events(feed, 11, most_bytes=most)
+        last = store.reader.last_events(feed, 11, most_bytes=most)
         assert [one.sequence for one in last] == list(range(13 - count, 13))
-        notifications = store.inbox(ann, 1, 99, most_bytes=most)
+        notifications = store.reader.inbox(ann, 1, 99, most_bytes=most)
         assert [one.sequence for one in notifications] == [3, 4, 6, 7, 9, 10, 12][:count]
-        assert store.inbox(ann, 1, 3, most_bytes=most) == notifications[:3]
+        assert store.reader.inbox(ann, 1, 3, most_bytes=most) == notifications[:3]
 
 
 def test_an_inbox_of_many_rows(store: Store) -> None:
@@ -143,10 +143,10 @@ def test_an_inbox_of_many_rows(store: Store) -> None:
     for number in range(600):
         store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n), {ann: [(0, ["s"])]}))
     do(store, lambda t: None)
-    assert [notification.sequence for notification in store.inbox(ann, 0, 1000)] == list(
+    assert [notification.sequence for notification in store.reader.inbox(ann, 0, 1000)] == list(
         range(1, 601)
     )
-    assert [notification.sequence for notification in store.inbox(ann, 100, 300)] == list(
+    assert [notification.sequence for notification in store.reader.inbox(ann, 100, 300)] == list(
         range(101, 401)
     )
 
@@ -170,7 +170,7 @@ def test_keys_make_repeats_harmless(store: Store) -> None:
     assert append(feed, 1.0, "l") == Appended(5, 6)
     assert append(feed, DAY, "k") == Appended(7, 8)
     assert append(feed, DAY + 1, "k") == Appended(7, 8, repeated=True)
-    assert len(store.inbox(ann, 0, 100)) == 4
+    assert len(store.reader.inbox(ann, 0, 100)) == 4
 
 
 def test_keys_that_come_together(store: Store) -> None:
@@ -219,10 +219,12 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     assert after.result() == Appended(2, 2)
     do(store, lambda t: None)
     assert heard == [failing.exception(), Appended(2, 2)]
-    assert [event.body for event in store.events(feed, 0, 10)] == bodies(4, 5)
-    assert [notification.subscriptions for notification in store.inbox(ann, 0, 10)] == [["yes"]] * 2
-    assert store.subscribers() == [SubscriberRow(ann, "ann", 0, 0, 0)]
-    assert [number for number, _ in store.feeds()] == [feed]
+    assert [event.body for event in store.reader.events(feed, 0, 10)] == bodies(4, 5)
+    assert [notification.subscriptions for notification in store.reader.inbox(ann, 0, 10)] == [
+        ["yes"]
+    ] * 2
+    assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 0, 0, 0)]
+    assert [number for number, _ in store.reader.feeds()] == [feed]
     with pytest.raises(StorageError, match="no subscriber 2"):
         do(store, lambda t: t.append(feed, 0.0, bodies(1), {2: [(0, ["s"])]}))
 
@@ -272,8 +274,8 @@ def test_cursors_go_forward_only(store: Store) -> None:
 
     def moved(*places: int) -> tuple[int, int]:
         do(store, lambda t: [t.move_cursor(ann, place) for place in places])
-        [subscriber] = store.subscribers()
-        return subscriber.cursor, store.backlogs()[ann]
+        [subscriber] = store.reader.subscribers()
+        return subscriber.cursor, store.reader.backlogs()[ann]
 
     assert moved(2) == (2, 2)
     assert moved(1) == (2, 2)
@@ -281,9 +283,9 @@ def test_cursors_go_forward_only(store: Store) -> None:
     assert moved(3, 1) == (3, 1)
     assert moved(99) == (4, 0)
     do(store, lambda t: t.append(feed, 0.0, bodies(5), {ann: [(0, ["s"])]}))
-    assert store.backlogs() == {ann: 1}
+    assert store.reader.backlogs() == {ann: 1}
     # A cursor hinders nobody from reading again what is still there.
-    assert len(store.inbox(ann, 0, 10)) == 5
+    assert len(store.reader.inbox(ann, 0, 10)) == 5
 
 
 def test_feeds(store: Store, tmp_path: Path) -> None:
@@ -291,13 +293,13 @@ def test_feeds(store: Store, tmp_path: Path) -> None:
     state = FeedSpec(name="state", kind="state", spaces=spaces, leave=False)
     carrying = spec("carrying", unknown="carry")
     one, two = do(store, lambda t: (t.put_feed(state), t.put_feed(carrying)))
-    assert store.feeds() == [(one, state), (two, carrying)]
-    assert list(store.feeds()[0][1].spaces) == ["z", "a"]
+    assert store.reader.feeds() == [(one, state), (two, carrying)]
+    assert list(store.reader.feeds()[0][1].spaces) == ["z", "a"]
     with pytest.raises(FeedExistsError, match="'state'"):
         do(store, lambda t: t.put_feed(spec("state")))
     wider = FeedSpec(name="carrying", spaces={"carrying": Schema({"price": "float", "n": "int"})})
     do(store, lambda t: t.replace_feed(two, wider))
-    assert store.feeds() == [(one, state), (two, wider)]
+    assert store.reader.feeds() == [(one, state), (two, wider)]
     with pytest.raises(BrokerError, match="name or kind"):
         do(store, lambda t: t.replace_feed(two, state))
     with pytest.raises(UnknownFeedError):
@@ -313,14 +315,16 @@ def test_a_dropped_feed_takes_all_with_it(store: Store) -> None:
         do(store, lambda t, one=one: t.put_member(one, "m", b"{}", None))
     do(store, lambda t: t.append(feed, 0.0, bodies(2), {}))
     do(store, lambda t: t.drop_feed(feed))
-    assert [number for number, _ in store.feeds()] == [other]
-    assert [notification.feed for notification in store.inbox(ann, 0, 10)] == ["other"]
-    assert store.events(feed, 0, 10) == []
-    assert list(store.subscriptions(feed)) == []
-    assert list(store.members(feed)) == []
-    assert store.event(1) is None
-    assert store.backlogs() == {ann: 1}
-    assert len(list(store.subscriptions(other))) == len(list(store.members(other))) == 1
+    assert [number for number, _ in store.reader.feeds()] == [other]
+    assert [notification.feed for notification in store.reader.inbox(ann, 0, 10)] == ["other"]
+    assert store.reader.events(feed, 0, 10) == []
+    assert list(store.reader.subscriptions(feed)) == []
+    assert list(store.reader.members(feed)) == []
+    assert store.reader.event(1) is None
+    assert store.reader.backlogs() == {ann: 1}
+    assert (
+        len(list(store.reader.subscriptions(other))) == len(list(store.reader.members(other))) == 1
+    )
     with pytest.raises(UnknownFeedError):
         do(store, lambda t: t.append(feed, 0.0, bodies(1), {}))
     again = do(store, lambda t: t.put_feed(spec("f")))
@@ -333,15 +337,17 @@ def test_subscriptions(store: Store) -> None:
     other = do(store, lambda t: t.put_feed(spec("other")))
     a = do(store, lambda t: t.put_subscription(ann, "a", feed, b"1", 1.0))
     b = do(store, lambda t: t.put_subscription(ann, "b", feed, b"2", 2.0))
-    assert list(store.subscriptions(feed)) == [
+    assert list(store.reader.subscriptions(feed)) == [
         SubscriptionRow(a, ann, "a", feed, b"1", 1.0, 1.0),
         SubscriptionRow(b, ann, "b", feed, b"2", 2.0, 2.0),
     ]
     assert do(store, lambda t: t.put_subscription(ann, "a", other, b"3", 3.0)) == a
-    assert list(store.subscriptions(other)) == [SubscriptionRow(a, ann, "a", other, b"3", 1.0, 3.0)]
+    assert list(store.reader.subscriptions(other)) == [
+        SubscriptionRow(a, ann, "a", other, b"3", 1.0, 3.0)
+    ]
     assert do(store, lambda t: t.delete_subscription(ann, "b"))
     assert not do(store, lambda t: t.delete_subscription(ann, "b"))
-    assert list(store.subscriptions(feed)) == []
+    assert list(store.reader.subscriptions(feed)) == []
     assert do(store, lambda t: t.put_subscription(ann, "b", feed, b"4", 4.0)) not in (a, b)
 
 
@@ -349,14 +355,17 @@ def test_many_subscriptions_are_read_by_pages(store: Store) -> None:
     feed, ann = feed_and_subscriber(store)
     names = [f"s{number}" for number in range(2500)]
     do(store, lambda t: [t.put_subscription(ann, name, feed, b"", 0.0) for name in names])
-    assert [row.id for row in store.subscriptions(feed)] == names
+    assert [row.id for row in store.reader.subscriptions(feed)] == names
 
 
 def test_members(store: Store) -> None:
     feed, _ = feed_and_subscriber(store)
     do(store, lambda t: [t.put_member(feed, name, b"1", None) for name in ("z", "a", "m")])
     do(store, lambda t: (t.put_member(feed, "z", b"2", 8.0), t.delete_member(feed, "a")))
-    assert list(store.members(feed)) == [MemberRow("z", b"2", 8.0), MemberRow("m", b"1", None)]
+    assert list(store.reader.members(feed)) == [
+        MemberRow("z", b"2", 8.0),
+        MemberRow("m", b"1", None),
+    ]
 
 
 def test_webhooks_and_dead_letters(store: Store) -> None:
@@ -364,22 +373,24 @@ def test_webhooks_and_dead_letters(store: Store) -> None:
     bob = do(store, lambda t: t.put_subscriber("bob"))
     do(store, lambda t: (t.put_webhook(ann, b"1"), t.put_webhook(bob, b"2")))
     do(store, lambda t: (t.put_webhook(ann, b"3"), t.put_webhook(bob, None)))
-    assert store.webhooks() == [(ann, b"3")]
+    assert store.reader.webhooks() == [(ann, b"3")]
     letters = [
         do(store, lambda t, n=n: t.put_dead_letter(ann, n, n + 1, 8, "gone", 5.0, b"[]"))
         for n in range(4)
     ]
-    assert store.dead_letters(ann, limit=1) == [
+    assert store.reader.dead_letters(ann, limit=1) == [
         DeadLetter(letters[0], "ann", 0, 1, 8, "gone", 5.0, b"[]")
     ]
-    assert [letter.number for letter in store.dead_letters(ann, letters[1])] == letters[2:]
-    assert store.dead_letters(bob) == []
-    assert store.dead_letter_counts() == store.dead_letter_counts([bob, ann]) == {ann: 4}
-    assert store.dead_letter_counts([bob]) == store.dead_letter_counts([]) == {}
+    assert [letter.number for letter in store.reader.dead_letters(ann, letters[1])] == letters[2:]
+    assert store.reader.dead_letters(bob) == []
+    assert (
+        store.reader.dead_letter_counts() == store.reader.dead_letter_counts([bob, ann]) == {ann: 4}
+    )
+    assert store.reader.dead_letter_counts([bob]) == store.reader.dead_letter_counts([]) == {}
     assert do(store, lambda t: t.delete_dead_letters(bob, letters)) == 0
     assert do(store, lambda t: t.delete_dead_letters(ann, [letters[1], 999])) == 1
     assert do(store, lambda t: t.delete_dead_letters(ann, None)) == 3
-    assert store.dead_letters(ann) == []
+    assert store.reader.dead_letters(ann) == []
 
 
 def test_all_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -394,20 +405,20 @@ def test_all_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     store.close()
     with Store.open(tmp_path) as store:
         assert store.next_sequence == 51
-        assert store.subscribers() == [SubscriberRow(ann, "ann", 10, 0, 0)]
-        assert store.backlogs() == {ann: 40}
-        assert [event.body for event in store.events(feed, 0, 100)] == bodies(*range(50))
+        assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 10, 0, 0)]
+        assert store.reader.backlogs() == {ann: 40}
+        assert [event.body for event in store.reader.events(feed, 0, 100)] == bodies(*range(50))
         # Numbers do not come again when all events have gone.
         assert store.tidy(1e9, Retention()).batches == 50
     with Store.open(tmp_path) as store:
         assert store.next_sequence == store.first_sequence() == 51
-        assert store.subscribers() == [SubscriberRow(ann, "ann", 10, 40, 50)]
+        assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 10, 40, 50)]
 
 
 def test_closed(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.close()
-    for use in (store.feeds, lambda: store.write(lambda t: None), store.sizes):
+    for use in (store.reader.feeds, lambda: store.write(lambda t: None), store.reader.sizes):
         with pytest.raises(StorageError, match="is closed"):
             use()
 
@@ -421,14 +432,16 @@ def test_tidy_by_age_and_size(store: Store) -> None:
     done = store.tidy(9.0, Retention(seconds=5.0))
     # Numbers 1 to 8 are too old, of which 1 to 5 are acknowledged, though not the row of 5 and 6.
     assert (done.batches, done.notifications_acknowledged, done.dropped) == (4, 4, {ann: 3})
-    assert store.subscribers() == [SubscriberRow(ann, "ann", 5, 3, 8)]
-    assert [notification.sequence for notification in store.inbox(ann, 0, 99)] == list(range(9, 21))
+    assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 5, 3, 8)]
+    assert [notification.sequence for notification in store.reader.inbox(ann, 0, 99)] == list(
+        range(9, 21)
+    )
     assert store.first_sequence() == 9
-    half = store.sizes().log_bytes // 2
+    half = store.reader.sizes().log_bytes // 2
     done = store.tidy(9.0, Retention(nbytes=half))
     assert (done.batches, done.dropped) == (3, {ann: 6})
-    assert store.sizes().log_bytes <= half
-    assert store.subscribers() == [SubscriberRow(ann, "ann", 5, 9, 14)]
+    assert store.reader.sizes().log_bytes <= half
+    assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 5, 9, 14)]
 
 
 def test_tidy_shortens_backlogs_to_the_notification(store: Store) -> None:
@@ -439,11 +452,11 @@ def test_tidy_shortens_backlogs_to_the_notification(store: Store) -> None:
         do(store, lambda t, i=inboxes: t.append(feed, 0.0, bodies(1, 2, 3), i))
     do(store, lambda t: t.move_cursor(ann, 4))
     assert store.tidy(0.0, Retention(backlog=10)).dropped == {ann: 16}
-    assert [notification.sequence for notification in store.inbox(ann, 0, 99)] == list(
+    assert [notification.sequence for notification in store.reader.inbox(ann, 0, 99)] == list(
         range(21, 31)
     )
-    assert store.backlogs() == {ann: 10, bob: 10}
-    assert store.subscribers()[0] == SubscriberRow(ann, "ann", 4, 16, 20)
+    assert store.reader.backlogs() == {ann: 10, bob: 10}
+    assert store.reader.subscribers()[0] == SubscriberRow(ann, "ann", 4, 16, 20)
     assert store.tidy(0.0, Retention(backlog=10)).dropped == {}
     assert store.tidy(0.0, Retention(backlog=0)).dropped == {ann: 10, bob: 10}
 
@@ -461,7 +474,7 @@ def test_tidy_in_many_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     assert store.tidy(0.0, Retention(backlog=10)).dropped == dict.fromkeys(subscribers, 90)
     do(store, lambda t: [t.move_cursor(subscriber, 95) for subscriber in subscribers])
     assert store.tidy(0.0, Retention()).notifications_acknowledged == 5 * len(subscribers)
-    assert store.sizes().inbox_rows == 5 * len(subscribers)
+    assert store.reader.sizes().inbox_rows == 5 * len(subscribers)
     store.tidy(DAY, Retention())
     with sqlite3.connect(store.path / "broker.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM repeat").fetchall() == [(0,)]
@@ -492,8 +505,8 @@ def test_backup_while_it_is_written(store: Store, tmp_path: Path) -> None:
     assert [entry.name for entry in target.parent.iterdir()] == ["broker.sqlite"]
     with Store.open(target.parent) as copy:
         assert copy.next_sequence == 101
-        assert len(copy.events(feed, 0, 1000, most_bytes=1 << 30)) == 100
-        assert len(copy.inbox(ann, 0, 10)) == 1
+        assert len(copy.reader.events(feed, 0, 1000, most_bytes=1 << 30)) == 100
+        assert len(copy.reader.inbox(ann, 0, 10)) == 1
 
 
 def test_one_commit_for_many_changes(tmp_path: Path) -> None:

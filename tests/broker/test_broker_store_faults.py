@@ -61,19 +61,19 @@ def test_killed_in_the_middle_of_work(tmp_path: Path) -> None:
         sync = ("full", "normal")[turn % 2]
         acknowledged += run_and_kill(tmp_path, sync, random_.uniform(0.0, 0.3))
         with Store.open(tmp_path) as store:
-            [(feed, _)] = store.feeds()
-            log = {event.sequence: event.body for event in store.events(feed, 0, 10**9)}
+            [(feed, _)] = store.reader.feeds()
+            log = {event.sequence: event.body for event in store.reader.events(feed, 0, 10**9)}
             assert list(log) == list(range(1, store.next_sequence))
             heard = {
                 subscriber.number: {
                     notification.sequence: notification
-                    for notification in store.inbox(subscriber.number, 0, 10**9)
+                    for notification in store.reader.inbox(subscriber.number, 0, 10**9)
                 }
-                for subscriber in store.subscribers()
+                for subscriber in store.reader.subscribers()
             }
             # Each number has gone to exactly one subscriber, whether it was acknowledged or not.
             assert sorted(n for notifications in heard.values() for n in notifications) == list(log)
-            assert store.damage == []
+            assert store.reader.damage == []
             for first, last, call, subscriber in acknowledged:
                 for place, number in enumerate(range(first, last + 1)):
                     assert log[number] == body(place, call)
@@ -113,8 +113,8 @@ def test_a_full_disk_is_told_and_may_be_freed(
         assert all("full" in str(error) for error in errors)
         assert len(set(map(id, errors))) == 3
         assert store.next_sequence == 2
-        assert [subscriber.name for subscriber in store.subscribers()] == ["ann"]
-        assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [1]
+        assert [subscriber.name for subscriber in store.reader.subscribers()] == ["ann"]
+        assert [notification.sequence for notification in store.reader.inbox(ann, 0, 10)] == [1]
         # What is small still fits, and takes the numbers that were not used.
         again = store.write(lambda t: t.append(feed, 0.0, [b"2"], notifications, key="k")).result()
         assert again == Appended(2, 2)
@@ -123,7 +123,7 @@ def test_a_full_disk_is_told_and_may_be_freed(
         store._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
         assert append(store, feed, ann, large[0]) == Appended(3, 3)
         assert heard == errors[:2]
-        assert [event.sequence for event in store.events(feed, 0, 10)] == [1, 2, 3]
+        assert [event.sequence for event in store.reader.events(feed, 0, 10)] == [1, 2, 3]
     assert "cannot write" in caplog.text
     with Store.open(tmp_path) as store:
         assert store.next_sequence == 4
@@ -157,7 +157,9 @@ def test_what_frees_room_has_some_in_reserve(tmp_path: Path) -> None:
             use_up(store, feed, ann)
         with Store.open(data, pace=0.0) as store:
             assert [
-                subscriber.cursor for subscriber in store.subscribers() if subscriber.name == "ann"
+                subscriber.cursor
+                for subscriber in store.reader.subscribers()
+                if subscriber.name == "ann"
             ] == [10]
             use_up(store, feed, ann)
             filling.unlink()
@@ -225,7 +227,7 @@ def test_a_full_disk_in_the_middle_of_a_change(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="full"):
             store.write(change).result()
         assert append(store, feed, ann) == Appended(1, 1)
-        assert [subscriber.name for subscriber in store.subscribers()] == ["ann"]
+        assert [subscriber.name for subscriber in store.reader.subscribers()] == ["ann"]
 
 
 def test_a_database_that_another_holds(tmp_path: Path) -> None:
@@ -237,7 +239,7 @@ def test_a_database_that_another_holds(tmp_path: Path) -> None:
             tool.execute("BEGIN IMMEDIATE")
             with pytest.raises(StorageError, match="locked"):
                 append(store, feed, ann)
-            assert store.inbox(ann, 0, 10) == []
+            assert store.reader.inbox(ann, 0, 10) == []
             tool.execute("ROLLBACK")
         assert append(store, feed, ann) == Appended(1, 1)
 
@@ -269,7 +271,7 @@ def test_a_read_only_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         store._connection.execute("PRAGMA query_only = 1").fetchall()
         with pytest.raises(StorageError, match="readonly"):
             append(store, feed, ann)
-        assert len(store.inbox(ann, 0, 10)) == 1
+        assert len(store.reader.inbox(ann, 0, 10)) == 1
         store._connection.execute("PRAGMA query_only = 0").fetchall()
         assert append(store, feed, ann) == Appended(2, 2)
 
@@ -344,22 +346,22 @@ def test_a_damaged_batch(tmp_path: Path, damage: str, caplog: pytest.LogCaptureF
     change_rows(tmp_path, damage)
     with Store.open(tmp_path, pace=0.0) as store:
         with caplog.at_level(logging.ERROR):
-            assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [
+            assert [notification.sequence for notification in store.reader.inbox(ann, 0, 10)] == [
                 1,
                 2,
                 5,
                 6,
             ]
-            assert [event.sequence for event in store.events(feed, 0, 10)] == [1, 2, 5, 6]
-            assert [event.sequence for event in store.last_events(feed, 3)] == [2, 5, 6]
-        assert store.damage == ["batch 3"]
+            assert [event.sequence for event in store.reader.events(feed, 0, 10)] == [1, 2, 5, 6]
+            assert [event.sequence for event in store.reader.last_events(feed, 3)] == [2, 5, 6]
+        assert store.reader.damage == ["batch 3"]
         assert caplog.text.count("is damaged: batch 3") == 1
         with pytest.raises(StorageError, match="damaged: batch 3"):
-            store.event(4)
-        assert store.event(5) is not None
+            store.reader.event(4)
+        assert store.reader.event(5) is not None
         assert append(store, feed, ann) == Appended(7, 7)
         assert store.tidy(1e9, Retention()).batches == 4
-        assert store.inbox(ann, 0, 10) == []
+        assert store.reader.inbox(ann, 0, 10) == []
 
 
 @pytest.mark.parametrize(
@@ -372,12 +374,17 @@ def test_damaged_notifications(tmp_path: Path, notifications: str) -> None:
             append(store, feed, ann, size=2)
     change_rows(tmp_path, f"UPDATE inbox SET notifications = {notifications} WHERE first = 3")
     with Store.open(tmp_path, pace=0.0) as store:
-        assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [1, 2, 5, 6]
-        assert store.damage == ["notifications of subscriber 1 in batch 3"]
+        assert [notification.sequence for notification in store.reader.inbox(ann, 0, 10)] == [
+            1,
+            2,
+            5,
+            6,
+        ]
+        assert store.reader.damage == ["notifications of subscriber 1 in batch 3"]
         store.write(lambda t: t.move_cursor(ann, 3)).result()
-        assert store.backlogs() == {ann: 4}
+        assert store.reader.backlogs() == {ann: 4}
         assert store.tidy(0.0, Retention(backlog=3)).dropped == {ann: 2}
-        assert [notification.sequence for notification in store.inbox(ann, 3, 10)] == [5, 6]
+        assert [notification.sequence for notification in store.reader.inbox(ann, 3, 10)] == [5, 6]
 
 
 def test_damaged_subscriptions_and_members(tmp_path: Path) -> None:
@@ -389,9 +396,9 @@ def test_damaged_subscriptions_and_members(tmp_path: Path) -> None:
     change_rows(tmp_path, "UPDATE subscription SET wanted = x'00' WHERE id = 'a'")
     change_rows(tmp_path, "UPDATE member SET expires = 7 WHERE id = 'b'")
     with Store.open(tmp_path) as store:
-        assert [row.id for row in store.subscriptions(feed)] == ["b"]
-        assert [row.id for row in store.members(feed)] == ["a"]
-        assert store.damage == ["publication 2", "subscription 1"]
+        assert [row.id for row in store.reader.subscriptions(feed)] == ["b"]
+        assert [row.id for row in store.reader.members(feed)] == ["a"]
+        assert store.reader.damage == ["publication 2", "subscription 1"]
 
 
 def test_a_damaged_feed_keeps_the_store_shut(tmp_path: Path) -> None:
@@ -416,10 +423,10 @@ def test_reports_of_rubbish(tmp_path: Path) -> None:
         content[page * 4096 : page * 4096 + 4096] = b"\xff" * 4096
     file.write_bytes(content)
     with Store.open(tmp_path, pace=0.0) as store:
-        assert [event.sequence for event in store.events(feed, 0, 10)] == [1, 2]
-        assert [notification.sequence for notification in store.inbox(ann, 0, 10)] == [1, 2]
+        assert [event.sequence for event in store.reader.events(feed, 0, 10)] == [1, 2]
+        assert [notification.sequence for notification in store.reader.inbox(ann, 0, 10)] == [1, 2]
         with pytest.raises(StorageError, match="damaged"):
-            store.event(3)
+            store.reader.event(3)
 
 
 def test_a_torn_log_ahead_is_taken_up_to_the_tear(tmp_path: Path) -> None:
@@ -435,10 +442,12 @@ def test_a_torn_log_ahead_is_taken_up_to_the_tear(tmp_path: Path) -> None:
     log = copy / "broker.sqlite-wal"
     os.truncate(log, log.stat().st_size - 6000)
     with Store.open(copy, pace=0.0) as store:
-        numbers = [event.sequence for event in store.events(feed, 0, 100)]
+        numbers = [event.sequence for event in store.reader.events(feed, 0, 100)]
         assert numbers == list(range(1, store.next_sequence))
         assert 1 < store.next_sequence < 21
-        assert [notification.sequence for notification in store.inbox(ann, 0, 100)] == numbers
+        assert [
+            notification.sequence for notification in store.reader.inbox(ann, 0, 100)
+        ] == numbers
         assert append(store, feed, ann).first == len(numbers) + 1
 
 
@@ -458,12 +467,14 @@ def test_reading_while_writing(tmp_path: Path) -> None:
 
         def look() -> None:
             before = store.next_sequence
-            numbers = [notification.sequence for notification in store.inbox(ann, 0, 100_000)]
+            numbers = [
+                notification.sequence for notification in store.reader.inbox(ann, 0, 100_000)
+            ]
             assert numbers == list(range(numbers[0], numbers[-1] + 1)) if numbers else True
             assert not numbers or numbers[-1] >= before - 1
-            log = [event.sequence for event in store.events(feed, 0, 100_000)]
+            log = [event.sequence for event in store.reader.events(feed, 0, 100_000)]
             assert log == list(range(log[0], log[-1] + 1)) if log else True
-            assert store.backlogs()[ann] >= 0
+            assert store.reader.backlogs()[ann] >= 0
 
         threads = [threading.Thread(target=until_stopped, args=(look,)) for _ in range(2)]
         for thread in threads:
@@ -477,4 +488,4 @@ def test_reading_while_writing(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert problems == []
-        assert store.damage == []
+        assert store.reader.damage == []

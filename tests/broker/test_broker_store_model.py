@@ -150,7 +150,7 @@ class Model(RuleBasedStateMachine):
             return
         store = self.store
         assert store.next_sequence == self.next
-        assert [row[2:] for row in store.subscribers()] == [
+        assert [row[2:] for row in store.reader.subscribers()] == [
             (self.cursors[subscriber], *self.dropped[subscriber]) for subscriber in self.subscribers
         ]
         bodies = {
@@ -163,7 +163,7 @@ class Model(RuleBasedStateMachine):
             cursor = self.cursors[subscriber]
             # What is acknowledged may be there still; what is not must be.
             wanted = [(n, ids) for n, ids in self.inboxes[subscriber].items() if n > cursor]
-            notifications = store.inbox(subscriber, cursor, 1000)
+            notifications = store.reader.inbox(subscriber, cursor, 1000)
             assert [
                 (notification.sequence, notification.subscriptions)
                 for notification in notifications
@@ -171,8 +171,8 @@ class Model(RuleBasedStateMachine):
             assert all(
                 notification.body == bodies[notification.sequence] for notification in notifications
             )
-            assert store.inbox(subscriber, cursor, 2) == notifications[:2]
-            assert store.backlogs([subscriber]) == {subscriber: len(wanted)}
+            assert store.reader.inbox(subscriber, cursor, 2) == notifications[:2]
+            assert store.reader.backlogs([subscriber]) == {subscriber: len(wanted)}
         for feed in self.feeds:
             log = [
                 n
@@ -180,13 +180,16 @@ class Model(RuleBasedStateMachine):
                 if f == feed
                 for n in range(first, first + len(b))
             ]
-            events = store.events(feed, 0, 1000)
+            events = store.reader.events(feed, 0, 1000)
             assert [event.sequence for event in events] == log
             assert all(event.body == bodies[event.sequence] for event in events)
-            assert store.last_events(feed, 3) == events[-3:]
+            assert store.reader.last_events(feed, 3) == events[-3:]
             middle = self.next // 2
-            assert store.events(feed, middle, 3) == [e for e in events if e.sequence > middle][:3]
-        assert store.damage == []
+            assert (
+                store.reader.events(feed, middle, 3)
+                == [e for e in events if e.sequence > middle][:3]
+            )
+        assert store.reader.damage == []
 
     def teardown(self) -> None:
         self.store.close()

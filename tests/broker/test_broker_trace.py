@@ -169,25 +169,27 @@ def test_a_trace_agrees_with_what_is_delivered(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks(adaptive=Adaptive(maximum=0.5)))
+            await broker.feeds.create(ticks(adaptive=Adaptive(maximum=0.5)))
             for subscriber, exact in (("ann", False), ("bob", True)):
                 many = {
                     id: Wanted(feed="ticks", filter=text, exact=exact)
                     for id, text in filters.items()
                 }
-                await broker.put_subscriptions(subscriber, many)
-            await broker.delete_subscription("ann", "7")
-            await broker.put_subscription("bob", "8", wanted("price = 1000"))
+                await broker.subscriptions.put_many(subscriber, many)
+            await broker.subscriptions.delete("ann", "7")
+            await broker.subscriptions.put("bob", "8", wanted("price = 1000"))
             row = {"price": 9.5, "volume": 30}
-            found = await broker.trace("ticks", row, subscribers=None, limit=100)
-            await broker.publish("ticks", events(row))
+            found = await broker.tracer.trace("ticks", row, subscribers=None, limit=100)
+            await broker.pipeline.publish("ticks", events(row))
             for subscriber in ("ann", "bob"):
-                [notification] = await broker.notifications(subscriber, after=0, limit=10)
+                [notification] = await broker.notifications.poll(subscriber, after=0, limit=10)
                 gets = [one.id for one in found.gets if one.subscriber.name == subscriber]
                 assert sorted(gets) == sorted(notification.subscriptions)
             assert found.matched == len(found.gets)
             assert found.missed == 79 - found.matched == len(found.misses)
-            mine = await broker.trace("ticks", row, subscribers=["bob", "unknown"], limit=100)
+            mine = await broker.tracer.trace(
+                "ticks", row, subscribers=["bob", "unknown"], limit=100
+            )
             assert mine.gets == [one for one in found.gets if one.subscriber.name == "bob"]
             assert mine.matched + mine.missed == 40
             assert {one.subscription.subscriber.name for one in mine.misses} == {"bob"}
@@ -198,15 +200,15 @@ def test_a_trace_agrees_with_what_is_delivered(tmp_path: Path) -> None:
 def test_a_number_that_changes_hands_meanwhile_is_shown_to_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "secret", wanted("price < 20"))
-            await broker.put_subscription("bob", "own", wanted("price < 30"))
-            feed = broker._directory.feed("ticks").feed
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "secret", wanted("price < 20"))
+            await broker.subscriptions.put("bob", "own", wanted("price < 30"))
+            feed = broker.directory.feed("ticks").feed
             nearest, loop = feed.matcher.nearest, asyncio.get_running_loop()
 
             async def swap() -> None:
-                await broker.delete_subscription("ann", "secret")
-                await broker.put_subscription("bob", "later", wanted("price < 50"))
+                await broker.subscriptions.delete("ann", "secret")
+                await broker.subscriptions.put("bob", "later", wanted("price < 50"))
 
             def interrupted(*given: Any, **more: Any) -> Any:
                 found = nearest(*given, **more)
@@ -214,7 +216,7 @@ def test_a_number_that_changes_hands_meanwhile_is_shown_to_nobody(tmp_path: Path
                 return found
 
             feed.matcher.nearest = interrupted  # type: ignore[method-assign]
-            found = await broker.trace("ticks", {"price": 25.0}, subscribers=None, limit=10)
+            found = await broker.tracer.trace("ticks", {"price": 25.0}, subscribers=None, limit=10)
             assert feed.slots.subscriptions[0] is not None
             assert feed.slots.subscriptions[0].id == "later"  # in the place of "secret"
             assert [one.id for one in found.gets] == ["own"]
@@ -226,20 +228,20 @@ def test_a_number_that_changes_hands_meanwhile_is_shown_to_nobody(tmp_path: Path
 def test_matching_goes_on_while_an_event_is_traced(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks())
-            await broker.put_subscription("ann", "all", wanted("price > 0"))
-            feed = broker._directory.feed("ticks").feed
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "all", wanted("price > 0"))
+            feed = broker.directory.feed("ticks").feed
             nearest, loop = feed.matcher.nearest, asyncio.get_running_loop()
 
             def slow(*given: Any, **more: Any) -> Any:
-                published = broker.publish("ticks", events({"price": 1.0}))
+                published = broker.pipeline.publish("ticks", events({"price": 1.0}))
                 assert asyncio.run_coroutine_threadsafe(published, loop).result(30).durable
                 return nearest(*given, **more)
 
             feed.matcher.nearest = slow  # type: ignore[method-assign]
-            found = await broker.trace("ticks", {"price": 1.0}, subscribers=None, limit=1)
+            found = await broker.tracer.trace("ticks", {"price": 1.0}, subscribers=None, limit=1)
             assert found.matched == 1
-            assert broker.last_sequence == 1
+            assert broker.store.next_sequence - 1 == 1
 
     run(main)
 
@@ -247,12 +249,14 @@ def test_matching_goes_on_while_an_event_is_traced(tmp_path: Path) -> None:
 def test_attributes_that_are_carried(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
-            await broker.create_feed(ticks(unknown="carry"))
-            await broker.put_subscription("ann", "all", wanted("price > 0"))
-            found = await broker.trace("ticks", {"price": 1.0, "x": [1]}, subscribers=None, limit=1)
+            await broker.feeds.create(ticks(unknown="carry"))
+            await broker.subscriptions.put("ann", "all", wanted("price > 0"))
+            found = await broker.tracer.trace(
+                "ticks", {"price": 1.0, "x": [1]}, subscribers=None, limit=1
+            )
             assert found.matched == 1
-            await broker.create_feed(ticks("strict"))
+            await broker.feeds.create(ticks("strict"))
             with pytest.raises(bm.EventError, match="'x'"):
-                await broker.trace("strict", {"x": 1}, subscribers=None, limit=1)
+                await broker.tracer.trace("strict", {"x": 1}, subscribers=None, limit=1)
 
     run(main)

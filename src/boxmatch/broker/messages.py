@@ -175,14 +175,6 @@ class DeadLetter(NamedTuple):
     body: bytes
 
 
-class Standing(NamedTuple):
-    """Where a subscriber stands."""
-
-    cursor: int
-    dropped: int
-    subscriptions: int
-
-
 @dataclass(kw_only=True)
 class SubscriberInfo:
     """A subscriber, as seen from outside."""

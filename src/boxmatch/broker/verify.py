@@ -71,24 +71,25 @@ def verify(data: Path) -> Verification:
 
 def _read_store(data: Path, found: Verification) -> Verification:
     with Store.open(data) as store:
+        reader = store.reader
         feeds = [
             FeedCount(
                 spec.name,
                 spec.kind,
-                _count(store.events, number),
-                sum(1 for _ in store.subscriptions(number)),
-                sum(1 for _ in store.members(number)),
+                _count(reader.events, number),
+                sum(1 for _ in reader.subscriptions(number)),
+                sum(1 for _ in reader.members(number)),
             )
-            for number, spec in store.feeds()
+            for number, spec in reader.feeds()
         ]
-        subscribers = store.subscribers()
+        subscribers = reader.subscribers()
         for subscriber in subscribers:
-            _count(store.inbox, subscriber.number)
-        found.problems.extend(f"{DATABASE}: {what} is damaged" for what in store.damage)
+            _count(reader.inbox, subscriber.number)
+        found.problems.extend(f"{DATABASE}: {what} is damaged" for what in reader.damage)
         return found._replace(
             feeds=feeds,
             subscribers=len(subscribers),
-            waiting=sum(store.backlogs().values()),
+            waiting=sum(reader.backlogs().values()),
             first_sequence=store.first_sequence(),
             next_sequence=store.next_sequence,
         )

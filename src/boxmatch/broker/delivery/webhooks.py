@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 import orjson
 
-from boxmatch.broker.core import Core, Turns
-from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.changes import Changes, uninterrupted
+from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.delivery.webhook_sender import WebhookSender, check_webhook
 from boxmatch.broker.messages import DeadLetter, Webhook
 from boxmatch.broker.monitoring.metrics import Metrics
+from boxmatch.broker.settings import Settings
+from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BrokerError
 
 
@@ -21,31 +25,37 @@ class Webhooks:
 
     def __init__(
         self,
-        core: Core,
-        stream: Callable[..., NotificationStream],
-        acknowledge: Callable[[str, int], Awaitable[int]],
+        store: Store,
+        directory: Directory,
+        notifications: Notifications,
+        changes: Changes,
         metrics: Metrics,
+        clock: Callable[[], float],
+        settings: Settings,
     ) -> None:
-        self._core = core
+        self._store = store
+        self._directory = directory
+        self._changes = changes
         self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
         self._pausing: set[asyncio.Task[None]] = set()
-        self._turns = Turns()
         self._webhooks: dict[str, Webhook] = {}
         self._sender = WebhookSender(
-            take_stream=lambda subscriber, after: stream(subscriber, after=after),
-            acknowledge=acknowledge,
+            take_stream=lambda subscriber, after: notifications.stream(subscriber, after=after),
+            acknowledge=partial(notifications.acknowledge, wait=False),
             dead_letter=self._bury,
-            allow_private=core.settings.allow_private_webhooks,
+            allow_private=settings.allow_private_webhooks,
             on_result=self._tell,
             on_taken=lambda notifications: metrics.delivered("webhook", notifications),
         )
-        for number, text in core.store.webhooks():
-            known = core.directory.by_number.get(number)
+        for number, text in store.reader.webhooks():
+            known = directory.by_number.get(number)
             if known is not None:
                 self._webhooks[known.name] = Webhook(**orjson.loads(text))
                 self._start(known.name)
 
-    def webhook(self, subscriber: str) -> Webhook | None:
+    def get(self, subscriber: str) -> Webhook | None:
         return self._webhooks.get(subscriber)
 
     def last_error(self, subscriber: str) -> str | None:
@@ -55,40 +65,46 @@ class Webhooks:
         """Subscribers whose webhook did not take what was last posted."""
         return {subscriber for subscriber in tuple(self._webhooks) if self.last_error(subscriber)}
 
+    @uninterrupted
     async def put(self, subscriber: str, webhook: Webhook) -> None:
         """Post the subscriber's notifications there from now on."""
-        check_webhook(webhook, allow_private=self._core.settings.allow_private_webhooks)
+        check_webhook(webhook, allow_private=self._settings.allow_private_webhooks)
         text = orjson.dumps(asdict(webhook))
-        async with self._turns.of(subscriber):
-            number = await self._core.write(
-                lambda transaction: transaction.put_subscriber(subscriber)
-            )
-            self._core.directory.settle(subscriber, number, self._core.store.next_sequence - 1)
-            await self._core.write(lambda transaction: transaction.put_webhook(number, text))
+
+        def store(transaction: Transaction) -> int:
+            number = transaction.put_subscriber(subscriber)
+            transaction.put_webhook(number, text)
+            return number
+
+        async with self._changes.lock(subscriber):
+            number = await self._store.commit(store)
+            self._directory.settle(subscriber, number, self._store.next_sequence - 1)
             await self._sender.stop(subscriber)
             self._webhooks[subscriber] = webhook
             self._start(subscriber)
 
+    @uninterrupted
     async def delete(self, subscriber: str) -> None:
         """Post no more."""
-        async with self._turns.of(subscriber):
-            known = self._core.directory.subscriber(subscriber)
+        async with self._changes.lock(subscriber):
+            known = self._directory.subscriber(subscriber)
             if subscriber not in self._webhooks or known is None:
                 raise BrokerError(f"subscriber {subscriber!r} has no webhook")
-            await self._core.write(
+            await self._store.commit(
                 lambda transaction: transaction.put_webhook(known.number, None), frees=True
             )
             await self._sender.stop(subscriber)
             del self._webhooks[subscriber]
 
-    async def dead_letters(self, subscriber: str, after: int, limit: int) -> list[DeadLetter]:
-        known = self._core.directory.subscriber(subscriber)
+    async def dead_letters(
+        self, subscriber: str, after: int = 0, limit: int = 100
+    ) -> list[DeadLetter]:
+        known = self._directory.subscriber(subscriber)
         if known is None or not known.number:
             return []
-        store = self._core.store
-        return await asyncio.to_thread(store.dead_letters, known.number, after, limit)
+        return await asyncio.to_thread(self._store.reader.dead_letters, known.number, after, limit)
 
-    async def replay(self, subscriber: str, numbers: Sequence[int] | None) -> int:
+    async def replay(self, subscriber: str, numbers: Sequence[int] | None = None) -> int:
         """Post dead letters again; those that are taken are dead no more."""
         webhook = self._webhooks.get(subscriber)
         if webhook is None:
@@ -106,17 +122,17 @@ class Webhooks:
                     taken += 1
         return taken
 
-    async def discard(self, subscriber: str, numbers: Sequence[int] | None) -> int:
+    async def discard(self, subscriber: str, numbers: Sequence[int] | None = None) -> int:
         """Forget dead letters, or all of them."""
-        known = self._core.directory.subscriber(subscriber)
+        known = self._directory.subscriber(subscriber)
         if known is None or not known.number:
             return 0
-        return await self._core.write(
+        return await self._store.commit(
             lambda transaction: transaction.delete_dead_letters(known.number, numbers), frees=True
         )
 
     async def close(self) -> None:
-        await self._sender.close(grace=self._core.settings.shutdown_seconds / 2)
+        await self._sender.close(grace=self._settings.shutdown_seconds / 2)
         await asyncio.gather(*self._pausing, return_exceptions=True)
 
     def _start(self, subscriber: str) -> None:
@@ -134,22 +150,24 @@ class Webhooks:
             task.add_done_callback(self._pausing.discard)
 
     async def _pause(self, subscriber: str, webhook: Webhook) -> None:
-        async with self._turns.of(subscriber):
-            known = self._core.directory.subscriber(subscriber)
+        async with self._changes.lock(subscriber):
+            known = self._directory.subscriber(subscriber)
             if known is None or self._webhooks.get(subscriber) is not webhook:
                 return  # it was set anew, or taken away
             self._webhooks[subscriber] = paused = replace(webhook, paused=True)
             text = orjson.dumps(asdict(paused))
-            await self._core.write(lambda transaction: transaction.put_webhook(known.number, text))
+            await self._store.commit(
+                lambda transaction: transaction.put_webhook(known.number, text)
+            )
 
     async def _bury(
         self, subscriber: str, first: int, last: int, attempts: int, reason: str, body: bytes
     ) -> None:
-        known = self._core.directory.subscriber(subscriber)
+        known = self._directory.subscriber(subscriber)
         if known is None:
             raise BrokerError(f"there is no subscriber {subscriber!r}")
-        now = self._core.clock()
-        await self._core.write(
+        now = self._clock()
+        await self._store.commit(
             lambda transaction: transaction.put_dead_letter(
                 known.number, first, last, attempts, reason, now, body
             )

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from boxmatch.broker.core import Core
 from boxmatch.broker.feeds.event_feed import EventFeed, check_wanted, filter_of
 from boxmatch.broker.messages import FeedSpec, Wanted
-from boxmatch.broker.store import LoggedEvent
+from boxmatch.broker.store import LoggedEvent, Store
+from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, UnknownEventError
 from boxmatch.model.explanation import Explanation
@@ -50,17 +50,18 @@ class DryRun(NamedTuple):
 class Preview:
     """Questions about feeds of events."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, store: Store, directory: Directory, recent_events: int) -> None:
+        self._store = store
+        self._directory = directory
+        self._recent_events = recent_events
 
     async def dry_run(self, name: str, filter: Filter, recent: int = 0) -> DryRun:
         """What a subscription would have got of the last events, `recent` of them explained."""
-        feed = event_feed(self._core, name)
+        feed = event_feed(self._directory, name)
 
         def run() -> DryRun:
             matcher = _matcher(feed.spec, filter)
-            store, most = self._core.store, self._core.settings.recent_events
-            logged = store.last_events(feed.number, most)
+            logged = self._store.reader.last_events(feed.number, self._recent_events)
             rows = [orjson.loads(event.body) for event in logged]
             counts = matcher.count_batch(rows, threads=1).tolist()
             found = [event for event, count in zip(logged, counts, strict=True) if count]
@@ -84,13 +85,13 @@ class Preview:
         subscription: str | None = None,
     ) -> Explanation:
         """Why a filter, or a stored subscription, does or does not want an event."""
-        feed = event_feed(self._core, name)
+        feed = event_feed(self._directory, name)
         if (event is None) == (sequence is None):
             raise BrokerError("give an event, or the sequence number of one")
         if (filter is None) == (subscriber is None or subscription is None):
             raise BrokerError("give a filter, or the subscriber and id of a subscription")
         if filter is None:
-            known = self._core.directory.subscription(subscriber or "", subscription or "")
+            known = self._directory.subscription(subscriber or "", subscription or "")
             if known.wanted.feed != name:
                 raise BrokerError(f"subscription {subscription!r} is not one to feed {name!r}")
             filter = known.wanted.filter or ""
@@ -100,16 +101,16 @@ class Preview:
         return replace(matcher.explain(event, "filter"), subscription=subscription or "filter")
 
     def _logged(self, feed: EventFeed, sequence: int) -> dict[str, Any]:
-        found = self._core.store.event(sequence)
+        found = self._store.reader.event(sequence)
         if found is None or found[0] != feed.number:
             raise UnknownEventError(feed.spec.name, sequence)
         event: dict[str, Any] = orjson.loads(found[1].body)
         return event
 
 
-def event_feed(core: Core, name: str) -> EventFeed:
+def event_feed(directory: Directory, name: str) -> EventFeed:
     """A feed of events; others are not asked in this way."""
-    feed = core.directory.feed(name).feed
+    feed = directory.feed(name).feed
     if not isinstance(feed, EventFeed):
         raise BrokerError(f"feed {name!r} is a state feed: ask for its publications instead")
     return feed

@@ -34,7 +34,7 @@ def recover_subscribers(store: Store) -> dict[int, Subscriber]:
             dropped=row.dropped,
             dropped_through=row.dropped_through,
         )
-        for row in store.subscribers()
+        for row in store.reader.subscribers()
     }
 
 
@@ -47,7 +47,7 @@ def recover_feed(
 ) -> Feed:
     """A feed with its subscriptions; that the subscribers know them too is up to the caller."""
     subscriptions = []
-    for row in store.subscriptions(number):
+    for row in store.reader.subscriptions(number):
         subscriber = subscribers.get(row.subscriber)
         if subscriber is None:
             log.error("a subscription has no subscriber: damaged", number=row.number, id=row.id)
@@ -61,7 +61,7 @@ def recover_feed(
     state = StateFeed(spec, number, clock)
     publications = {
         row.id: publication_from_json(row.id, row.body, row.expires)
-        for row in store.members(number)
+        for row in store.reader.members(number)
     }
     state.load(publications, subscriptions)
     return state

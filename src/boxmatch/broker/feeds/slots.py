@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
+from boxmatch.broker.messages import SubscriptionInfo
 from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.errors import BrokerError
 
@@ -17,16 +18,19 @@ Inboxes = dict[int, list[tuple[int, list[str]]]]
 match.
 """
 
+Order = Literal["busiest", "dead"]
+
 _FEW = 64
 _NOBODY = -1
 
 
-class Standing(NamedTuple):
-    """Some subscriptions: their numbers, how often each matched, and when it was made."""
+class TopSubscriptions(NamedTuple):
+    """Some subscriptions of a feed, and how many there are."""
 
-    slots: Int64Array
-    matches: Int64Array
-    created: Float64Array
+    subscriptions: list[SubscriptionInfo]
+    total: int
+    dead: int
+    """Without a match since they were made, or the broker started."""
 
 
 class Slots:
@@ -94,13 +98,28 @@ class Slots:
         """How often a subscription matched since it came, or the broker started."""
         return int(self._matches[slot])
 
-    def standing(self, subscribers: Collection[int] | None = None) -> Standing:
-        """Those of some subscribers, or all that are in use. From any thread, as of about now."""
+    def top(
+        self, subscribers: Collection[int] | None, order: Order, limit: int
+    ) -> TopSubscriptions:
+        """Those of some subscribers, or of all: most matches first, or without any the oldest.
+        From any thread, as of about now.
+        """
         subscriber, matches, created = self._subscriber, self._matches, self._created
         used = subscriber[: min(len(matches), len(created), len(self.subscriptions))]
         chosen = used != _NOBODY if subscribers is None else np.isin(used, list(subscribers))
         slots = np.flatnonzero(chosen)
-        return Standing(slots, matches[slots], created[slots])
+        is_dead = matches[slots] == 0
+        key = created if order == "dead" else -matches
+        ranked = slots[is_dead if order == "dead" else ~is_dead]
+        first = ranked[np.argsort(key[ranked], kind="stable")[:limit]]
+        known = [self.subscriptions[slot] for slot in first.tolist()]
+        # A number may have another subscriber by now.
+        shown = [
+            one.info()
+            for one in known
+            if one is not None and (subscribers is None or one.subscriber.number in subscribers)
+        ]
+        return TopSubscriptions(shown, len(slots), int(is_dead.sum()))
 
     def held_by(self, subscribers: Collection[int]) -> BoolArray:
         """By slot: does it belong to one of these subscribers? From any thread."""

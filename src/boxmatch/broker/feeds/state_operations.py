@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from boxmatch.broker.core import Core, dispatch
-from boxmatch.broker.feeds.publishing import settle
+from boxmatch.broker.delivery.notifications import Notifications
+from boxmatch.broker.feeds.pipeline import Pipeline, settle
 from boxmatch.broker.feeds.recovery import publication_to_json, recover_feed
 from boxmatch.broker.feeds.state_feed import StateFeed, Told
 from boxmatch.broker.messages import Receipt
-from boxmatch.broker.store import Transaction
+from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 
@@ -22,11 +23,22 @@ Answer = asyncio.Future[Receipt]
 class StateOperations:
     """One operation at a time and feed: they run in the matching thread."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        pipeline: Pipeline,
+        notifications: Notifications,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._pipeline = pipeline
+        self._notifications = notifications
+        self._clock = clock
 
     def feed(self, name: str) -> StateFeed:
-        feed = self._core.directory.feed(name).feed
+        feed = self._directory.feed(name).feed
         if not isinstance(feed, StateFeed):
             raise BrokerError(f"feed {name!r} is one of events, which do not stay")
         return feed
@@ -35,9 +47,10 @@ class StateOperations:
         self,
         name: str,
         publication: str,
+        *,
         regions: Mapping[str, RegionSpec],
-        filter: str | None,
-        ttl: float | None,
+        filter: str | None = None,
+        ttl: float | None = None,
     ) -> Receipt:
         feed = self.feed(name)
         return await self.operate(
@@ -50,6 +63,7 @@ class StateOperations:
         self,
         name: str,
         publication: str,
+        *,
         regions: Mapping[str, RegionSpec | None],
         filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
@@ -75,7 +89,7 @@ class StateOperations:
 
     async def expire(self) -> None:
         """Let go of what is past its time, in all state feeds."""
-        for entry in self._core.directory.feeds():
+        for entry in self._directory.feeds():
             feed = entry.feed
             if isinstance(feed, StateFeed) and feed.has_expired():
                 await self.operate(feed, lambda: Told([], {}), lambda: _nothing)
@@ -96,7 +110,7 @@ class StateOperations:
         An operation that `frees` room is possible on a full disk too.
         """
         answer: Answer = asyncio.get_running_loop().create_future()
-        at = self._core.clock()
+        at = self._clock()
 
         def carry_out() -> None:
             try:
@@ -104,13 +118,13 @@ class StateOperations:
                 try:
                     told = operation()
                 except BoxmatchError as error:  # nothing has changed
-                    self._core.flow.land(partial(settle, answer, error))
+                    self._pipeline.land(partial(settle, answer, error))
                     return
-                self._store(feed, at, told, prepare(), landed, answer, frees)
+                self._record(feed, at, told, prepare(), landed, answer, frees)
             except Exception as error:  # something may have
-                self._store(feed, at, Told([], {}), partial(_fail, error), landed, answer, True)
+                self._record(feed, at, Told([], {}), partial(_fail, error), landed, answer, True)
 
-        self._core.flow.call_soon(carry_out)
+        self._pipeline.call_soon(carry_out)
         return await asyncio.shield(answer)
 
     def _let_expire(self, feed: StateFeed, at: float) -> None:
@@ -130,9 +144,9 @@ class StateOperations:
                 if one.subscriber.subscriptions.get(one.id) is one:
                     del one.subscriber.subscriptions[one.id]
 
-        self._store(feed, at, expired.told, write, landed, None, True)
+        self._record(feed, at, expired.told, write, landed, None, True)
 
-    def _store(
+    def _record(
         self,
         feed: StateFeed,
         at: float,
@@ -143,7 +157,7 @@ class StateOperations:
         frees: bool,
     ) -> None:
         """Have what the feed has done in memory on disk too, or undo it."""
-        core, epoch = self._core, feed.epoch
+        epoch = feed.epoch
 
         def change(transaction: Transaction) -> int:
             try:
@@ -160,14 +174,14 @@ class StateOperations:
         def done(result: int | BaseException) -> None:
             if isinstance(result, BaseException):
                 feed.failed = epoch
-                core.flow.call_soon(partial(self._step_back, feed, epoch, answer, result))
+                self._pipeline.call_soon(partial(self._step_back, feed, epoch, answer, result))
             else:
-                core.flow.land(partial(self._finish, feed, at, told, result, landed, answer))
+                self._pipeline.land(partial(self._finish, feed, at, told, result, landed, answer))
 
         try:
-            core.store.write(change, done, frees=frees)
+            self._store.write(change, done, frees=frees)
         except StorageError as error:  # it is closed
-            core.flow.land(partial(settle, answer, error))
+            self._pipeline.land(partial(settle, answer, error))
 
     def _finish(
         self,
@@ -179,12 +193,12 @@ class StateOperations:
         answer: Answer | None,
     ) -> None:
         number = len(told.bodies)
-        directory, name = self._core.directory, feed.spec.name
-        if directory.has_feed(name) and (entry := directory.feed(name)).feed is feed:
+        entry = self._directory.entry_of(feed)
+        if entry is not None:
             landed()
             if number:
                 entry.events += number
-                dispatch(directory, entry, at, first, told.bodies, told.inboxes)
+                self._notifications.dispatch(entry, at, first, told.bodies, told.inboxes)
         settle(answer, Receipt(first, first + number - 1 if number else 0, number, True))
 
     def _step_back(
@@ -194,18 +208,17 @@ class StateOperations:
 
         If even that cannot be read, the next operation fails too, and leads here again.
         """
-        core = self._core
         try:
             if feed.epoch == epoch:
                 stored = recover_feed(
-                    core.store, feed.spec, feed.number, core.directory.by_number, core.clock
+                    self._store, feed.spec, feed.number, self._directory.by_number, self._clock
                 )
                 if isinstance(stored, StateFeed):
                     feed.adopt(stored)
                     # After what was stored before, which waits there too.
-                    core.flow.land(partial(core.directory.know, feed, stored.slots.in_use()))
+                    self._pipeline.land(partial(self._directory.know, feed, stored.slots.in_use()))
         finally:
-            core.flow.land(partial(settle, answer, error))
+            self._pipeline.land(partial(settle, answer, error))
 
 
 def _nothing(transaction: Transaction) -> None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BoolArray
-from boxmatch.broker.core import Core
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.preview import event_feed
+from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.nearest import Miss
@@ -41,8 +41,8 @@ class Trace(NamedTuple):
 class Tracer:
     """Traces events through feeds of events, on snapshots: matching does not wait for it."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
         self._turn = asyncio.Lock()
 
     async def trace(
@@ -51,8 +51,8 @@ class Tracer:
         """Of the subscriptions of some subscribers, or of all (None): how many want the event and
         how many do not, and up to `limit` of either. Nothing is published or counted.
         """
-        feed = event_feed(self._core, name)
-        numbers = None if subscribers is None else self._core.directory.numbers(subscribers)
+        feed = event_feed(self._directory, name)
+        numbers = None if subscribers is None else self._directory.numbers(subscribers)
         async with self._turn:  # each takes a core for a moment, and others need one too
             return await asyncio.to_thread(_trace, feed, event, numbers, limit)
 

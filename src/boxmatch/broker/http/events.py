@@ -98,8 +98,8 @@ async def publish(request: Request) -> Response:
     wait = _wait(request)
     key = _idempotency_key(request)
     limits = caller.limits
-    context.broker.feed(feed)  # before a large body is read for nothing
-    context.broker.check_room()
+    context.broker.directory.feed(feed)  # before a large body is read for nothing
+    context.broker.pipeline.check_room()
     events = read_events(
         await read_body(request, limits.body_bytes),  # without a name, so that it goes soon
         media_type(request),
@@ -107,7 +107,7 @@ async def publish(request: Request) -> Response:
         most_bytes=limits.body_bytes,
     )
     context.meter.take_events(caller.grant, len(events.rows))
-    receipt = await context.broker.publish(feed, events, wait=wait, key=key)
+    receipt = await context.broker.pipeline.publish(feed, events, wait=wait, key=key)
     return answer_bytes(receipt_json(receipt), 200 if wait else 202)
 
 
@@ -152,13 +152,15 @@ async def read_log(
     next request. It grows also when other feeds had the numbers in between.
     """
     broker = caller.broker
-    last = broker.last_sequence  # before reading: what comes meanwhile is for the next request
-    first = broker.first_sequence(feed)
+    last = (
+        broker.store.next_sequence - 1
+    )  # before reading: what comes meanwhile is for the next request
+    first = broker.feeds.first_sequence(feed)
     position, size, ended = after, 0, False
     parts: list[bytes] = []
     while len(parts) < limit and size < MOST_BYTES and not ended:
         count = min(_CHUNK, limit - len(parts))
-        events = await broker.read_events(feed, position, count, through)
+        events = await broker.feeds.read_log(feed, position, count, through)
         ended = not events  # fewer than asked for may also mean that they are large
         if events:
             position = events[-1].sequence

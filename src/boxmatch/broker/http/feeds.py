@@ -43,20 +43,20 @@ async def create_feed(request: Request, caller: Admin) -> Response:
         index=wanted.index,
         adaptive=None if wanted.adaptive is None else _adaptive(wanted.adaptive),
     )
-    return answer(feed_json(await caller.broker.create_feed(spec)), 201)
+    return answer(feed_json(await caller.broker.feeds.create(spec)), 201)
 
 
 @router.get("/feeds", response_model=shapes.Feeds, responses=problems())
 async def list_feeds(caller: AnyCaller) -> Response:
     """The feeds that the key may publish to or read."""
-    feeds = caller.broker.feeds()
+    feeds = caller.broker.feeds.list()
     return answer({"feeds": [feed_json(one) for one in feeds if caller.may_see(one.spec.name)]})
 
 
 @router.get("/feeds/{feed}", response_model=shapes.Feed, responses=problems(404))
 async def show_feed(feed: Name, caller: Viewer) -> Response:
     """A feed and its schema."""
-    return answer(feed_json(caller.broker.feed(feed)))
+    return answer(feed_json(caller.broker.feeds.get(feed)))
 
 
 @router.patch(
@@ -69,7 +69,7 @@ async def extend_feed(feed: Name, request: Request, caller: Admin) -> Response:
     """Add attributes to the schema. Those that are there cannot be changed."""
     wanted = await read_model(request, shapes.MoreAttributes, caller.limits.body_bytes)
     attributes = {name: _attribute(spec) for name, spec in wanted.attributes.items()}
-    return answer(feed_json(await caller.broker.extend_feed(feed, attributes)))
+    return answer(feed_json(await caller.broker.feeds.extend(feed, attributes)))
 
 
 @router.put(
@@ -83,13 +83,13 @@ async def adapt_feed(feed: Name, request: Request, caller: Admin) -> Response:
     one. From now on; notifications say at which rate they were matched.
     """
     wanted = await read_model(request, shapes.AdaptiveSpec, caller.limits.body_bytes)
-    return answer(feed_json(await caller.broker.adapt_feed(feed, _adaptive(wanted))))
+    return answer(feed_json(await caller.broker.feeds.adapt(feed, _adaptive(wanted))))
 
 
 @router.delete("/feeds/{feed}/adaptive", response_model=shapes.Feed, responses=problems(404, 409))
 async def make_exact(feed: Name, caller: Admin) -> Response:
     """Match exactly from now on, whatever the load."""
-    return answer(feed_json(await caller.broker.adapt_feed(feed, None)))
+    return answer(feed_json(await caller.broker.feeds.adapt(feed, None)))
 
 
 def _adaptive(wanted: shapes.AdaptiveSpec) -> Adaptive:
@@ -99,7 +99,7 @@ def _adaptive(wanted: shapes.AdaptiveSpec) -> Adaptive:
 @router.delete("/feeds/{feed}", status_code=204, responses=problems(404))
 async def drop_feed(feed: Name, caller: Admin) -> Response:
     """Drop a feed with its log, its subscriptions and the notifications that are still unread."""
-    await caller.broker.drop_feed(feed)
+    await caller.broker.feeds.drop(feed)
     return Response(status_code=204)
 
 
@@ -117,7 +117,7 @@ async def dry_run(feed: Name, request: Request, caller: Asker) -> Response:
     # Events of the past are shown to those who may read the log.
     may_read = caller.grant.may_read(feed)
     filter = checked_filter(asked.filter, caller.limits)
-    result = await caller.broker.dry_run(feed, filter, asked.recent if may_read else 0)
+    result = await caller.broker.preview.dry_run(feed, filter, asked.recent if may_read else 0)
     return answer(
         {
             "events": result.events,
@@ -156,7 +156,7 @@ async def explain(feed: Name, request: Request, caller: Asker) -> Response:
     """
     asked = await read_model(request, shapes.Question, caller.limits.body_bytes)
     _check_question(feed, asked, caller)
-    explanation = await caller.broker.explain(
+    explanation = await caller.broker.preview.explain(
         feed,
         event=asked.event,
         sequence=asked.sequence,

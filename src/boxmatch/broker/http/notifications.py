@@ -53,12 +53,12 @@ async def poll(
     """Notifications after a sequence number. Nothing is acknowledged by this; `next` is where to go
     on.
     """
-    notifications = await caller.broker.notifications(
+    notifications = await caller.broker.notifications.poll(
         subscriber, after=after, limit=limit, wait=wait
     )
     parts = _some(notifications)
     caller.context.delivered("poll", notifications[: len(parts)])
-    now = caller.broker.standing(subscriber)
+    now = caller.broker.subscribers.get(subscriber)
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
     rest = {"cursor": now.cursor, "next": following, "dropped": now.dropped}
@@ -89,7 +89,9 @@ async def acknowledge(subscriber: Name, request: Request, caller: AsSubscriber) 
     on disk when this is answered.
     """
     asked = await read_model(request, shapes.Acknowledgement, caller.limits.body_bytes)
-    return answer({"cursor": await caller.broker.acknowledge(subscriber, asked.sequence)})
+    return answer(
+        {"cursor": await caller.broker.notifications.acknowledge(subscriber, asked.sequence)}
+    )
 
 
 @router.get(
@@ -120,7 +122,7 @@ async def stream_notifications(
     itself, and says by that which notifications it has.
     """
     if last_event_id is not None:
-        await caller.broker.acknowledge(subscriber, last_event_id, wait=False)
+        await caller.broker.notifications.acknowledge(subscriber, last_event_id, wait=False)
         after = last_event_id
     return _EventStream(caller, subscriber, after)
 
@@ -139,7 +141,9 @@ class _EventStream(Response):
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._caller.broker.stream(self._subscriber, after=self._after) as stream:
+        async with self._caller.broker.notifications.stream(
+            self._subscriber, after=self._after
+        ) as stream:
             await send(
                 {
                     "type": "http.response.start",

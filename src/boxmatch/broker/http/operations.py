@@ -37,7 +37,7 @@ async def readiness(request: Request) -> Response:
     _check_failure(broker)
     if not broker.ready:
         raise Problem(503, "not-ready", "the broker is starting or stopping")
-    if (reason := broker.write_failure) is not None:
+    if (reason := broker.store.failure) is not None:
         raise Problem(503, "storage", f"nothing can be stored: {reason}")
     return answer({"status": "ready"})
 

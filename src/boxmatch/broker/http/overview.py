@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch import __version__
-from boxmatch.broker.feeds.top_subscriptions import Order
+from boxmatch.broker.feeds.slots import Order
 from boxmatch.broker.http import overview_shapes as shapes
 from boxmatch.broker.http.authentication import AnyCaller, Asker, Name
 from boxmatch.broker.http.bodies import dump_json, read_model
@@ -85,7 +85,7 @@ async def top_subscriptions(
     subscribers = caller.grant.subscribers
     if subscribers is not None and not subscribers:
         raise AccessError(f"this key may not see subscriptions to feed {feed!r}")
-    found = await caller.broker.top_subscriptions(feed, subscribers, order, limit)
+    found = await caller.broker.subscriptions.top(feed, subscribers, order, limit)
     shown = [
         {**_subscription_json(one), "matches": one.matches, "created": one.created}
         for one in found.subscriptions
@@ -112,11 +112,13 @@ async def trace(feed: Name, request: Request, caller: Asker) -> Response:
     limit = asked.limit
     if subscribers is not None and not subscribers:
         subscribers, limit = None, 0
-    found = await caller.broker.trace(feed, asked.event, subscribers=subscribers, limit=limit)
+    found = await caller.broker.tracer.trace(
+        feed, asked.event, subscribers=subscribers, limit=limit
+    )
     sequence = None
     if asked.publish:
         events = Events([asked.event], [dump_json(asked.event, what="the event")])
-        sequence = (await caller.broker.publish(feed, events)).first
+        sequence = (await caller.broker.pipeline.publish(feed, events)).first
     return answer(
         {
             "sequence": sequence,

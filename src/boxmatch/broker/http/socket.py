@@ -120,7 +120,9 @@ class _NotificationSocket:
 
     async def run(self) -> None:
         """Returns when the client has gone, or the broker stops."""
-        async with self._caller.broker.stream(self._subscriber, after=self._after) as stream:
+        async with self._caller.broker.notifications.stream(
+            self._subscriber, after=self._after
+        ) as stream:
             self._known = max(self._known, stream.cursor)
             ready = {
                 "type": "ready",
@@ -192,7 +194,7 @@ class _NotificationSocket:
         while sent and sent[0] <= sequence:
             sent.popleft()
         self._room.set()
-        await self._caller.broker.acknowledge(self._subscriber, sequence, wait=False)
+        await self._caller.broker.notifications.acknowledge(self._subscriber, sequence, wait=False)
 
 
 def _frames(notifications: list[Notification]) -> list[bytes]:

@@ -33,7 +33,7 @@ async def put_publication(feed: Name, id: Name, request: Request, caller: Publis
         raise Problem(422, "body", "give a region, or regions by name")
     checked_text(asked.filter, caller.limits)
     caller.context.meter.take_events(caller.grant, 1)
-    receipt = await caller.broker.put_publication(
+    receipt = await caller.broker.state.put_publication(
         feed, id, regions=regions_from_json(regions), filter=asked.filter, ttl=asked.ttl
     )
     return answer_bytes(receipt_json(receipt))
@@ -56,7 +56,7 @@ async def patch_publication(feed: Name, id: Name, request: Request, caller: Publ
     checked_text(asked.filter, caller.limits)
     regions = named_regions(asked.region, asked.regions)
     caller.context.meter.take_events(caller.grant, 1)
-    receipt = await caller.broker.patch_publication(
+    receipt = await caller.broker.state.patch_publication(
         feed, id, regions=regions_from_json(regions or {}), **changes
     )
     return answer_bytes(receipt_json(receipt))
@@ -69,7 +69,7 @@ async def patch_publication(feed: Name, id: Name, request: Request, caller: Publ
 )
 async def show_publication(feed: Name, id: Name, caller: Viewer) -> Response:
     """A publication as it is now."""
-    stored = caller.broker.publication(feed, id)
+    stored = caller.broker.state.publication(feed, id)
     return answer(
         {
             "id": stored.id,
@@ -87,4 +87,4 @@ async def show_publication(feed: Name, id: Name, caller: Viewer) -> Response:
 async def retract(feed: Name, id: Name, caller: Publisher) -> Response:
     """Take a publication back."""
     caller.context.meter.take_events(caller.grant, 1)
-    return answer_bytes(receipt_json(await caller.broker.retract(feed, id)))
+    return answer_bytes(receipt_json(await caller.broker.state.retract(feed, id)))

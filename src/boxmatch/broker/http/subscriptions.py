@@ -15,7 +15,7 @@ from boxmatch.broker.http.filters import checked_filter, checked_text, named_reg
 from boxmatch.broker.http.responses import answer, problems, takes
 from boxmatch.broker.http.webhooks import webhook_json
 from boxmatch.broker.messages import SubscriberInfo, SubscriptionInfo, Wanted
-from boxmatch.errors import LimitError, UnknownSubscriptionError
+from boxmatch.errors import LimitError
 from boxmatch.wire.http import NAME_PATTERN
 
 AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
@@ -46,7 +46,7 @@ async def put_subscription(
         exact=asked.exact,
     )
     _check_room(subscriber, [id], caller)
-    return answer(_subscription_json(await caller.broker.put_subscription(subscriber, id, wanted)))
+    return answer(_subscription_json(await caller.broker.subscriptions.put(subscriber, id, wanted)))
 
 
 @router.post(
@@ -67,26 +67,19 @@ async def put_subscriptions(subscriber: Name, request: Request, caller: AsSubscr
     for id in wanted:
         check_name("subscription", id)
     _check_room(subscriber, wanted, caller)
-    return answer({"count": len(await caller.broker.put_subscriptions(subscriber, wanted))})
+    return answer({"count": len(await caller.broker.subscriptions.put_many(subscriber, wanted))})
 
 
 def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
     """The broker sees to its own limit; that of the key may be lower."""
     most = caller.limits.subscriptions
-    there = caller.broker.standing(subscriber).subscriptions
+    known = caller.broker.subscribers.get(subscriber).subscriptions
+    there = len(known)
     if most >= caller.context.settings.limits.subscriptions or there + len(ids) <= most:
         return
-    new = sum(_is_new(subscriber, id, caller) for id in ids)  # to put another in its place is fine
+    new = sum(id not in known for id in ids)  # to put another in its place is fine
     if new and there + new > most:
         raise LimitError(f"a subscriber has at most {most:,} subscriptions")
-
-
-def _is_new(subscriber: str, id: str, caller: Caller) -> bool:
-    try:
-        caller.broker.subscription(subscriber, id)
-    except UnknownSubscriptionError:
-        return True
-    return False
 
 
 @router.get(
@@ -96,7 +89,7 @@ def _is_new(subscriber: str, id: str, caller: Caller) -> bool:
 )
 async def show_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> Response:
     """A subscription as it is stored."""
-    return answer(_subscription_json(caller.broker.subscription(subscriber, id)))
+    return answer(_subscription_json(caller.broker.subscriptions.get(subscriber, id)))
 
 
 @router.delete(
@@ -104,7 +97,7 @@ async def show_subscription(subscriber: Name, id: Name, caller: AsSubscriber) ->
 )
 async def delete_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> Response:
     """Drop a subscription. Notifications that it was the reason for are still delivered."""
-    await caller.broker.delete_subscription(subscriber, id)
+    await caller.broker.subscriptions.delete(subscriber, id)
     return Response(status_code=204)
 
 
@@ -121,7 +114,9 @@ async def list_subscriptions(
     feed: AfterName = "",
 ) -> Response:
     """The subscriptions of a subscriber by id, a page at a time; `next` is null at the end."""
-    found = caller.broker.subscriptions(subscriber, after=after, limit=limit, feed=feed or None)
+    found = caller.broker.subscriptions.list(
+        subscriber, after=after, limit=limit, feed=feed or None
+    )
     return answer(
         {
             "subscriptions": [_subscription_json(one) for one in found],
@@ -133,13 +128,13 @@ async def list_subscriptions(
 @router.get("/subscribers/{subscriber}", response_model=shapes.Subscriber, responses=problems(404))
 async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> Response:
     """Where a subscriber stands: its cursor, what waits for it and what was dropped."""
-    return answer(_subscriber_json(await caller.broker.subscriber(subscriber)))
+    return answer(_subscriber_json(await caller.broker.subscribers.describe(subscriber)))
 
 
 @router.get("/subscribers", response_model=shapes.Subscribers, responses=problems())
 async def list_subscribers(caller: Admin, after: AfterName = "", limit: Limit = 100) -> Response:
     """All subscribers by name, a page at a time."""
-    found = await caller.broker.subscribers(after=after, limit=limit)
+    found = await caller.broker.subscribers.list(after=after, limit=limit)
     return answer(
         {
             "subscribers": [_subscriber_json(one) for one in found],

@@ -42,7 +42,7 @@ async def put_webhook(subscriber: Name, request: Request, caller: AsSubscriber) 
         batch=asked.batch,
         paused=asked.paused,
     )
-    await caller.broker.put_webhook(subscriber, webhook)
+    await caller.broker.webhooks.put(subscriber, webhook)
     return answer({**webhook_json(webhook, None), "secret": made})
 
 
@@ -51,18 +51,18 @@ async def put_webhook(subscriber: Name, request: Request, caller: AsSubscriber) 
 )
 async def show_webhook(subscriber: Name, caller: AsSubscriber) -> Response:
     """The subscriber's webhook, without its secret."""
-    webhook = caller.broker.webhook(subscriber)
+    webhook = caller.broker.webhooks.get(subscriber)
     if webhook is None:
         raise _no_webhook(subscriber)
-    return answer(webhook_json(webhook, caller.broker.webhook_error(subscriber)))
+    return answer(webhook_json(webhook, caller.broker.webhooks.last_error(subscriber)))
 
 
 @router.delete("/subscribers/{subscriber}/webhook", status_code=204, responses=problems(404))
 async def delete_webhook(subscriber: Name, caller: AsSubscriber) -> Response:
     """Post no more."""
-    if caller.broker.webhook(subscriber) is None:
+    if caller.broker.webhooks.get(subscriber) is None:
         raise _no_webhook(subscriber)
-    await caller.broker.delete_webhook(subscriber)
+    await caller.broker.webhooks.delete(subscriber)
     return Response(status_code=204)
 
 
@@ -78,7 +78,7 @@ async def list_dead_letters(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Response:
     """What the webhook did not take in all its attempts, oldest first."""
-    letters = await caller.broker.dead_letters(subscriber, after, limit)
+    letters = await caller.broker.webhooks.dead_letters(subscriber, after, limit)
     following = letters[-1].number if len(letters) == limit else None
     return answer({"dead_letters": [_letter_json(one) for one in letters], "next": following})
 
@@ -92,7 +92,7 @@ async def list_dead_letters(
 async def replay(subscriber: Name, request: Request, caller: AsSubscriber) -> Response:
     """Try dead letters again."""
     asked = await read_model(request, shapes.Numbers, caller.limits.body_bytes)
-    return answer({"replayed": await caller.broker.replay(subscriber, asked.numbers)})
+    return answer({"replayed": await caller.broker.webhooks.replay(subscriber, asked.numbers)})
 
 
 @router.delete(
@@ -104,7 +104,7 @@ async def discard(
     number: Annotated[list[Number], Query(max_length=1_000)] = [],  # noqa: B006  # never changed
 ) -> Response:
     """Forget dead letters: those of a `number`, which may be given several times, or all."""
-    return answer({"discarded": await caller.broker.discard(subscriber, number or None)})
+    return answer({"discarded": await caller.broker.webhooks.discard(subscriber, number or None)})
 
 
 def webhook_json(webhook: Webhook, last_error: str | None) -> dict[str, Any]:

@@ -10,19 +10,21 @@ import asyncio
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 import orjson
 import structlog
 
-from boxmatch.broker.core import Core
 from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds.adaptation import in_effect
-from boxmatch.broker.messages import FeedInfo, SubscriberInfo
+from boxmatch.broker.feeds.pipeline import Pipeline
+from boxmatch.broker.messages import FeedInfo
 from boxmatch.broker.monitoring.metrics import Metrics
-from boxmatch.broker.store import Sizes
+from boxmatch.broker.settings import Settings
+from boxmatch.broker.store import Sizes, Store
+from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscriber
 
 HISTORY: Final = 300
@@ -55,11 +57,24 @@ class Summary(NamedTuple):
 class History:
     """Numbers of feeds and subscribers. In the event loop, for as long as the broker runs."""
 
-    def __init__(self, core: Core, metrics: Metrics, posting: Webhooks) -> None:
-        self.started = core.clock()
-        self._core = core
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        pipeline: Pipeline,
+        webhooks: Webhooks,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        settings: Settings,
+    ) -> None:
+        self.started = clock()
+        self.now = clock
+        self._store = store
+        self._directory = directory
+        self._pipeline = pipeline
+        self._webhooks = webhooks
         self._metrics = metrics
-        self._webhooks = posting
+        self._settings = settings
         self._samples: deque[tuple[float, dict[str, bytes]]] = deque(maxlen=HISTORY)
         self._totals: dict[str, int] = {}
         self._activity: dict[str, float] = {}
@@ -74,12 +89,9 @@ class History:
 
     # As it is now
 
-    def now(self) -> float:
-        return self._core.clock()
-
     def feeds(self, sees: Callable[[str], bool]) -> list[dict[str, Any]]:
         """Every feed that somebody may see."""
-        entries = self._core.directory.feeds()
+        entries = self._directory.feeds()
         return [self._feed(entry.info()) for entry in entries if sees(entry.feed.spec.name)]
 
     def _feed(self, info: FeedInfo) -> dict[str, Any]:
@@ -111,11 +123,11 @@ class History:
 
     def broker(self, summary: Summary) -> dict[str, Any]:
         """The broker as a whole."""
-        flow, settings = self._core.flow, self._core.settings
+        pipeline, settings = self._pipeline, self._settings
         return {
             "queue": {
-                "events": flow.events,
-                "bytes": flow.nbytes,
+                "events": pipeline.events,
+                "bytes": pipeline.nbytes,
                 "most_events": settings.queue_events,
                 "most_bytes": settings.queue_bytes,
             },
@@ -133,7 +145,7 @@ class History:
         async with self._summing:
             now = time.monotonic()
             if self._summary is None or now - self._summary[0] > _FRESH:
-                known = self._core.directory.known()
+                known = self._directory.known()
                 self._summary = now, await asyncio.to_thread(self._sum_up, known, now)
             return self._summary[1]
 
@@ -142,7 +154,7 @@ class History:
             subscriber for subscriber in known if subscriber.number
         ]  # the others only listen
         if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
-            self._sizes = now, self._core.store.sizes()
+            self._sizes = now, self._store.reader.sizes()
         return Summary(
             sum(len(subscriber.streams) for subscriber in known),
             sum(subscriber.backlog for subscriber in subscribers),
@@ -151,40 +163,9 @@ class History:
             self._sizes[1],
         )
 
-    async def described(self, subscribers: Sequence[Subscriber]) -> list[SubscriberInfo]:
-        """All about some subscribers; what waits for them is counted on disk."""
-        store, numbers = self._core.store, [subscriber.number for subscriber in subscribers]
-        backlogs = await asyncio.to_thread(store.backlogs, numbers)
-        letters = await asyncio.to_thread(store.dead_letter_counts, numbers)
-        return [
-            self._described(
-                subscriber, backlogs.get(subscriber.number, 0), letters.get(subscriber.number, 0)
-            )
-            for subscriber in subscribers
-        ]
-
-    def _described(self, subscriber: Subscriber, backlog: int, dead_letters: int) -> SubscriberInfo:
-        feeds = {one.wanted.feed for one in subscriber.subscriptions.values()}
-        return SubscriberInfo(
-            subscriber=subscriber.name,
-            cursor=subscriber.cursor,
-            backlog=backlog,
-            dropped=subscriber.dropped,
-            dropped_through=subscriber.dropped_through,
-            subscriptions=len(subscriber.subscriptions),
-            sessions=len(subscriber.streams),
-            delivered=subscriber.delivered,
-            webhook=self._webhooks.webhook(subscriber.name),
-            dead_letters=dead_letters,
-            last_error=self._webhooks.last_error(subscriber.name),
-            feeds=sorted(feeds),
-        )
-
     def subscribers(self, names: Collection[str]) -> tuple[list[dict[str, Any]], int]:
         """Some subscribers by name, the first of them by rank, and how many there are."""
-        known = [
-            subscriber for name in names if (subscriber := self._core.directory.subscriber(name))
-        ]
+        known = [subscriber for name in names if (subscriber := self._directory.subscriber(name))]
         return self._ranked(known), len(known)
 
     def _ranked(self, subscribers: Iterable[Subscriber]) -> list[dict[str, Any]]:
@@ -206,7 +187,7 @@ class History:
         ]
 
     def _brief(self, subscriber: Subscriber) -> dict[str, Any]:
-        webhook = self._webhooks.webhook(subscriber.name)
+        webhook = self._webhooks.get(subscriber.name)
         return {
             "subscriber": subscriber.name,
             "backlog": subscriber.backlog,
@@ -238,7 +219,7 @@ class History:
 
     def sample(self) -> None:
         """Keep the numbers of the busiest feeds."""
-        entries = {entry.feed.spec.name: entry for entry in self._core.directory.feeds()}
+        entries = {entry.feed.spec.name: entry for entry in self._directory.feeds()}
         totals = self._metrics.activity()
         self._activity = {
             name: self._activity.get(name, 0.0) * _FADING
@@ -249,7 +230,7 @@ class History:
         self._totals = totals
         busiest = heapq.nlargest(MOST_FEEDS, entries, key=self._activity.__getitem__)
         feeds = {name: orjson.dumps(self._moving(entries[name].info())) for name in sorted(busiest)}
-        self._samples.append((self._core.clock(), feeds))
+        self._samples.append((self.now(), feeds))
 
     async def _sample_all(self) -> None:
         while True:

@@ -13,8 +13,8 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -27,10 +27,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from boxmatch import __version__
-from boxmatch.broker.messages import FeedInfo, Notification
+from boxmatch.broker.messages import Notification
 
 if TYPE_CHECKING:
-    from boxmatch.broker.store import Sizes
+    from boxmatch.broker.broker import Broker
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STAGES = ("wait", "match", "commit", "end_to_end")
@@ -60,21 +60,11 @@ class FeedCounts(NamedTuple):
     """By stage, how many took so long: up to each of `BUCKETS`, and beyond."""
 
 
-class Watched(Protocol):
-    """What is read of a broker whenever the metrics are asked for."""
-
-    def queue_depth(self) -> tuple[int, int]: ...
-    def session_count(self) -> int: ...
-    def feeds(self) -> Sequence[FeedInfo]: ...
-    def backlogs(self) -> Mapping[str, int]: ...
-    def sizes(self) -> Sizes: ...
-
-
 class Metrics:
     """Counters and histograms of one broker. All methods may be called from any thread."""
 
     def __init__(self) -> None:
-        self._watched: Watched | None = None
+        self._watched: Broker | None = None
         feed = ("feed",)
         self._received = _Tally("events_received", "Events taken from publishers.", feed)
         self._matched = _Tally("events_matched", "Events that went through the matcher.", feed)
@@ -144,7 +134,7 @@ class Metrics:
 
     # Called now and then.
 
-    def watch(self, broker: Watched) -> None:
+    def watch(self, broker: Broker) -> None:
         """Read queue, sessions, feeds, backlogs and sizes of this broker from now on."""
         self._watched = broker
 
@@ -341,18 +331,19 @@ class _Stages:
         return [(feed, stage, one) for feed, known in feeds for stage, one in known.items()]
 
 
-def _gauges(broker: Watched) -> Iterator[Metric]:
-    events, nbytes = broker.queue_depth()
-    yield _gauge("queue_events", "Events that wait for the matcher.", events)
-    yield _gauge("queue_bytes", "Bytes that wait for the matcher.", nbytes)
-    yield _gauge("sessions", "Subscribers that are connected.", broker.session_count())
+def _gauges(broker: Broker) -> Iterator[Metric]:
+    subscribers = broker.directory.known()
+    sessions = sum(len(subscriber.streams) for subscriber in subscribers)
+    yield _gauge("queue_events", "Events that wait for the matcher.", broker.pipeline.events)
+    yield _gauge("queue_bytes", "Bytes that wait for the matcher.", broker.pipeline.nbytes)
+    yield _gauge("sessions", "Subscribers that are connected.", sessions)
 
     subscriptions = _gauges_of("subscriptions", "Subscriptions of a feed.", "feed")
     publications = _gauges_of("publications", "Publications of a state feed.", "feed")
     rate = _gauges_of("tolerated_rate", "Rate of false matches tolerated; 0 is exact.", "feed")
     sampled = _gauges_of("sampled_matches", "Inexact matches that were looked at again.", "feed")
     false = _gauges_of("sampled_false_matches", "How many of those were false.", "feed")
-    feeds = broker.feeds()
+    feeds = broker.feeds.list()
     for info in feeds:
         subscriptions.add_metric([info.spec.name], info.subscriptions)
         if info.spec.adaptive is not None:
@@ -368,31 +359,30 @@ def _gauges(broker: Watched) -> Iterator[Metric]:
         max((info.last_sequence for info in feeds), default=0),
     )
 
-    backlogs = broker.backlogs()
+    waiting = [(one.backlog, one.name) for one in subscribers if one.backlog]
     backlog = _gauges_of(
         "backlog_notifications",
         f"Notifications that wait for a subscriber, of the {MOST_SUBSCRIBERS} most.",
         "subscriber",
     )
-    waiting = ((count, subscriber) for subscriber, count in backlogs.items() if count)
     for count, subscriber in heapq.nlargest(MOST_SUBSCRIBERS, waiting):
         backlog.add_metric([subscriber], count)
     yield backlog
     yield _gauge(
         "backlog_notifications_all",
         "Notifications that wait, of all subscribers.",
-        sum(backlogs.values()),
+        sum(count for count, _ in waiting),
     )
     yield _gauge(
         "backlog_subscribers",
         "Subscribers that notifications wait for.",
-        sum(map(bool, backlogs.values())),
+        len(waiting),
     )
     yield from _sizes(broker)
 
 
-def _sizes(broker: Watched) -> Iterator[Metric]:
-    sizes = broker.sizes()
+def _sizes(broker: Broker) -> Iterator[Metric]:
+    sizes = broker.store.reader.sizes()
     yield _gauge("storage_bytes", "Bytes on disk.", sizes.nbytes)
     yield _gauge("log_bytes", "Bytes of events that are kept.", sizes.log_bytes)
     yield _gauge("log_batches", "Batches of events that are kept.", sizes.batches)

@@ -159,6 +159,7 @@ class Reader:
 
     @property
     def damage(self) -> list[str]:
+        """What was found damaged, and left out, since the store was opened."""
         with self._lock:
             return sorted(self._known_damage)
 
@@ -176,6 +177,7 @@ class Reader:
             return list(map(SubscriberRow._make, rows))
 
     def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
+        """In the order in which they were first put."""
         statement = (
             "SELECT number, subscriber, id, feed, wanted, created, updated, checksum "
             "FROM subscription WHERE feed = ? AND number > ? ORDER BY number LIMIT ?"
@@ -187,6 +189,7 @@ class Reader:
                 self.report(f"subscription {values[0]}")
 
     def members(self, feed: int) -> Iterator[MemberRow]:
+        """In the order in which they were first put."""
         statement = (
             "SELECT place, feed, id, body, expires, checksum FROM member "
             "WHERE feed = ? AND place > ? ORDER BY place LIMIT ?"
@@ -203,7 +206,7 @@ class Reader:
                 "SELECT subscriber, body FROM webhook ORDER BY subscriber"
             ).fetchall()
 
-    def dead_letters(self, subscriber: int, after: int, limit: int) -> list[DeadLetter]:
+    def dead_letters(self, subscriber: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
         statement = (
             "SELECT d.number, o.name, d.first, d.last, d.attempts, d.reason, d.at, d.body "
             "FROM dead_letter d JOIN subscriber o ON o.number = d.subscriber "
@@ -213,7 +216,8 @@ class Reader:
             rows = connection.execute(statement, (subscriber, after, limit))
             return list(map(DeadLetter._make, rows))
 
-    def dead_letter_counts(self, subscribers: Collection[int] | None) -> dict[int, int]:
+    def dead_letter_counts(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
+        """How many there are, by subscriber that has any: of all, or of some."""
         among, values = _among("s.subscriber", subscribers)
         with self.connection() as connection:
             return dict(connection.execute(_DEAD_LETTERS.format(among=among), values))
@@ -232,7 +236,14 @@ class Reader:
 
     # Notifications.
 
-    def inbox(self, subscriber: int, after: int, limit: int, most_bytes: int) -> list[Notification]:
+    def inbox(
+        self, subscriber: int, after: int, limit: int, most_bytes: int = MOST_BYTES
+    ) -> list[Notification]:
+        """The first notifications with numbers after `after`, whatever the cursor is.
+
+        Fewer than `limit` are not the last ones if they are large: it ends before `most_bytes` of
+        bodies, but not before the first.
+        """
         found: list[Notification] = []
         room = _Room(limit, most_bytes)
         with self.connection() as connection:
@@ -282,6 +293,7 @@ class Reader:
         return rows
 
     def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
+        """How many notifications wait, by subscriber: of all, or of some."""
         among, values = _among("s.number", subscribers)
         with self.connection() as connection:
             waiting: dict[int, int] = dict(
@@ -296,8 +308,15 @@ class Reader:
     # The log.
 
     def events(
-        self, feed: int, after: int, limit: int, through: int | None, most_bytes: int
+        self,
+        feed: int,
+        after: int,
+        limit: int,
+        through: int | None = None,
+        *,
+        most_bytes: int = MOST_BYTES,
     ) -> list[LoggedEvent]:
+        """The first events with numbers after `after`, up to `through`; `most_bytes` as above."""
         found: list[LoggedEvent] = []
         room = _Room(limit, most_bytes)
         last = 2**63 - 1 if through is None else through
@@ -321,7 +340,10 @@ class Reader:
                 begin = firsts[-1][0] + 1
         return found
 
-    def last_events(self, feed: int, count: int, most_bytes: int) -> list[LoggedEvent]:
+    def last_events(
+        self, feed: int, count: int, *, most_bytes: int = MOST_BYTES
+    ) -> list[LoggedEvent]:
+        """The newest, in their order; `most_bytes` as above."""
         pieces: list[list[LoggedEvent]] = []
         room = _Room(count, most_bytes)
         statement = (
@@ -345,6 +367,7 @@ class Reader:
         return [event for piece in reversed(pieces) for event in piece]
 
     def event(self, sequence: int) -> tuple[int, LoggedEvent] | None:
+        """An event and its feed; `StorageError` if it is damaged."""
         with self.connection() as connection:
             statement = "SELECT max(first) FROM batch WHERE first <= ?"
             [(first,)] = connection.execute(statement, (sequence,))
@@ -358,6 +381,7 @@ class Reader:
         return None
 
     def first_sequence(self, feed: int | None) -> int | None:
+        """The oldest number that is still kept, of all feeds or of one; None if none is."""
         where = "" if feed is None else "WHERE feed = ?"
         values = () if feed is None else (feed,)
         with self.connection() as connection:

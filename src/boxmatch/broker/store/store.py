@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
@@ -14,20 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from boxmatch.broker.messages import DeadLetter, FeedSpec, Notification
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.copying import copy_database
-from boxmatch.broker.store.reader import MOST_BYTES, Reader
+from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.retention import tidy
-from boxmatch.broker.store.rows import (
-    LoggedEvent,
-    MemberRow,
-    Removed,
-    Sizes,
-    SubscriberRow,
-    SubscriptionRow,
-)
+from boxmatch.broker.store.rows import Removed
 from boxmatch.broker.store.tables import DATABASE, prepare
 from boxmatch.broker.store.transaction import Transaction
 from boxmatch.broker.store.write_buffer import MOST_ROW_BYTES
@@ -45,10 +38,10 @@ _PACE = 0.003
 class Store:
     """Feeds, the log, subscriptions and inboxes in one SQLite database.
 
-    All methods may be called from any thread; reading never waits for writing. One process at a
-    time has it open. What a future of `write` was resolved for survives the end of the process,
-    and with `sync="full"` a power cut. A failed commit loses only its own changes, who are told:
-    the next ones are tried afresh.
+    All methods may be called from any thread; reading, with `reader`, never waits for writing. One
+    process at a time has it open. What a future of `write` was resolved for survives the end of
+    the process, and with `sync="full"` a power cut. A failed commit loses only its own changes,
+    whose futures get the error: the next ones are tried afresh.
     """
 
     def __init__(
@@ -62,8 +55,8 @@ class Store:
         self._file = file
         self._lock = lock
         self._connection = connection
-        self._reader = Reader(file)
-        self._reader.feeds()  # what is damaged there should show now
+        self.reader = Reader(file)
+        self.reader.feeds()  # what is damaged there should show now
         self._writer = Writer(file, connection, reserve, next_sequence, pace)
         self._closing = threading.Event()
         self._closed = False
@@ -107,7 +100,7 @@ class Store:
         self._writer.grown.set()
         self._checkpoints.join()
         try:
-            self._reader.close()
+            self.reader.close()
             self._connection.close()
         finally:
             os.close(self._lock)
@@ -128,11 +121,6 @@ class Store:
         """The number after the last one that is committed."""
         return self._writer.next_sequence
 
-    @property
-    def damage(self) -> list[str]:
-        """What was found damaged, and left out, since the store was opened."""
-        return self._reader.damage
-
     def write(
         self,
         change: Callable[[Transaction], T],
@@ -148,6 +136,10 @@ class Store:
         all but the last time nothing of it is kept.
         """
         return self._writer.write(change, done, frees)
+
+    async def commit(self, change: Callable[[Transaction], T], *, frees: bool = False) -> T:
+        """`write` for an event loop; returns when the change is durable."""
+        return await asyncio.wrap_future(self.write(change, frees=frees))
 
     @property
     def failure(self) -> str | None:
@@ -167,74 +159,11 @@ class Store:
             self.write(partial(Transaction.put_ballast, nbytes=MOST_ROW_BYTES), done).result()
             self.write(partial(Transaction.put_ballast, nbytes=None), frees=True).result()
 
-    def feeds(self) -> list[tuple[int, FeedSpec]]:
-        return self._reader.feeds()
-
-    def subscribers(self) -> list[SubscriberRow]:
-        return self._reader.subscribers()
-
-    def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
-        """In the order in which they were first put."""
-        return self._reader.subscriptions(feed)
-
-    def members(self, feed: int) -> Iterator[MemberRow]:
-        """In the order in which they were first put."""
-        return self._reader.members(feed)
-
-    def webhooks(self) -> list[tuple[int, bytes]]:
-        return self._reader.webhooks()
-
-    def inbox(
-        self, subscriber: int, after: int, limit: int, *, most_bytes: int = MOST_BYTES
-    ) -> list[Notification]:
-        """The first notifications with numbers after `after`, whatever the cursor is.
-
-        Fewer than `limit` are not the last ones if they are large: it ends before `most_bytes` of
-        bodies, but not before the first.
-        """
-        return self._reader.inbox(subscriber, after, limit, most_bytes)
-
-    def events(
-        self,
-        feed: int,
-        after: int,
-        limit: int,
-        through: int | None = None,
-        *,
-        most_bytes: int = MOST_BYTES,
-    ) -> list[LoggedEvent]:
-        """The first events with numbers after `after`, up to `through`; `most_bytes` as above."""
-        return self._reader.events(feed, after, limit, through, most_bytes)
-
-    def last_events(
-        self, feed: int, count: int, *, most_bytes: int = MOST_BYTES
-    ) -> list[LoggedEvent]:
-        """The newest, in their order; `most_bytes` as above."""
-        return self._reader.last_events(feed, count, most_bytes)
-
-    def event(self, sequence: int) -> tuple[int, LoggedEvent] | None:
-        """An event and its feed; `StorageError` if it is damaged."""
-        return self._reader.event(sequence)
-
     def first_sequence(self, feed: int | None = None) -> int:
         """The oldest number that is still kept; the next one if none is."""
         upcoming = self.next_sequence
-        first = self._reader.first_sequence(feed)
+        first = self.reader.first_sequence(feed)
         return upcoming if first is None else first
-
-    def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
-        """How many notifications wait, by subscriber: of all, or of some."""
-        return self._reader.backlogs(subscribers)
-
-    def dead_letters(self, subscriber: int, after: int = 0, limit: int = 100) -> list[DeadLetter]:
-        return self._reader.dead_letters(subscriber, after, limit)
-
-    def dead_letter_counts(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
-        """How many there are, by subscriber that has any: of all, or of some."""
-        return self._reader.dead_letter_counts(subscribers)
-
-    def sizes(self) -> Sizes:
-        return self._reader.sizes()
 
     def backup(self, target: Path, progress: Callable[[float], None] | None = None) -> None:
         """Copy what is stored now into a new file, while others read and write."""
@@ -246,7 +175,7 @@ class Store:
 
         What goes before its subscriber has acknowledged it is counted as dropped.
         """
-        return tidy(self._reader, partial(self.write, frees=True), now, retention)
+        return tidy(self.reader, partial(self.write, frees=True), now, retention)
 
     def _checkpoint(self) -> None:
         """Take the write-ahead log into the database while the writer thread goes on. What is left

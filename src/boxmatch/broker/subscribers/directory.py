@@ -11,7 +11,7 @@ from heapq import nsmallest
 
 from boxmatch.broker.feeds.recovery import Feed, recover_feed, recover_subscribers
 from boxmatch.broker.feeds.state_feed import StateFeed
-from boxmatch.broker.messages import FeedInfo, SubscriptionInfo
+from boxmatch.broker.messages import FeedInfo
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
@@ -42,11 +42,11 @@ class Directory:
         self.by_number = recover_subscribers(store)
         self._subscribers = {subscriber.name: subscriber for subscriber in self.by_number.values()}
         self._feeds: dict[str, FeedEntry] = {}
-        for number, spec in store.feeds():
+        for number, spec in store.reader.feeds():
             feed = recover_feed(store, spec, number, self.by_number, clock)
             self._feeds[spec.name] = FeedEntry(feed)
             self.know(feed, feed.slots.in_use())
-            for logged in store.last_events(number, 1):
+            for logged in store.reader.last_events(number, 1):
                 self._feeds[spec.name].last_sequence = logged.sequence
 
     # Feeds
@@ -56,6 +56,11 @@ class Directory:
         if entry is None:
             raise UnknownFeedError(name)
         return entry
+
+    def entry_of(self, feed: Feed) -> FeedEntry | None:
+        """The entry of a feed; None if it was dropped."""
+        entry = self._feeds.get(feed.spec.name)
+        return entry if entry is not None and entry.feed is feed else None
 
     def has_feed(self, name: str) -> bool:
         return name in self._feeds
@@ -124,7 +129,7 @@ class Directory:
 
     def know(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
         """Subscribers have these subscriptions to a feed, as they were read from the disk."""
-        if self.has_feed(feed.spec.name) and self.feed(feed.spec.name).feed is feed:
+        if self.entry_of(feed) is not None:
             for one in subscriptions:
                 one.subscriber.subscriptions[one.id] = one
 
@@ -133,20 +138,6 @@ class Directory:
         if known is None or subscription not in known.subscriptions:
             raise UnknownSubscriptionError(subscription)
         return known.subscriptions[subscription]
-
-    def subscriptions(
-        self, subscriber: str, after: str, limit: int, feed: str | None
-    ) -> list[SubscriptionInfo]:
-        known = self._subscribers.get(subscriber)
-        if known is None:
-            return []
-        wanted = (
-            one.id
-            for one in known.subscriptions.values()
-            if one.id > after and feed in (None, one.wanted.feed)
-        )
-        # Not sorted as a whole, for each page anew: a subscriber may have a million.
-        return [known.subscriptions[name].info() for name in nsmallest(limit, wanted)]
 
 
 def _adapted(feed: Feed) -> tuple[float, int, int]:

@@ -3,35 +3,81 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import nsmallest
 
-from boxmatch.broker.core import Core, Turns
+from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.pipeline import Pipeline
 from boxmatch.broker.feeds.recovery import wanted_to_json
+from boxmatch.broker.feeds.slots import Order, TopSubscriptions
 from boxmatch.broker.feeds.state_operations import StateOperations
 from boxmatch.broker.messages import SubscriptionInfo, Wanted
-from boxmatch.broker.store import Transaction
+from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import BrokerError, FilterError, LimitError
 
 
-class SubscriptionChanges:
-    """Changes of one subscriber's subscriptions take turns."""
+class Subscriptions:
+    """All subscriptions of a broker. Changes of one subscriber's subscriptions take turns."""
 
-    def __init__(self, core: Core, state: StateOperations) -> None:
-        self._core = core
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        pipeline: Pipeline,
+        state: StateOperations,
+        changes: Changes,
+        clock: Callable[[], float],
+        *,
+        most: int,
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._pipeline = pipeline
         self._state = state
-        self._turns = Turns()
+        self._changes = changes
+        self._clock = clock
+        self._most = most
+        """That one subscriber can have."""
 
+    def get(self, subscriber: str, subscription: str) -> SubscriptionInfo:
+        return self._directory.subscription(subscriber, subscription).info()
+
+    def list(
+        self, subscriber: str, *, after: str = "", limit: int = 100, feed: str | None = None
+    ) -> Sequence[SubscriptionInfo]:
+        """The subscriptions of a subscriber by id, a page of them: of all feeds, or of one."""
+        known = self._directory.subscriber(subscriber)
+        if known is None:
+            return []
+        wanted = (
+            one.id
+            for one in known.subscriptions.values()
+            if one.id > after and feed in (None, one.wanted.feed)
+        )
+        # Not sorted as a whole, for each page anew: a subscriber may have a million.
+        return [known.subscriptions[name].info() for name in nsmallest(limit, wanted)]
+
+    async def top(
+        self, feed: str, subscribers: Collection[str] | None, order: Order, limit: int
+    ) -> TopSubscriptions:
+        """Subscriptions to a feed, of some subscribers or of all; see `Slots.top`."""
+        slots = self._directory.feed(feed).feed.slots
+        numbers = None if subscribers is None else self._directory.numbers(subscribers)
+        return await asyncio.to_thread(slots.top, numbers, order, limit)
+
+    @uninterrupted
     async def put(self, subscriber: str, subscription: str, wanted: Wanted) -> SubscriptionInfo:
         """Add a subscription, or put it in the place of the one that has this id."""
-        feed = self._core.directory.feed(wanted.feed).feed
+        feed = self._directory.feed(wanted.feed).feed
         if isinstance(feed, EventFeed):
             [info] = await self.put_many(subscriber, {subscription: wanted})
             return info
         state_feed.check_wanted(feed.spec, wanted)
-        async with self._turns.of(subscriber):
+        async with self._changes.lock(subscriber):
             before = self._before(subscriber, subscription, wanted)
             self._check_number(subscriber, int(before is None))
             known = await self._settled(subscriber)
@@ -42,51 +88,53 @@ class SubscriptionChanges:
                 lambda: lambda transaction: _store(transaction, [new], feed.number),
                 lambda: known.subscriptions.update({subscription: new}),
             )
-            self._core.directory.feed(wanted.feed)  # it may have been dropped meanwhile
+            self._directory.feed(wanted.feed)  # it may have been dropped meanwhile
             return new.info()
 
+    @uninterrupted
     async def put_many(
         self, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> list[SubscriptionInfo]:
+    ) -> Sequence[SubscriptionInfo]:
         """Add or replace many subscriptions to one feed of events: all, or with an error none."""
         names = {one.feed for one in wanted.values()}
         if len(names) != 1:
             raise BrokerError("subscriptions that are put together must be to one feed")
-        feed = self._core.directory.feed(names.pop()).feed
+        feed = self._directory.feed(names.pop()).feed
         if not isinstance(feed, EventFeed):
             raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
         await _check(feed, wanted)
-        async with self._turns.of(subscriber):
+        async with self._changes.lock(subscriber):
             befores = {name: self._before(subscriber, name, one) for name, one in wanted.items()}
             self._check_number(subscriber, sum(before is None for before in befores.values()))
             known = await self._settled(subscriber)
             new = [self._made(known, name, one, befores[name]) for name, one in wanted.items()]
-            await self._core.write(lambda transaction: _store(transaction, new, feed.number))
+            await self._store.commit(lambda transaction: _store(transaction, new, feed.number))
             changes = list(zip(new, befores.values(), strict=True))
-            await self._core.flow.call(lambda: feed.put(changes))
-            self._core.directory.feed(feed.spec.name)  # it may have been dropped meanwhile
+            await self._pipeline.call(lambda: feed.put(changes))
+            self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
             known.subscriptions.update((one.id, one) for one in new)
             return [one.info() for one in new]
 
     def _made(
         self, subscriber: Subscriber, subscription: str, wanted: Wanted, before: Subscription | None
     ) -> Subscription:
-        now = self._core.clock()
+        now = self._clock()
         created = now if before is None else before.created
         return Subscription(subscriber, subscription, wanted, created, now)
 
+    @uninterrupted
     async def delete(self, subscriber: str, subscription: str) -> None:
         """Forget a subscription."""
-        async with self._turns.of(subscriber):
-            known = self._core.directory.subscription(subscriber, subscription)
-            feed = self._core.directory.feed(known.wanted.feed).feed
+        async with self._changes.lock(subscriber):
+            known = self._directory.subscription(subscriber, subscription)
+            feed = self._directory.feed(known.wanted.feed).feed
 
             def forget(transaction: Transaction) -> None:
                 transaction.delete_subscription(known.subscriber.number, subscription)
 
             if isinstance(feed, EventFeed):
-                await self._core.write(forget, frees=True)
-                await self._core.flow.call(lambda: feed.remove(known))
+                await self._store.commit(forget, frees=True)
+                await self._pipeline.call(lambda: feed.remove(known))
                 known.subscriber.subscriptions.pop(subscription, None)
             else:
                 await self._state.operate(
@@ -98,7 +146,7 @@ class SubscriptionChanges:
                 )
 
     def _before(self, subscriber: str, subscription: str, wanted: Wanted) -> Subscription | None:
-        known = self._core.directory.subscriber(subscriber)
+        known = self._directory.subscriber(subscriber)
         if known is None:
             return None
         before = known.subscriptions.get(subscription)
@@ -110,18 +158,18 @@ class SubscriptionChanges:
         return before
 
     def _check_number(self, subscriber: str, more: int) -> None:
-        known = self._core.directory.subscriber(subscriber)
+        known = self._directory.subscriber(subscriber)
         there = 0 if known is None else len(known.subscriptions)
-        most = self._core.settings.limits.subscriptions
+        most = self._most
         if more and there + more > most:  # to put one in its own place is fine
             raise LimitError(f"subscriber {subscriber!r} can have {most:,} subscriptions, not more")
 
     async def _settled(self, name: str) -> Subscriber:
-        known = self._core.directory.subscriber(name)
+        known = self._directory.subscriber(name)
         if known is not None and known.number:
             return known
-        number = await self._core.write(lambda transaction: transaction.put_subscriber(name))
-        return self._core.directory.settle(name, number, self._core.store.next_sequence - 1)
+        number = await self._store.commit(lambda transaction: transaction.put_subscriber(name))
+        return self._directory.settle(name, number, self._store.next_sequence - 1)
 
 
 _SMALL = 1_000

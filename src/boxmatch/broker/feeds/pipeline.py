@@ -15,18 +15,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
+from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.slots import Inboxes
 from boxmatch.broker.messages import Events, Receipt
+from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, Transaction
-from boxmatch.errors import BoxmatchError, OverloadError
+from boxmatch.broker.subscribers.directory import Directory
+from boxmatch.errors import BoxmatchError, BrokerError, OverloadError
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
+
+_ROOM_TIMEOUT = 5.0
+"""How long a publisher waits for room in the queue before it is sent away."""
 
 _MOST_EVENTS = 4_096
 _MOST_SECONDS = 0.02
@@ -43,7 +49,7 @@ _SLOWEST = 0.1
 
 
 @dataclass(eq=False)
-class Publication:
+class PublishRequest:
     """Events of one request on their way."""
 
     feed: EventFeed
@@ -66,39 +72,33 @@ class Publication:
         self.nbytes = self.events.nbytes
 
 
-class Observer(Protocol):
-    """Is told of times; see `boxmatch.broker.monitoring.metrics`."""
-
-    def stage(self, feed: str, name: str, seconds: float) -> None: ...
-    def events_received(self, feed: str, events: int) -> None: ...
-    def matched(self, feed: str, events: int, matches: int) -> None: ...
-    def committed(self, feed: str, events: int) -> None: ...
-    def refused(self, reason: str) -> None: ...
-
-
-class Flow:
+class Pipeline:
     """Takes events in and hands out what became of them."""
 
     def __init__(
         self,
         store: Store,
-        deliver: Callable[[Publication, int], None],
-        observer: Observer,
+        directory: Directory,
+        notifications: Notifications,
+        metrics: Metrics,
+        clock: Callable[[], float],
         *,
         most_events: int,
         most_bytes: int,
     ) -> None:
         self._store = store
-        self._deliver = deliver
-        self._observer = observer
+        self._directory = directory
+        self._notifications = notifications
+        self._metrics = metrics
+        self._clock = clock
         self._most_events, self._most_bytes = most_events, most_bytes
         self.events = 0
         """On their way at the moment."""
         self.nbytes = 0
         self._seconds = 0.0
-        self._outside: deque[tuple[Publication, asyncio.Future[None]]] = deque()
+        self._outside: deque[tuple[PublishRequest, asyncio.Future[None]]] = deque()
         self._outside_bytes = 0
-        self._queue: deque[Publication | Callable[[], None]] = deque()
+        self._queue: deque[PublishRequest | Callable[[], None]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
         self._landed: deque[Callable[[], None]] = deque()
@@ -109,79 +109,93 @@ class Flow:
 
     # In the event loop
 
-    async def publish(self, publication: Publication, timeout: float) -> Receipt:
-        """Send events on their way; returns when they are durable, or if so wanted, matched."""
+    async def publish(
+        self, feed: str, events: Events, *, wait: bool = True, key: str | None = None
+    ) -> Receipt:
+        """Publish events; all of them or, with an error, none.
+
+        Returns when they are durable; with `wait=False` when they are known to be in order.
+        """
+        known = self._directory.feed(feed).feed
+        if not isinstance(known, EventFeed):
+            raise BrokerError(f"feed {feed!r} is a state feed: put publications into it")
+        if not events.rows:
+            return Receipt(0, 0, 0, True)
+        request = PublishRequest(
+            known, events, key, wait, self._loop.create_future(), self._clock()
+        )
         self._let_in()
-        if self._outside or not self._has_room(publication):
-            await self._wait_for_room(publication, timeout)
+        if self._outside or not self._has_room(request):
+            await self._wait_for_room(request)
         else:
-            self._enter(publication)
-        name, events = publication.feed.spec.name, len(publication.events.rows)
-        self._observer.events_received(name, events)
-        self._put(publication)
-        return await asyncio.shield(publication.answer)
+            self._enter(request)
+        self._metrics.events_received(feed, len(events.rows))
+        self._put(request)
+        return await asyncio.shield(request.answer)
 
     def check_room(self) -> None:
-        """Send a publisher away before its events are read, if many wait for room already."""
+        """`OverloadError` if so many publishers wait for room that there is no use in reading the
+        events of another.
+        """
         self._let_in()
         if 2 * self._outside_bytes > self._most_bytes:
             raise self._overload()
 
-    def _has_room(self, publication: Publication) -> bool:
-        events = len(publication.events.rows)
+    def _has_room(self, request: PublishRequest) -> bool:
+        events = len(request.events.rows)
         return self.events == 0 or (
             self.events + events <= self._most_events
-            and self.nbytes + publication.nbytes <= self._most_bytes
-            and self._seconds + events * publication.feed.pace <= _MOST_WORK
+            and self.nbytes + request.nbytes <= self._most_bytes
+            and self._seconds + events * request.feed.pace <= _MOST_WORK
         )
 
-    async def _wait_for_room(self, publication: Publication, timeout: float) -> None:
+    async def _wait_for_room(self, request: PublishRequest) -> None:
         """Publishers are let in as they came, each when its turn has come and there is room.
 
         What they hold meanwhile counts too: if it is as much as may be queued, the next ones are
         sent away at once.
         """
-        if self._outside and self._outside_bytes + publication.nbytes > self._most_bytes:
+        if self._outside and self._outside_bytes + request.nbytes > self._most_bytes:
             raise self._overload()
         turn: asyncio.Future[None] = self._loop.create_future()
-        self._outside.append((publication, turn))
-        self._outside_bytes += publication.nbytes
+        self._outside.append((request, turn))
+        self._outside_bytes += request.nbytes
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(_ROOM_TIMEOUT):
                 await turn
         except TimeoutError:
             if turn.cancelled():  # else it was let in at the last moment
                 raise self._overload() from None
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self._leave(publication)
+                self._leave(request)
             raise
         finally:
-            self._outside_bytes -= publication.nbytes
+            self._outside_bytes -= request.nbytes
 
     def _overload(self) -> OverloadError:
-        self._observer.refused("overload")
+        self._metrics.refused("overload")
         text = f"{self.events:,} events are waiting to be matched"
         return OverloadError(text, retry_after=1.0)
 
     def _let_in(self) -> None:
         """Not all at once, who would then find that there is room for a few of them."""
         while self._outside:
-            publication, turn = self._outside[0]
+            request, turn = self._outside[0]
             if not turn.cancelled():
-                if not self._has_room(publication):
+                if not self._has_room(request):
                     return
-                self._enter(publication)
+                self._enter(request)
                 turn.set_result(None)
             self._outside.popleft()
 
-    def _enter(self, publication: Publication) -> None:
-        events = len(publication.events.rows)
-        publication.seconds = events * publication.feed.pace
+    def _enter(self, request: PublishRequest) -> None:
+        events = len(request.events.rows)
+        request.seconds = events * request.feed.pace
         self.events += events
-        self.nbytes += publication.nbytes
-        self._seconds += publication.seconds
-        publication.feed.waiting += events
+        self.nbytes += request.nbytes
+        self._seconds += request.seconds
+        request.feed.waiting += events
 
     async def call(self, change: Callable[[], T]) -> T:
         """Run something in the matching thread, after what is queued."""
@@ -207,7 +221,7 @@ class Flow:
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
 
-    def _put(self, item: Publication | Callable[[], None]) -> None:
+    def _put(self, item: PublishRequest | Callable[[], None]) -> None:
         with self._changed:
             self._queue.append(item)
             self._changed.notify()
@@ -232,33 +246,43 @@ class Flow:
                 log.exception("in what follows a write")
         self._let_in()
 
-    def _finish(self, publication: Publication, result: Appended | BaseException) -> None:
+    def _finish(self, request: PublishRequest, result: Appended | BaseException) -> None:
         """What is durable is answered and delivered."""
-        events = self._leave(publication)
+        events = self._leave(request)
         if isinstance(result, BaseException):
-            self._observer.refused("storage")
-            settle(publication.answer, result)
+            self._metrics.refused("storage")
+            settle(request.answer, result)
             return
-        name = publication.feed.spec.name
-        self._observer.stage(name, "commit", time.perf_counter() - publication.matched)
+        name = request.feed.spec.name
+        self._metrics.stage(name, "commit", time.perf_counter() - request.matched)
         number = result.last - result.first + 1  # of the first time, if this was a repetition
         receipt = Receipt(result.first, result.last, number, True, result.repeated)
-        settle(publication.answer, receipt)
+        settle(request.answer, receipt)
         if not result.repeated:
-            self._observer.committed(name, events)
-            self._deliver(publication, result.first)
+            self._metrics.committed(name, events)
+            self._deliver(request, result.first)
 
-    def _refuse(self, publication: Publication, error: Exception) -> None:
-        self._leave(publication)
-        self._observer.refused("event")
-        settle(publication.answer, error)
+    def _deliver(self, request: PublishRequest, first: int) -> None:
+        entry = self._directory.entry_of(request.feed)
+        if entry is None:
+            return
+        entry.events += len(request.events.rows)
+        entry.matches += request.matches
+        self._notifications.dispatch(
+            entry, request.at, first, request.events.bodies, request.inboxes, request.rate
+        )
 
-    def _leave(self, publication: Publication) -> int:
-        events = len(publication.events.rows)
+    def _refuse(self, request: PublishRequest, error: Exception) -> None:
+        self._leave(request)
+        self._metrics.refused("event")
+        settle(request.answer, error)
+
+    def _leave(self, request: PublishRequest) -> int:
+        events = len(request.events.rows)
         self.events -= events
-        self.nbytes -= publication.nbytes
-        self._seconds = self._seconds - publication.seconds if self.events else 0.0
-        publication.feed.waiting -= events
+        self.nbytes -= request.nbytes
+        self._seconds = self._seconds - request.seconds if self.events else 0.0
+        request.feed.waiting -= events
         return events
 
     # In the matching thread
@@ -276,76 +300,76 @@ class Flow:
                         for call in group:
                             call()  # type: ignore[operator]  # it has no feed, so it is one
                     else:
-                        self._match(feed, list(group))  # type: ignore[arg-type]  # publications
+                        self._match(feed, list(group))  # type: ignore[arg-type]  # requests
                 except Exception:  # the thread has to go on whatever happens
                     log.exception("in the matching thread")
 
-    def _take(self) -> list[Publication | Callable[[], None]]:
+    def _take(self) -> list[PublishRequest | Callable[[], None]]:
         """The next items, up to so many events. The longer the queue, the larger the batch."""
-        taken: list[Publication | Callable[[], None]] = []
+        taken: list[PublishRequest | Callable[[], None]] = []
         events, seconds = 0, 0.0
         while self._queue and events < _MOST_EVENTS and seconds < _MOST_SECONDS:
             item = self._queue.popleft()
             taken.append(item)
-            if isinstance(item, Publication):
+            if isinstance(item, PublishRequest):
                 events += len(item.events.rows)
                 seconds += len(item.events.rows) * item.feed.pace
         return taken
 
-    def _match(self, feed: EventFeed, publications: Sequence[Publication]) -> None:
+    def _match(self, feed: EventFeed, requests: Sequence[PublishRequest]) -> None:
         began = time.perf_counter()
         name = feed.spec.name
-        for publication in publications:
-            self._observer.stage(name, "wait", began - publication.received)
-        if len(publications) == 1:
-            rows = publications[0].events.rows
+        for request in requests:
+            self._metrics.stage(name, "wait", began - request.received)
+        if len(requests) == 1:
+            rows = requests[0].events.rows
         else:
-            rows = [row for one in publications for row in one.events.rows]
+            rows = [row for one in requests for row in one.events.rows]
         try:
             feed.check(rows)
-            found = feed.match(rows, began - publications[0].received)
+            found = feed.match(rows, began - requests[0].received)
         except Exception as error:
-            if len(publications) == 1:
-                self.land(partial(self._refuse, publications[0], error))
+            if len(requests) == 1:
+                self.land(partial(self._refuse, requests[0], error))
                 return
-            for publication in publications:  # the others are not to blame
-                self._match(feed, [publication])
+            for request in requests:  # the others are not to blame
+                self._match(feed, [request])
             return
         slots = found.slots
         feed.slots.count(slots)
         now = time.perf_counter()
         feed.pace += _RECENT * (min((now - began) / len(rows), _SLOWEST) - feed.pace)
-        self._observer.stage(name, "match", now - began)
-        self._observer.matched(name, len(rows), len(slots))
+        self._metrics.stage(name, "match", now - began)
+        self._metrics.matched(name, len(rows), len(slots))
         first_row = first_match = 0
-        for publication in publications:
-            last_row = first_row + len(publication.events.rows)
+        for request in requests:
+            last_row = first_row + len(request.events.rows)
             last_match = first_match + int(found.counts[first_row:last_row].sum())
             here = slice(first_match, last_match)
-            publication.inboxes = feed.slots.inboxes(found.event[here] - first_row, slots[here])
-            publication.rate = found.rate
-            publication.matches = last_match - first_match
-            publication.matched = now
+            request.inboxes = feed.slots.inboxes(found.event[here] - first_row, slots[here])
+            request.rate = found.rate
+            request.matches = last_match - first_match
+            request.matched = now
             first_row, first_match = last_row, last_match
-            self._commit(publication)
+            self._commit(request)
 
-    def _commit(self, publication: Publication) -> None:
-        if not publication.wait:
-            rows = len(publication.events.rows)
-            self.land(partial(settle, publication.answer, Receipt(0, 0, rows, False)))
+    def _commit(self, request: PublishRequest) -> None:
+        if not request.wait:
+            rows = len(request.events.rows)
+            self.land(partial(settle, request.answer, Receipt(0, 0, rows, False)))
 
         def change(transaction: Transaction) -> Appended:
             return transaction.append(
-                publication.feed.number,
-                publication.at,
-                publication.events.bodies,
-                publication.inboxes,
-                key=publication.key,
-                rate=publication.rate,
+                request.feed.number,
+                request.at,
+                request.events.bodies,
+                request.inboxes,
+                key=request.key,
+                rate=request.rate,
             )
 
         def done(result: Appended | BaseException) -> None:
-            self.land(partial(self._finish, publication, result))
+            self.land(partial(self._finish, request, result))
 
         try:
             self._store.write(change, done)
@@ -353,8 +377,8 @@ class Flow:
             done(error)
 
 
-def _feed_of(item: Publication | Callable[[], None]) -> EventFeed | None:
-    return item.feed if isinstance(item, Publication) else None
+def _feed_of(item: PublishRequest | Callable[[], None]) -> EventFeed | None:
+    return item.feed if isinstance(item, PublishRequest) else None
 
 
 def settle(answer: asyncio.Future[Receipt] | None, result: Receipt | BaseException) -> None:

@@ -1,0 +1,145 @@
+"""Notifications on their way to subscribers, and how far each subscriber has acknowledged them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from boxmatch.broker.delivery.stream import CAPACITY_BYTES, NotificationStream
+from boxmatch.broker.feeds.slots import Inboxes
+from boxmatch.broker.messages import Notification
+from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store.reader import MOST_BYTES
+from boxmatch.broker.subscribers.directory import Directory, FeedEntry
+from boxmatch.broker.subscribers.subscriber import Subscriber
+
+
+class Notifications:
+    """The inboxes of all subscribers. In the event loop."""
+
+    def __init__(self, store: Store, directory: Directory) -> None:
+        self._store = store
+        self._directory = directory
+        self._moved: set[Subscriber] = set()
+        """Subscribers whose cursor is not on disk yet."""
+
+    def stream(self, subscriber: str, *, after: int | None = None) -> NotificationStream:
+        """The notifications of a subscriber from the cursor, or another number, on; for use in
+        `async with`.
+        """
+        known = self._directory.listener(subscriber)
+        position = known.cursor if after is None else after
+        return NotificationStream(known, self._read, position, let_go=self._directory.let_go)
+
+    async def poll(
+        self, subscriber: str, *, after: int | None, limit: int, wait: float = 0.0
+    ) -> list[Notification]:
+        """The next notifications after a number, or the cursor; waits so long for the first."""
+        try:
+            deadline = asyncio.timeout(wait if wait > 0 else None)
+            async with deadline, self.stream(subscriber, after=after) as stream:
+                if wait > 0:
+                    return await stream.take(limit)
+                known, position = stream.subscriber, stream.position
+                notifications = await self._read(known.number, position, limit, MOST_BYTES)
+                known.delivered += len(notifications)
+                return notifications
+        except TimeoutError:
+            return []
+
+    async def _read(
+        self, subscriber: int, after: int, limit: int, most_bytes: int = CAPACITY_BYTES
+    ) -> list[Notification]:
+        notifications = await asyncio.to_thread(
+            self._store.reader.inbox, subscriber, after, limit, most_bytes
+        )
+        known = self._directory.by_number.get(subscriber)
+        if known is None or not any(notification.rate for notification in notifications):
+            return notifications
+        return [_with_exact_rate(notification, known) for notification in notifications]
+
+    def dispatch(
+        self,
+        entry: FeedEntry,
+        at: float,
+        first: int,
+        bodies: Sequence[bytes],
+        inboxes: Inboxes,
+        rate: float = 0.0,
+    ) -> None:
+        """Offer what has become durable, under numbers from `first` on, to those who listen."""
+        spec = entry.feed.spec
+        entry.last_sequence = first + len(bodies) - 1
+        for number, box in inboxes.items():
+            subscriber = self._directory.by_number.get(number)
+            if subscriber is None:
+                continue
+            subscriber.last = first + box[-1][0]
+            if not subscriber.streams:
+                continue
+            notifications = [
+                Notification(first + place, spec.name, at, ids, bodies[place], spec.kind, rate)
+                for place, ids in box
+            ]
+            if rate > 0:
+                notifications = [_with_exact_rate(one, subscriber) for one in notifications]
+            for stream in tuple(subscriber.streams):
+                stream.offer(notifications)
+
+    async def acknowledge(self, subscriber: str, sequence: int, *, wait: bool = True) -> int:
+        """All up to this number is done with. Returns the cursor, which never goes back.
+
+        It is then on disk; with `wait=False` it gets there soon, together with those of others.
+        """
+        known = self._directory.subscriber(subscriber)
+        if known is None or not known.number:  # there is nothing to acknowledge
+            return 0
+        reached = max(known.cursor, min(sequence, self._store.next_sequence - 1))
+        if reached > known.stored and wait:
+            await self._store.commit(
+                lambda transaction: transaction.move_cursor(known.number, reached), frees=True
+            )
+            known.stored = max(known.stored, reached)
+        if reached > known.cursor:
+            known.cursor = reached
+            if not wait:
+                self._moved.add(known)
+        return reached
+
+    async def flush_cursors(self) -> None:
+        """Store the cursors that have moved."""
+        moved, self._moved = self._moved, set()
+        cursors = [(one, one.cursor) for one in moved if one.cursor > one.stored]
+        if not cursors:
+            return
+
+        def write(transaction: Transaction) -> None:
+            for subscriber, cursor in cursors:
+                transaction.move_cursor(subscriber.number, cursor)
+
+        try:
+            await self._store.commit(write, frees=True)
+        except BaseException:  # also when this is cancelled, as the broker stops
+            self._moved |= moved
+            raise
+        for subscriber, cursor in cursors:
+            subscriber.stored = max(subscriber.stored, cursor)
+
+    def close(self) -> None:
+        """End all streams."""
+        for subscriber in self._directory.known():
+            for stream in tuple(subscriber.streams):
+                stream.close()
+
+
+def _with_exact_rate(notification: Notification, subscriber: Subscriber) -> Notification:
+    """Of an event that was matched at a rate above 0, subscriptions that want it are exact."""
+    is_exact = False
+    for id in notification.subscriptions:
+        one = subscriber.subscriptions.get(id)
+        if one is None:
+            continue
+        if not one.wanted.exact:  # the usual one: an event may be for hundreds of them
+            return notification
+        is_exact = True
+    return notification._replace(rate=0.0) if is_exact else notification
