@@ -21,11 +21,11 @@ from starlette.responses import JSONResponse, Response
 import boxmatch.client
 from boxmatch import Interval, Schema
 from boxmatch.broker.feeds.event_feed import filter_of
-from boxmatch.broker.messages import Wanted
 from boxmatch.client import AsyncClient, Client
 from boxmatch.client.operations import Operations, operation
 from boxmatch.errors import ClientError
 from boxmatch.model.filters import compile_filter
+from boxmatch.wire.requests import Wanted
 
 RECEIPT = {"first": 1, "last": 1, "count": 1, "durable": True, "repeated": False}
 

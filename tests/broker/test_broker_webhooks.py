@@ -20,7 +20,7 @@ from webhook_receiver import (
 from boxmatch.broker.delivery import webhook_request as request_module
 from boxmatch.broker.delivery import webhook_sender as webhooks_module
 from boxmatch.broker.delivery.webhook_request import letters
-from boxmatch.broker.messages import DeadLetter
+from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import BrokerError, StorageError
 from boxmatch.wire.signatures import sign, verify_signature
 

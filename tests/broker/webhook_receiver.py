@@ -5,8 +5,9 @@ import contextlib
 import json
 import ssl
 
+from boxmatch.broker.delivery.webhook_request import Webhook
 from boxmatch.broker.delivery.webhook_sender import WebhookSender
-from boxmatch.broker.messages import Notification, Webhook
+from boxmatch.broker.store.rows import Notification
 
 SECRET = "a secret of some length"
 NOW = 1_800_000_000.0

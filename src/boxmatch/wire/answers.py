@@ -198,9 +198,15 @@ class Webhook(Answer, frozen=True, kw_only=True):
     batch: int = 100
     paused: bool = False
     last_error: str | None = None
-    secret: Annotated[
-        str | None, Meta(description="Only in the answer to the PUT that made it.")
-    ] = None
+    made_secret: (
+        Annotated[str | None, Meta(description="Only in the answer to the PUT that made it.")]
+        | UnsetType
+    ) = field(default=UNSET, name="secret")
+
+    @property
+    def secret(self) -> str | None:
+        """Only in the answer to the call that made it."""
+        return self.made_secret or None
 
 
 class Subscriber(Answer, frozen=True, kw_only=True):
@@ -264,11 +270,11 @@ class Notification(Answer, frozen=True, omit_defaults=True):
     at: float
     """When it was published, in seconds since 1970."""
     subscriptions: tuple[str, ...]
+    rate: float = field(default_factory=float)  # unlike a plain default, this is always written
+    """The rate of false matches that was tolerated; 0 is exact."""
     event: dict[str, Any] | None = None
     """None for a state feed, which tells a `change`."""
     change: dict[str, Any] | None = None
-    rate: float = field(default_factory=float)  # unlike a plain default, this is always written
-    """The rate of false matches that was tolerated; 0 is exact."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -290,6 +296,12 @@ class NotificationPage(Answer, frozen=True):
     next: int
     dropped: int = 0
     """Notifications that this subscriber has lost because it did not read them in time."""
+
+
+class Delivery(Answer, frozen=True):
+    """What is posted to a webhook."""
+
+    notifications: list[Notification]
 
 
 class Cursor(Answer, frozen=True):
@@ -325,7 +337,6 @@ class Refusal(Answer, frozen=True, tag_field="type", tag="error"):
 
 class Health(Answer, frozen=True):
     status: str
-    detail: str | None = None
 
 
 class Fault(Answer, frozen=True):

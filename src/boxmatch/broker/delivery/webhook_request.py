@@ -5,10 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.store.rows import Notification
+from boxmatch.wire import answers
+from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.requests import NewWebhook
 
 MAX_BODY = 1 << 20
 """Bytes of one request. A single notification may be larger: then it goes alone."""
+
+
+class Webhook(NewWebhook, frozen=True, kw_only=True):
+    """Where a subscriber's notifications are posted to."""
+
+    secret: str
+
+    def described(self, last_error: str | None = None) -> answers.Webhook:
+        """What others may know of it: all but the secret."""
+        return answers.Webhook(
+            url=self.url,
+            timeout=self.timeout,
+            attempts=self.attempts,
+            batch=self.batch,
+            paused=self.paused,
+            last_error=last_error,
+        )
 
 
 class WebhookRequest(NamedTuple):
@@ -47,7 +67,7 @@ def letters(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
 
 
 def _letter(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
-    body = b'{"notifications":[' + b",".join(parts) + b"]}"
+    body = encode(answers.Delivery([stored(part) for part in parts]))
     return WebhookRequest(
         notifications[0].sequence, notifications[-1].sequence, body, notifications
     )

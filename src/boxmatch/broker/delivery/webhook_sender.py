@@ -19,9 +19,10 @@ from types import TracebackType
 from typing import Literal, Protocol
 
 import httpx
+from msgspec import structs
 
 from boxmatch import __version__
-from boxmatch.broker.delivery.webhook_request import Failure, WebhookRequest, letters
+from boxmatch.broker.delivery.webhook_request import Failure, Webhook, WebhookRequest, letters
 from boxmatch.broker.delivery.webhook_targets import (
     KEEP_ALIVE,
     Line,
@@ -29,9 +30,11 @@ from boxmatch.broker.delivery.webhook_targets import (
     SystemResolver,
     Target,
 )
-from boxmatch.broker.messages import DeadLetter, Notification, Webhook
+from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
+from boxmatch.wire.codec import faults
 from boxmatch.wire.http import retry_after
+from boxmatch.wire.requests import NewWebhook
 from boxmatch.wire.signatures import HEADER, sign
 
 _log = logging.getLogger("boxmatch.broker.webhooks")
@@ -66,14 +69,8 @@ def check_webhook(webhook: Webhook, *, allow_private: bool = False) -> None:
     A name is not resolved here: what it resolves to counts when something is posted.
     """
     Target.parse(webhook.url, allow_private=allow_private)
-    if not 16 <= len(webhook.secret) <= 256:
-        raise TargetError("the secret of a webhook has 16 to 256 characters")
-    if not 0.1 <= webhook.timeout <= 60.0:
-        raise TargetError("the timeout of a webhook is between 0.1 and 60 seconds")
-    if not 1 <= webhook.attempts <= 100:
-        raise TargetError("a webhook is tried between 1 and 100 times")
-    if not 1 <= webhook.batch <= 1000:
-        raise TargetError("a webhook gets between 1 and 1000 notifications at once")
+    for fault in faults(structs.asdict(webhook), NewWebhook, "webhook"):
+        raise TargetError(f"{fault.place}: {fault.message}")
 
 
 class WebhookSender:

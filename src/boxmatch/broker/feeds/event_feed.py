@@ -12,11 +12,12 @@ import structlog
 from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.adaptation import SAMPLE, Adaptation, in_effect
 from boxmatch.broker.feeds.slots import Slots
-from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import compile_filter
+from boxmatch.wire.requests import Wanted
 
 log = structlog.get_logger(__name__)
 

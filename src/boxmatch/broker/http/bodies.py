@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from typing import Any, Final, TypeVar
 
+import msgspec
 import orjson
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from boxmatch.broker.http.authentication import context_of
 from boxmatch.broker.http.body_budget import SMALL
-from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
+from boxmatch.wire.codec import faults
 
 MOST_DEPTH: Final = 200
 """How deep JSON may be nested; the encoder ends at 254."""
 
-Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
 
 _STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
 _SPACED_COLONS: Final = (b" :", b"\t:", b"\n:", b"\r:")
@@ -155,15 +157,10 @@ async def read_json(request: Request, most: int) -> Any:
     return value
 
 
-async def read_model(request: Request, model: type[Model], most: int) -> Model:
+async def read_request(request: Request, kind: type[T], most: int) -> T:
     """A JSON body of a known shape; every place where it has another one is named."""
     value = await read_json(request, most)
     try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        errors = [
-            {"in": "/".join(["body", *map(str, one["loc"])]), "message": str(one["msg"])}
-            for one in error.errors(include_url=False, include_context=False)[:20]
-        ]
-        detail = "; ".join(f"{one['in']}: {one['message']}" for one in errors)
-        raise Problem(422, "body", detail, errors=errors) from None
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise misplaced("body", list(islice(faults(value, kind), MOST_FAULTS))) from None
