@@ -16,11 +16,12 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.delivery.webhook_request import Webhook
+from boxmatch.broker.delivery.webhook_sender import Webhook
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Limits, Settings
 from boxmatch.broker.store.rows import Notification
+from boxmatch.model.filters import CompiledFilter, compile_filter
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
 
@@ -531,6 +532,7 @@ def test_what_is_watched_may_be_read_while_subscribers_come(tmp_path: Path) -> N
 
 
 HOOK = Webhook(url="http://[fd00::410]/hook", secret="s" * 16)
+HOOK_OUTSIDE = Webhook(url="https://example.com/hook", secret="s" * 16, paused=True)
 
 
 def test_a_webhook_that_may_not_be_posted_to_now_may_be_later(tmp_path: Path) -> None:
@@ -577,5 +579,70 @@ def test_the_number_of_subscriptions_is_limited_from_the_first_ones_on(tmp_path:
             await broker.subscriptions.put("ann", "a", wanted("price > 2"))
             with pytest.raises(bm.LimitError):
                 await broker.subscriptions.put("ann", "c", wanted("price > 1"))
+
+    run(main)
+
+
+def test_a_new_subscriber_costs_one_transaction_and_one_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+
+    def count(schema: Schema, filter: Any, **more: Any) -> CompiledFilter:
+        compiled.append(filter)
+        return compile_filter(schema, filter, **more)
+
+    for module in ("broker.feeds.event_feed", "engine.matcher", "engine.bulk"):
+        monkeypatch.setattr(f"boxmatch.{module}.compile_filter", count)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.feeds.create(ticks())
+            await asyncio.gather(*map(cancel, broker.housekeeping.tasks), return_exceptions=True)
+            write, written = broker.store.write, list[object]()
+
+            def counted(change: Any, *args: Any, **more: Any) -> Any:
+                written.append(change)
+                return write(change, *args, **more)
+
+            monkeypatch.setattr(broker.store, "write", counted)
+            compiled.clear()  # of the warm-up
+            await broker.subscriptions.put("ann", "a", wanted("price > 1"))
+            assert (len(written), len(compiled)) == (1, 1)
+            await broker.subscriptions.put_many(
+                "bob", {"b": wanted("price > 2"), "c": wanted({"price": 3.0})}
+            )
+            assert (len(written), len(compiled)) == (2, 3)
+            await broker.webhooks.put("eve", HOOK_OUTSIDE)
+            assert len(written) == 3
+            await broker.pipeline.publish("ticks", events({"price": 3.0}))
+            for subscriber, ids in (("ann", ["a"]), ("bob", ["b", "c"])):
+                [notification] = await all_notifications(broker, subscriber)
+                assert sorted(notification.subscriptions) == ids
+
+    run(main)
+
+
+def cancel(task: asyncio.Task[None]) -> asyncio.Task[None]:
+    task.cancel()
+    return task
+
+
+def test_a_subscription_is_put_while_its_feed_is_extended(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.feeds.create(ticks())
+            hold = threading.Event()
+            broker.pipeline.call_soon(lambda: hold.wait(30) and None)
+            extending = asyncio.create_task(broker.feeds.extend("ticks", {"venue": "string"}))
+            while not broker.pipeline._queue:
+                await asyncio.sleep(0.001)
+            putting = asyncio.create_task(broker.subscriptions.put("ann", "a", wanted("price > 1")))
+            while len(broker.pipeline._queue) < 2:  # compiled for the schema of before
+                await asyncio.sleep(0.001)
+            hold.set()
+            await asyncio.gather(extending, putting)
+            await broker.pipeline.publish("ticks", events({"price": 2.0, "venue": "X"}))
+            assert len(await all_notifications(broker, "ann")) == 1
 
     run(main)

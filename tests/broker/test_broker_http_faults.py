@@ -13,9 +13,9 @@ import pytest
 from fake_broker import FakeBroker
 
 from boxmatch.broker.access import Keys
+from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http import body_budget as body_room
-from boxmatch.broker.http import make_app
+from boxmatch.broker.http import bodies, make_app
 from boxmatch.broker.http import notifications as notifications
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
@@ -67,7 +67,7 @@ def test_errors_of_the_broker(
 
 
 def test_large_bodies_wait_for_each_other(keys: Keys, monkeypatch: Any) -> None:
-    monkeypatch.setattr(body_room, "PATIENCE", 0.2)
+    monkeypatch.setattr(bodies, "PATIENCE", 0.2)
     release = asyncio.Event()
 
     class Busy(FakeBroker):
@@ -115,6 +115,35 @@ def test_a_broker_that_is_not_ready_says_so(keys: Keys) -> None:
     answer = ask(broker, keys, lambda http: http.get("/healthz"))
     assert answer.status_code == 503
     assert answer.json()["detail"] == broker.failure
+
+
+def end_thread(_: object = None) -> None:
+    raise SystemExit  # which nothing in the thread handles
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("ending", ["matching", "writes"])
+def test_a_broker_without_one_of_its_threads_is_not_healthy(
+    keys: Keys, tmp_path: Path, ending: str
+) -> None:
+    async def main() -> None:
+        broker = Broker.open(Settings(data=tmp_path, sync="normal"))
+        await broker.start()
+        transport = httpx.ASGITransport(make_app(broker, keys, broker.settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            assert (await http.get("/healthz")).status_code == 200
+            if ending == "matching":
+                broker.pipeline.call_soon(end_thread)
+            else:
+                broker.store.write(end_thread)
+            async with asyncio.timeout(30):
+                while (answer := await http.get("/healthz")).status_code == 200:
+                    await asyncio.sleep(0.01)
+        assert answer.status_code == 503
+        assert ending in answer.json()["detail"]
+        await broker.stop()
+
+    asyncio.run(main())
 
 
 def test_without_metrics_there_are_none(keys: Keys) -> None:

@@ -17,9 +17,8 @@ from webhook_receiver import (
     until,
 )
 
-from boxmatch.broker.delivery import webhook_request as request_module
 from boxmatch.broker.delivery import webhook_sender as webhooks_module
-from boxmatch.broker.delivery.webhook_request import letters
+from boxmatch.broker.delivery.webhook_sender import letters
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import BrokerError, StorageError
 from boxmatch.wire.signatures import sign, verify_signature
@@ -348,7 +347,7 @@ def test_an_idle_connection_is_closed(monkeypatch):
 
 
 def test_large_notifications_are_cut_into_requests(monkeypatch):
-    monkeypatch.setattr(request_module, "MAX_BODY", 500)
+    monkeypatch.setattr(webhooks_module, "MAX_BODY", 500)
     sizes = [10, 10, 1000, 10, 200, 200, 200]
     notifications = [
         notification(n, json.dumps("x" * size).encode()) for n, size in enumerate(sizes, 1)

@@ -5,8 +5,7 @@ import contextlib
 import json
 import ssl
 
-from boxmatch.broker.delivery.webhook_request import Webhook
-from boxmatch.broker.delivery.webhook_sender import WebhookSender
+from boxmatch.broker.delivery.webhook_sender import Webhook, WebhookSender
 from boxmatch.broker.store.rows import Notification
 
 SECRET = "a secret of some length"

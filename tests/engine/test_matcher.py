@@ -689,6 +689,25 @@ def test_arrays_that_are_refused() -> None:
     assert len(m) == 0
 
 
+def test_filters_compiled_before() -> None:
+    schema = bm.Schema({"x": "int", "s": "string"})
+    filters = [
+        compile_filter(schema, text) for text in ("x > 1", "s = 'a' OR x = 7", "x > 1 AND x < 1")
+    ]
+    m = bm.Matcher(schema)
+    assert m.subscribe_compiled([1, 2, 3], filters) == bm.Matcher(schema).subscribe_many(
+        [
+            {"id": 1, "filter": "x > 1"},
+            {"id": 2, "filter": "s = 'a' OR x = 7"},
+            {"id": 3, "filter": "x > 1 AND x < 1"},
+        ]
+    )
+    assert m.subscribe_compiled([np.int64(3)], filters[:1]).replaced == 1
+    assert sorted(m.match({"x": 7})) == [1, 2, 3]
+    with pytest.raises(ValueError, match="2 ids for 1 filters"):
+        m.subscribe_compiled([1, 2], filters[:1])
+
+
 # --- looking ---------------------------------------------------------------------------------
 
 

@@ -49,8 +49,6 @@ class Broker:
         self.clock = clock
         self.directory = Directory(store, clock)
         self.ready = False
-        self.failure: str | None = None
-        """Why it can do nothing more, if so."""
 
     @classmethod
     def open(cls, settings: Settings, metrics: Metrics | None = None) -> Broker:
@@ -100,6 +98,17 @@ class Broker:
         self.housekeeping = Housekeeping(self)
         self.metrics.watch(self)
         self.ready = True
+
+    @property
+    def failure(self) -> str | None:
+        """Why the process has to be started again, if so: a thread without which nothing can be
+        published has ended.
+        """
+        if self.ready and not self.pipeline.is_alive:
+            return "the matching thread has ended"
+        if self.ready and not self.store.is_alive:
+            return "the thread that writes to the disk has ended"
+        return None
 
     async def stop(self) -> None:
         """Finish what was accepted, and close what is on disk."""

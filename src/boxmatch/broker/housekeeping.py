@@ -1,4 +1,4 @@
-"""What a broker does now and then: cursors to the disk, old things away, backlogs counted."""
+"""What a broker does now and then: store cursors, drop what is old, count backlogs, free memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.server.garbage_collection import keep_for_long
-from boxmatch.engine.memory import release_free_memory
+from boxmatch.engine.memory import limit_malloc_arenas, release_free_memory
 from boxmatch.errors import BoxmatchError, StorageError
 
 if TYPE_CHECKING:
@@ -25,6 +24,10 @@ _COUNTING = 2.0
 _TIDYING = 5.0
 _QUIET = 2.0
 _MANY_EVENTS = 10_000
+
+_THRESHOLDS = 10_000, 20, 10
+"""Of the garbage collector. Seldom: most of what is allocated belongs to a request, and is gone
+with it. Not too seldom: what a request leaves behind in a cycle may hold all of its events."""
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +107,7 @@ class Housekeeping:
             feed = entry.feed
             if isinstance(feed, EventFeed) and feed.is_untidy(_QUIET):
                 await asyncio.to_thread(feed.tidy)
-                keep_for_long()
+                gc.freeze()
 
     async def _give_back_memory(self) -> None:
         """After a load, once nothing waits."""
@@ -113,3 +116,15 @@ class Housekeeping:
             self._given_back = reached
             gc.collect()  # soon done: what stays is not looked through
             await asyncio.to_thread(release_free_memory)
+
+
+def tune_memory() -> None:
+    """For a process that is a broker, when it has read what it has on disk.
+
+    The garbage collector no longer looks through what is there, which is likely to stay. It holds
+    up all threads while it works, and a hundred thousand subscriptions take it a good part of a
+    second: too long for an event that is to be delivered in milliseconds.
+    """
+    gc.set_threshold(*_THRESHOLDS)
+    gc.freeze()
+    limit_malloc_arenas()

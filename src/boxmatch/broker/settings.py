@@ -51,7 +51,7 @@ class Settings:
     window: int = 1_000
     """Notifications that a socket may have outstanding before it must acknowledge some."""
     recent_events: int = 10_000
-    """Of each feed, kept in memory for dry runs."""
+    """Of each feed, read from the log for a dry run."""
     allow_private_webhooks: bool = False
     shutdown_seconds: float = 10.0
     limits: Limits = field(default_factory=Limits)

@@ -149,13 +149,19 @@ def _read_filters(
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
         raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
-    if skip:
-        compiled, rejected = _compile_good(schema, filters, max_boxes)
-        keep = np.ones(len(checked), bool)
-        keep[[bad.row for bad in rejected]] = False
-        checked = checked[keep]
-    else:
-        compiled, rejected = compile_many(schema, filters, max_boxes=max_boxes), ()
+    if not skip:
+        compiled = compile_many(schema, filters, max_boxes=max_boxes)
+        return Reading(place_filters(schema, checked, kind, compiled))
+    compiled, rejected = _compile_good(schema, filters, max_boxes)
+    keep = np.ones(len(checked), bool)
+    keep[[bad.row for bad in rejected]] = False
+    return Reading(place_filters(schema, checked[keep], kind, compiled), rejected)
+
+
+def place_filters(
+    schema: Schema, ids: IdArray, kind: IdKind, compiled: Sequence[CompiledFilter]
+) -> Callable[[Axes], Bulk]:
+    """What places compiled filters on string axes; may be called again, as in `Reading`."""
     owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
     overlapping = np.array([not one.disjoint for one in compiled], bool)
     never = sum(one.never for one in compiled)
@@ -163,9 +169,9 @@ def _read_filters(
     def place(axes: Axes) -> Bulk:
         add_strings(axes, compiled)
         rows = [row for one in compiled for row in resolve(axes, one)]
-        return Bulk(checked, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
+        return Bulk(ids, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
 
-    return Reading(place, rejected)
+    return place
 
 
 def _compile_good(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine import storage
-from boxmatch.engine.bulk import Axes, Bulk, Rejected, read_table, without_bad_rows
+from boxmatch.engine.bulk import Axes, Bulk, Rejected, place_filters, read_table, without_bad_rows
 from boxmatch.engine.explain import Explainer
-from boxmatch.engine.ids import check_id
+from boxmatch.engine.ids import check_id, check_ids
 from boxmatch.engine.nearest import Among, Nearest, find_nearest
 from boxmatch.engine.parallel import by_chunks
 from boxmatch.engine.results import MatchResult, join_chunks, join_parts
@@ -28,8 +28,8 @@ from boxmatch.model.axis import ABSENT
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.explanation import Explanation
-from boxmatch.model.filters import compile_filter
-from boxmatch.model.ids import SubscriptionId
+from boxmatch.model.filters import CompiledFilter, compile_filter
+from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.model.tables import as_table
 
@@ -93,8 +93,7 @@ class Matcher:
         """
         checked, kind = check_id(subscription_id)
         compiled = compile_filter(self.schema, filter, max_boxes=self.max_boxes)
-        replaced = self._stores.add(checked, kind, compiled)
-        return Subscribed(1, int(replaced), int(compiled.never))
+        return self._add_one(checked, kind, compiled)
 
     def subscribe_many(
         self, table: Any, *, on_error: Literal["raise", "skip"] = "raise"
@@ -125,6 +124,17 @@ class Matcher:
         reading = read_table(self.schema, good, self.max_boxes)
         return self._add(reading.place)._replace(rejected=rejected)
 
+    def subscribe_compiled(
+        self, ids: Sequence[SubscriptionId], filters: Sequence[CompiledFilter]
+    ) -> Subscribed:
+        """Add subscriptions whose filters were compiled for this schema with `compile_filter`."""
+        if len(ids) != len(filters):
+            raise ValueError(f"{len(ids):,} ids for {len(filters):,} filters")
+        if len(ids) == 1:
+            return self._add_one(*check_id(ids[0]), filters[0])
+        checked, kind = check_ids(ids)
+        return self._add(place_filters(self.schema, checked, kind, filters))
+
     def subscribe_boxes(self, ids: Any, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Subscribed:
         """Add many subscriptions of one box each, from n × d arrays of numbers in schema order.
 
@@ -140,6 +150,10 @@ class Matcher:
                 f"boxes of {boxes.dimensions} dimensions for {len(self.schema)} attributes"
             )
         return self._add(lambda axes: Bulk.one_box_each(ids, boxes))
+
+    def _add_one(self, id: SubscriptionId, kind: IdKind, compiled: CompiledFilter) -> Subscribed:
+        replaced = self._stores.add(id, kind, compiled)
+        return Subscribed(1, int(replaced), int(compiled.never))
 
     def _add(self, place: Callable[[Axes], Bulk]) -> Subscribed:
         load, replaced = self._stores.add_many(place)

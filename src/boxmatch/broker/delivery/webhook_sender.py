@@ -13,16 +13,15 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import httpx
 from msgspec import structs
 
 from boxmatch import __version__
-from boxmatch.broker.delivery.webhook_request import Failure, Webhook, WebhookRequest, letters
 from boxmatch.broker.delivery.webhook_targets import (
     KEEP_ALIVE,
     Line,
@@ -32,7 +31,8 @@ from boxmatch.broker.delivery.webhook_targets import (
 )
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
-from boxmatch.wire.codec import faults
+from boxmatch.wire import answers
+from boxmatch.wire.codec import encode, faults, stored
 from boxmatch.wire.http import retry_after
 from boxmatch.wire.requests import NewWebhook
 from boxmatch.wire.signatures import HEADER, sign
@@ -42,10 +42,47 @@ _log = logging.getLogger("boxmatch.broker.webhooks")
 Outcome = Literal["delivered", "failed", "dead", "paused"]
 """Of a batch that was taken, of one attempt, of a batch that was given up, of a webhook."""
 
+MAX_BODY = 1 << 20
+"""Bytes of one request. A single notification may be larger: then it goes alone."""
 SHORTEST, LONGEST = 1.0, 300.0
 """Seconds between two attempts."""
 SLOW = 1.0
 """Seconds after which an answer counts as slow."""
+
+
+class Webhook(NewWebhook, frozen=True, kw_only=True):
+    """Where a subscriber's notifications are posted to."""
+
+    secret: str
+
+    def described(self, last_error: str | None = None) -> answers.Webhook:
+        """What others may know of it: all but the secret."""
+        return answers.Webhook(
+            url=self.url,
+            timeout=self.timeout,
+            attempts=self.attempts,
+            batch=self.batch,
+            paused=self.paused,
+            last_error=last_error,
+        )
+
+
+class WebhookRequest(NamedTuple):
+    """Notifications as they are posted; the same bytes at every attempt."""
+
+    first: int
+    last: int
+    body: bytes
+    notifications: Sequence[Notification] = ()
+
+
+class Failure(NamedTuple):
+    """Why a letter was not taken."""
+
+    reason: str
+    retry_after: float = 0.0
+    gone: bool = False
+    """The receiver wants no more at all."""
 
 
 class NotificationStream(Protocol):
@@ -394,3 +431,27 @@ class _WebhookWorker:
                 await self._sender.sleep(self._sender.back_off(failures))
             else:
                 return
+
+
+def letters(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
+    """Cut notifications into requests that are not too large, in order."""
+    parts: list[bytes] = []
+    within: list[Notification] = []
+    size = 0
+    for notification in notifications:
+        part = notification.to_json()
+        if parts and size + len(part) > MAX_BODY:
+            yield _letter(within, parts)
+            parts, within, size = [], [], 0
+        parts.append(part)
+        within.append(notification)
+        size += len(part)
+    if parts:
+        yield _letter(within, parts)
+
+
+def _letter(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
+    body = encode(answers.Delivery([stored(part) for part in parts]))
+    return WebhookRequest(
+        notifications[0].sequence, notifications[-1].sequence, body, notifications
+    )

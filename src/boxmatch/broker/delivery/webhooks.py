@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.delivery.notifications import Notifications
-from boxmatch.broker.delivery.webhook_request import Webhook
-from boxmatch.broker.delivery.webhook_sender import WebhookSender, check_webhook
+from boxmatch.broker.delivery.webhook_sender import Webhook, WebhookSender, check_webhook
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store, Transaction

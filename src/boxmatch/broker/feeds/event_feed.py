@@ -16,7 +16,8 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, EventError, FilterError
-from boxmatch.model.filters import compile_filter
+from boxmatch.model.filters import CompiledFilter, compile_filter
+from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
 
 log = structlog.get_logger(__name__)
@@ -63,11 +64,31 @@ class EventFeed:
         new = list(subscriptions)
         for subscription in new:
             self.slots.add(subscription)
-        self._subscribe(new)
+        self._subscribe_stored(new)
 
-    def _subscribe(self, subscriptions: Sequence[Subscription]) -> None:
+    def _subscribe_stored(self, subscriptions: Iterable[Subscription]) -> None:
+        """Subscribe to what was checked before; so nothing is refused, unless it was long ago."""
+        known, compiled = [], []
+        for one in subscriptions:
+            try:
+                compiled.append(compile_wanted(self.spec, one.wanted))
+                known.append(one)
+            except FilterError as error:
+                log.error("a stored filter is not understood any more", reason=str(error))
+        self._subscribe(known, compiled)
+
+    def _subscribe(
+        self, subscriptions: Sequence[Subscription], compiled: Sequence[CompiledFilter]
+    ) -> None:
         for matcher, exact in ((self.matcher, False), (self.exact, True)):
-            _subscribe(matcher, [one for one in subscriptions if one.wanted.exact == exact])
+            chosen = [
+                (one.slot, filter)
+                for one, filter in zip(subscriptions, compiled, strict=True)
+                if one.wanted.exact == exact
+            ]
+            if chosen:
+                slots, filters = zip(*chosen, strict=True)
+                matcher.subscribe_compiled(slots, filters)
 
     def check(self, rows: list[dict[str, Any]]) -> None:
         """Refuse events that have attributes which the schema lacks, if the feed does."""
@@ -105,17 +126,28 @@ class EventFeed:
         order = np.argsort(events, kind="stable")
         return Found(result.counts + more.counts, events[order], slots[order], rate)
 
-    def put(self, changes: Sequence[tuple[Subscription, Subscription | None]]) -> None:
-        """Add subscriptions, or change them: each with the one that it takes the place of."""
-        for subscription, before in changes:
+    def put(
+        self,
+        subscriptions: Sequence[Subscription],
+        befores: Sequence[Subscription | None],
+        compiled: Sequence[CompiledFilter],
+        schema: Schema,
+    ) -> None:
+        """Add subscriptions, or change them: each with the one that it takes the place of, and its
+        filter, compiled for `schema`.
+        """
+        for subscription, before in zip(subscriptions, befores, strict=True):
             if before is None:
                 self.slots.add(subscription)
             else:
                 if before.wanted.exact != subscription.wanted.exact:
                     self._matcher_of(before).unsubscribe(before.slot)
                 self.slots.replace(before.slot, subscription)
-        self._subscribe([subscription for subscription, _ in changes])
-        self.changes += len(changes)
+        if schema is self.spec.schema:
+            self._subscribe(subscriptions, compiled)
+        else:  # it was extended meanwhile
+            self._subscribe_stored(subscriptions)
+        self.changes += len(subscriptions)
         self.changed = time.monotonic()
 
     def remove(self, subscription: Subscription) -> None:
@@ -129,7 +161,7 @@ class EventFeed:
         """Have more attributes from now on."""
         self.spec = spec
         self.matcher, self.exact = Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
-        self._subscribe(self.slots.in_use())
+        self._subscribe_stored(self.slots.in_use())
         self._names = frozenset(spec.schema.names)
 
     def is_untidy(self, quiet: float) -> bool:
@@ -151,25 +183,11 @@ class EventFeed:
         return self.exact if subscription.wanted.exact else self.matcher
 
 
-def _subscribe(matcher: Matcher, subscriptions: Sequence[Subscription]) -> None:
-    """Subscribe to what was checked before; so nothing is refused, unless it was long ago."""
-    texts = []
-    for one in subscriptions:
-        wanted = filter_of(one.wanted)
-        if isinstance(wanted, str) and len(subscriptions) > 1:
-            texts.append({"id": one.slot, "filter": wanted})
-        else:
-            matcher.subscribe(one.slot, wanted)
-    if texts:
-        for refused in matcher.subscribe_many(texts, on_error="skip").rejected:
-            log.error("a stored filter is not understood any more", reason=str(refused))
-
-
-def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
-    """Raise `FilterError` if the filter does not make sense for this feed."""
+def compile_wanted(spec: FeedSpec, wanted: Wanted) -> CompiledFilter:
+    """The compiled filter. Raises `FilterError` if it does not make sense for this feed."""
     if wanted.regions is not None or wanted.region_filter is not None or wanted.ttl is not None:
         raise BrokerError(f"feed {spec.name!r} is one of events: give a filter, not regions")
-    compile_filter(spec.schema, filter_of(wanted))
+    return compile_filter(spec.schema, filter_of(wanted))
 
 
 def filter_of(wanted: Wanted) -> str | Mapping[str, Any]:

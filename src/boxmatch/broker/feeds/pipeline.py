@@ -123,6 +123,11 @@ class Pipeline:
         self._thread = threading.Thread(target=self._match_all, name="matcher", daemon=True)
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the matching thread runs."""
+        return self._thread.is_alive()
+
     # In the event loop
 
     async def publish(

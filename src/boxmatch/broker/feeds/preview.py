@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from boxmatch.broker.feeds.event_feed import EventFeed, check_wanted, filter_of
+from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, UnknownEventError
 from boxmatch.model.explanation import Explanation
-from boxmatch.wire.requests import Filter, Wanted
+from boxmatch.wire.requests import Filter
 
 _EXAMPLES = 5
 """Events that matched, which are shown."""
@@ -125,8 +125,6 @@ def _some(newest: list[tuple[LoggedEvent, Any]]) -> list[tuple[LoggedEvent, Any]
 
 
 def _matcher(spec: FeedSpec, filter: Filter) -> Matcher:
-    wanted = Wanted(feed=spec.name, filter=filter)
-    check_wanted(spec, wanted)
     matcher = Matcher(spec.schema)
-    matcher.subscribe("filter", filter_of(wanted))
+    matcher.subscribe("filter", filter)
     return matcher

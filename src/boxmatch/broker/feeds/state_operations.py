@@ -16,7 +16,7 @@ from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 from boxmatch.wire.answers import Receipt
 
-Write = Callable[[Transaction], None]
+Write = Callable[[Transaction], object]
 Answer = asyncio.Future[Receipt]
 
 

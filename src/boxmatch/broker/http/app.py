@@ -1,12 +1,18 @@
-"""The HTTP application of a broker."""
+"""The HTTP application of a broker.
+
+Events are published past the framework, whose layers cost more than the rest of it. The route is
+declared like the others and would be answered in the same way there.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from starlette.routing import WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from boxmatch.broker.access import Keys, Meter
 from boxmatch.broker.http import (
@@ -23,9 +29,8 @@ from boxmatch.broker.http import (
     webhooks,
 )
 from boxmatch.broker.http.authentication import Context
-from boxmatch.broker.http.body_budget import BodyBudget
-from boxmatch.broker.http.fast_publish import FastPublish
-from boxmatch.broker.http.problems import add_handlers
+from boxmatch.broker.http.bodies import BodyBudget
+from boxmatch.broker.http.problems import add_handlers, response_to
 from boxmatch.broker.http.responses import answer
 from boxmatch.broker.settings import Settings
 
@@ -33,8 +38,14 @@ if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.monitoring.metrics import Metrics
 
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
 MOST_BODIES: Final = 4
 """Of the largest size, in memory at a time."""
+
+_PUBLISH: Final = re.compile(r"/feeds/([^/]+)/events")
 
 
 def make_app(
@@ -63,3 +74,40 @@ def make_app(
         return answer(described[0])
 
     return FastPublish(app, bodies)
+
+
+class FastPublish:
+    """An ASGI application in front of the framework's."""
+
+    def __init__(self, app: FastAPI, bodies: BodyBudget) -> None:
+        self.app = app
+        self._bodies = bodies
+        self._route: BaseRoute = next(
+            route
+            for route in app.router.routes
+            if getattr(route, "endpoint", None) is events.publish
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._bodies.give_back(scope)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST":
+            found = _PUBLISH.fullmatch(scope["path"])
+            if found is not None:
+                scope["app"] = self.app
+                scope["route"] = self._route
+                scope["path_params"] = {"feed": found[1]}
+                response = await self._answer(Request(scope, receive))
+                await response(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await events.publish(request)
+        except Exception as error:
+            return await response_to(request, error)

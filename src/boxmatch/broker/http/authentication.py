@@ -22,7 +22,7 @@ from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-    from boxmatch.broker.http.body_budget import BodyBudget
+    from boxmatch.broker.http.bodies import BodyBudget
     from boxmatch.broker.monitoring.metrics import Metrics
     from boxmatch.broker.store.rows import Notification
 

@@ -1,4 +1,5 @@
-"""The bodies of requests: read up to a limit, and JSON without its loopholes.
+"""The bodies of requests: read up to a limit, of each and of all together, and JSON without its
+loopholes.
 
 JSON is refused where readers disagree about what it says: two values under one name, NaN and
 infinities, numbers too large for a double, text that is not UTF-8, nesting without end.
@@ -6,8 +7,10 @@ infinities, numbers too large for a double, text that is not UTF-8, nesting with
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import MutableMapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -17,17 +20,56 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from boxmatch.broker.http.authentication import context_of
-from boxmatch.broker.http.body_budget import SMALL
 from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
+from boxmatch.errors import OverloadError
 from boxmatch.wire.codec import faults
 
 MOST_DEPTH: Final = 200
 """How deep JSON may be nested; the encoder ends at 254."""
 
+SMALL: Final = 64 * 1024
+"""Bodies up to this size are not counted: the server holds as much of every connection anyway."""
+PATIENCE: Final = 5.0
+"""Seconds that a large body waits for others to go."""
+
 T = TypeVar("T")
 
+
+_HELD: Final = "boxmatch.body"
 _STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
 _SPACED_COLONS: Final = (b" :", b"\t:", b"\n:", b"\r:")
+
+
+class BodyBudget:
+    """Room for the large bodies that are being read, or that wait for their answer."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._free = most
+        self._freed = asyncio.Event()
+
+    async def take(self, scope: MutableMapping[str, Any], size: int) -> None:
+        """Room for the body of a request, until `give_back`. `OverloadError`: there is none.
+
+        For the whole of it at once: several with half of it each could wait for each other.
+        """
+        size = min(size, self._most)  # a key may allow larger ones; then it is one at a time
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while size > self._free:
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            raise OverloadError("there are too many large bodies at once", retry_after=1) from None
+        self._free -= size
+        scope[_HELD] = size
+
+    def give_back(self, scope: MutableMapping[str, Any]) -> None:
+        """The request is answered."""
+        size = scope.pop(_HELD, 0)
+        if size:
+            self._free += size
+            self._freed.set()
 
 
 async def read_body(request: Request, most: int) -> bytes:

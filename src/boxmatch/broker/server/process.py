@@ -27,7 +27,6 @@ import uvicorn
 
 from boxmatch import __version__
 from boxmatch.broker.monitoring.metrics import Metrics
-from boxmatch.broker.server.garbage_collection import tune_garbage_collection
 from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.server.middleware import Application, Middleware
 from boxmatch.broker.server.sockets import (
@@ -42,7 +41,6 @@ from boxmatch.broker.server.sockets import (
 )
 from boxmatch.broker.server.timeouts import TimeoutProtocol, Timeouts
 from boxmatch.broker.server.websocket_protocol import QuietSocketProtocol
-from boxmatch.engine.memory import limit_malloc_arenas
 from boxmatch.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -109,12 +107,12 @@ async def _run_broker(
     signals: Signals,
     on_listening: Callable[[Listening], None],
 ) -> None:
+    from boxmatch.broker.housekeeping import tune_memory
     from boxmatch.broker.http import make_app
 
     log = structlog.get_logger("boxmatch.server")
     settings, metrics = broker.settings, broker.metrics
-    tune_garbage_collection()
-    limit_malloc_arenas()
+    tune_memory()
     _forget_address(settings.data)  # of one that was killed; the data are ours now
     await broker.start()
     try:

@@ -146,6 +146,11 @@ class Store:
         """Why something could not be written, until `probe` finds that it can be again."""
         return self._writer.failure
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the writer thread runs. Without it, no future of `write` is resolved."""
+        return self._writer._thread.is_alive()
+
     def probe(self) -> None:
         """After a failure, see whether one can write again: as much as a large row has, since on a
         full disk there may be room for little things. Waits for the disk.

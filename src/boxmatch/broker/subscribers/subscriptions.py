@@ -17,6 +17,7 @@ from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import BrokerError, FilterError, LimitError
+from boxmatch.model.filters import CompiledFilter
 from boxmatch.wire import answers
 from boxmatch.wire.requests import Wanted
 
@@ -75,18 +76,25 @@ class Subscriptions:
         """Add a subscription, or put it in the place of the one that has this id."""
         feed = self._directory.feed(wanted.feed).feed
         if isinstance(feed, EventFeed):
-            [info] = await self.put_many(subscriber, {subscription: wanted})
+            [info] = await self._put_events(feed, subscriber, {subscription: wanted})
             return info
         state_feed.check_wanted(feed.spec, wanted)
         async with self._changes.lock(subscriber):
             before = self._before(subscriber, subscription, wanted)
             self._check_number(subscriber, int(before is None))
-            known = await self._settled(subscriber)
-            new = self._made(known, subscription, wanted, None)  # the feed knows of one before it
+            known = await self._store_subscriber(subscriber)
+            now = self._clock()
+            # The feed knows when one before it was made.
+            new = Subscription(known, subscription, wanted, now, now)
+            text = wanted_to_json(wanted)
             await self._state.operate(
                 feed,
                 lambda: feed.put(new),
-                lambda: lambda transaction: _store(transaction, [new], feed.number),
+                lambda: (
+                    lambda transaction: transaction.put_subscription(
+                        known.number, subscription, feed.number, text, now
+                    )
+                ),
                 lambda: known.subscriptions.update({subscription: new}),
             )
             self._directory.feed(wanted.feed)  # it may have been dropped meanwhile
@@ -103,25 +111,35 @@ class Subscriptions:
         feed = self._directory.feed(names.pop()).feed
         if not isinstance(feed, EventFeed):
             raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
-        await _check(feed, wanted)
+        return await self._put_events(feed, subscriber, wanted)
+
+    async def _put_events(
+        self, feed: EventFeed, subscriber: str, wanted: Mapping[str, Wanted]
+    ) -> Sequence[answers.Subscription]:
+        schema = feed.spec.schema
+        compiled = await _compile(feed, wanted)
         async with self._changes.lock(subscriber):
-            befores = {name: self._before(subscriber, name, one) for name, one in wanted.items()}
-            self._check_number(subscriber, sum(before is None for before in befores.values()))
-            known = await self._settled(subscriber)
-            new = [self._made(known, name, one, befores[name]) for name, one in wanted.items()]
-            await self._store.commit(lambda transaction: _store(transaction, new, feed.number))
-            changes = list(zip(new, befores.values(), strict=True))
-            await self._pipeline.call(lambda: feed.put(changes))
+            befores = [self._before(subscriber, name, one) for name, one in wanted.items()]
+            self._check_number(subscriber, befores.count(None))
+            now = self._clock()
+
+            def store(transaction: Transaction) -> int:
+                number = transaction.put_subscriber(subscriber)
+                for name, one in wanted.items():
+                    text = wanted_to_json(one)
+                    transaction.put_subscription(number, name, feed.number, text, now)
+                return number
+
+            number = await self._store.commit(store)
+            known = self._directory.settle(subscriber, number, self._store.next_sequence - 1)
+            new = [
+                Subscription(known, name, one, now if before is None else before.created, now)
+                for (name, one), before in zip(wanted.items(), befores, strict=True)
+            ]
+            await self._pipeline.call(lambda: feed.put(new, befores, compiled, schema))
             self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
             known.subscriptions.update((one.id, one) for one in new)
             return [one.info() for one in new]
-
-    def _made(
-        self, subscriber: Subscriber, subscription: str, wanted: Wanted, before: Subscription | None
-    ) -> Subscription:
-        now = self._clock()
-        created = now if before is None else before.created
-        return Subscription(subscriber, subscription, wanted, created, now)
 
     @uninterrupted
     async def delete(self, subscriber: str, subscription: str) -> None:
@@ -165,7 +183,8 @@ class Subscriptions:
         if more and there + more > most:  # to put one in its own place is fine
             raise LimitError(f"subscriber {subscriber!r} can have {most:,} subscriptions, not more")
 
-    async def _settled(self, name: str) -> Subscriber:
+    async def _store_subscriber(self, name: str) -> Subscriber:
+        """The subscriber, with a number."""
         known = self._directory.subscriber(name)
         if known is not None and known.number:
             return known
@@ -177,27 +196,21 @@ _SMALL = 1_000
 """Characters of filters that are compiled in no time."""
 
 
-async def _check(feed: EventFeed, wanted: Mapping[str, Wanted]) -> None:
+async def _compile(feed: EventFeed, wanted: Mapping[str, Wanted]) -> list[CompiledFilter]:
     """Compile all filters: where that may take long, without holding up others."""
 
-    def check() -> None:
+    def compile_all() -> list[CompiledFilter]:
+        compiled = []
         for name, one in wanted.items():
             try:
-                event_feed.check_wanted(feed.spec, one)
+                compiled.append(event_feed.compile_wanted(feed.spec, one))
             except FilterError as error:
                 if len(wanted) == 1:
                     raise
                 reason = f"subscription {name!r}: {error.reason}"
                 raise FilterError(reason, error.text, error.position) from None
+        return compiled
 
     if len(wanted) == 1 and all(len(str(one.filter)) < _SMALL for one in wanted.values()):
-        check()
-    else:
-        await asyncio.to_thread(check)
-
-
-def _store(transaction: Transaction, new: Sequence[Subscription], feed: int) -> None:
-    for one in new:
-        transaction.put_subscription(
-            one.subscriber.number, one.id, feed, wanted_to_json(one.wanted), one.updated
-        )
+        return compile_all()
+    return await asyncio.to_thread(compile_all)
