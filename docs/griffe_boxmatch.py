@@ -7,22 +7,24 @@ from typing import Any
 
 import griffe
 
-_OPERATION = re.compile(r"_method\(operations\.(\w+)\)")
 _ANSWER = re.compile(r"Operation\[(.*)\]")
 _PROMPT = re.compile(r"(?:^>>> .*\n(?:^(?!$).*(?:\n|\Z))*)", re.MULTILINE)
 
 
 class ClientMethods(griffe.Extension):
-    """Methods of the clients, which are made from functions in `boxmatch.client.operations`."""
+    """What the two clients and their listeners share stands in classes of its own."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        operations = pkg["client.operations"]
+        client, listener = (pkg[f"client.connection.Base{kind}"] for kind in ("Client", "Listener"))
         for path in ("client.blocking.Client", "client.asynchronous.AsyncClient"):
             owner = pkg[path]
-            for name, member in list(owner.members.items()):
-                made = member.is_attribute and _OPERATION.fullmatch(str(member.value))
-                if made:
-                    owner.set_member(name, _method(owner, name, operations[made[1]]))
+            shared = [*pkg["client.operations.Operations"].members.values(), client["listen"]]
+            for one in shared:
+                if one.is_function and not one.name.startswith("_"):
+                    owner.set_member(one.name, _method(owner, one))
+            owner.set_member("__init__", client["__init__"])
+        for path in ("client.blocking.Listener", "client.asynchronous.AsyncListener"):
+            pkg[path].set_member("dropped", listener["dropped"])
 
 
 class Prompts(griffe.Extension):
@@ -36,20 +38,22 @@ class Prompts(griffe.Extension):
             )
 
 
-def _method(owner: griffe.Class, name: str, operation: griffe.Function) -> griffe.Function:
-    answer = _ANSWER.fullmatch(str(operation.returns))
+def _method(owner: griffe.Class, shared: griffe.Function) -> griffe.Function:
+    returned = str(shared.returns)
+    answer = _ANSWER.fullmatch(returned)
+    if answer:
+        returned = answer[1]
+    elif returned == "L":
+        returned = owner.name.replace("Client", "Listener")
     made = griffe.Function(
-        name,
-        parameters=griffe.Parameters(
-            griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword),
-            *operation.parameters,
-        ),
-        returns=answer[1] if answer else operation.returns,
-        docstring=operation.docstring,
-        lineno=operation.lineno,
-        endlineno=operation.endlineno,
+        shared.name,
+        parameters=shared.parameters,
+        returns=returned,
+        docstring=shared.docstring,
+        lineno=shared.lineno,
+        endlineno=shared.endlineno,
         parent=owner,
     )
-    if owner.name == "AsyncClient":
+    if owner.name == "AsyncClient" and answer:
         made.labels.add("async")
     return made

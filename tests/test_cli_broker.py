@@ -23,7 +23,7 @@ class Remembering:
         self.made: list[Feed] = []
 
     def create_feed(self, name: str, schema: bm.Schema, *, unknown: str) -> Feed:
-        self.made.append(Feed(name=name, spaces={name: schema}, unknown=unknown))
+        self.made.append(Feed(name=name, schema_json=json.loads(schema.to_json()), unknown=unknown))
         return self.made[-1]
 
     def feeds(self) -> list[Feed]:
@@ -69,8 +69,8 @@ def test_feeds(client: Remembering, run_boxmatch: Command, tmp_path: Path) -> No
 
 
 def test_state_feeds_have_spaces(client: Remembering, run_boxmatch: Command) -> None:
-    spaces = {"map": bm.Schema({"lat": "float"}), "load": bm.Schema({"tons": "float"})}
-    client.made.append(Feed(name="trucks", kind="state", spaces=spaces))
+    spaces: Any = {"map": {"lat": "float"}, "load": {"tons": "float"}}
+    client.made.append(Feed(name="trucks", kind="state", spaces_json=spaces))
     line = json.loads(run_boxmatch("feeds", "list", "--json").out)
     assert line["spaces"] == {"map": {"lat": "float"}, "load": {"tons": "float"}}
     assert "lat float, tons float" in run_boxmatch("feeds", "list").out

@@ -29,6 +29,7 @@ LAYERS = [
     "indexes",
     "engine",
     "spaces",
+    "wire",
     "client",
     "workloads",
     "spark",
@@ -139,6 +140,8 @@ def test_every_error_is_exported() -> None:
     "error",
     [
         boxmatch.AttributeValueError("price", 1, "is not a string"),
+        boxmatch.AttributeValueError("price", 1, "is not a string", row=3),
+        boxmatch.EventError("row 3: no", row=3),
         boxmatch.FilterError("the condition is incomplete", "price >", 6),
         boxmatch.UnknownSubscriptionError("alice"),
         boxmatch.UnknownMemberError("publication", "van"),
@@ -167,6 +170,15 @@ def test_import_is_light() -> None:
     script = (
         "import sys, boxmatch, boxmatch.spark; "
         "heavy = {'numba', 'numpy', 'pyarrow', 'pyspark', 'sqlglot', 'pandas', 'typer', 'rich'}; "
+        "print(*(heavy & set(sys.modules)))"
+    )
+    assert _python(script).split() == []
+
+
+def test_client_import_is_light() -> None:
+    script = (
+        "import sys; from boxmatch.client import AsyncClient, Client, Notification; "
+        "heavy = {'numba', 'numpy', 'pyarrow', 'pydantic', 'sqlglot', 'boxmatch.engine'}; "
         "print(*(heavy & set(sys.modules)))"
     )
     assert _python(script).split() == []
@@ -304,6 +316,14 @@ def test_layers(path: Path) -> None:
     allowed = LAYERS[: LAYERS.index(layer) + 1]
     for imported in imports(path):
         assert imported in allowed, f"{layer} must not import {imported}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SOURCE / "broker").rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_the_broker_does_not_import_its_client(path: Path) -> None:
+    """What both need is `wire`."""
+    assert "client" not in imports(path)
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.store.rows import Notification
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.broker.deliveries import Deliveries, Truth, count
 from boxmatch_bench.broker.publisher import Publisher

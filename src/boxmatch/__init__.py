@@ -18,7 +18,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boxmatch.engine.explain import Explanation
     from boxmatch.engine.matcher import Matcher
     from boxmatch.engine.results import MatchResult
     from boxmatch.errors import (
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
         UnknownSubscriptionError,
         UnsupportedFilterError,
     )
+    from boxmatch.model.explanation import Explanation
     from boxmatch.model.interval import Interval
     from boxmatch.model.schema import Attribute, Schema
     from boxmatch.spaces.dimensions import Stored
@@ -107,7 +107,7 @@ __all__ = [
 
 _HOMES = {
     "Attribute": "boxmatch.model.schema",
-    "Explanation": "boxmatch.engine.explain",
+    "Explanation": "boxmatch.model.explanation",
     "Interval": "boxmatch.model.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",

@@ -59,17 +59,29 @@ class SchemaError(BoxmatchError, ValueError):
 
 
 class AttributeValueError(BoxmatchError, ValueError):
-    """A value that does not fit its attribute. Names both."""
+    """A value that does not fit its attribute. Names both, and in a batch the `row`."""
 
-    def __init__(self, attribute: str, value: object, reason: str) -> None:
+    def __init__(
+        self, attribute: str, value: object, reason: str, *, row: int | None = None
+    ) -> None:
         self.attribute = attribute
         self.value = value
         self.reason = reason
-        super().__init__(f"attribute {attribute!r}: {_short(value)} {reason}")
+        self.row = row
+        place = "" if row is None else f"in row {row} "
+        super().__init__(f"attribute {attribute!r}: {_short(value)} {place}{reason}")
+
+    def without_row(self) -> AttributeValueError:
+        """The same of a value that stands alone."""
+        return AttributeValueError(self.attribute, self.value, self.reason)
 
 
 class EventError(BoxmatchError, ValueError):
-    """An event batch of a wrong shape or kind."""
+    """An event batch of a wrong shape or kind; `row` is the event's, if it is about one."""
+
+    def __init__(self, reason: str, *, row: int | None = None) -> None:
+        self.row = row
+        super().__init__(reason)
 
 
 class FilterError(BoxmatchError, ValueError):

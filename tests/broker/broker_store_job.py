@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store
 from boxmatch.model.schema import Schema

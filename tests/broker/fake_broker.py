@@ -5,9 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from boxmatch.broker.delivery.stream import NotificationStream
-from boxmatch.broker.messages import Events, Notification, Receipt, SubscriberInfo
+from boxmatch.broker.feeds.pipeline import Events
+from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.errors import UnknownFeedError
+from boxmatch.wire import answers
+from boxmatch.wire.answers import Receipt
 
 
 class FakeBroker:
@@ -40,8 +43,8 @@ class FakeBroker:
         self.published.append(events)
         return Receipt(1, len(events.rows), len(events.rows), wait)
 
-    async def describe(self, name: str) -> SubscriberInfo:
-        return SubscriberInfo(
+    async def describe(self, name: str) -> answers.Subscriber:
+        return answers.Subscriber(
             subscriber=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
             subscriptions=0, sessions=0, delivered=0,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from boxmatch import Schema
 from boxmatch.broker.access import Keys
-from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import Store, Transaction
 from command_line import Command
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from boxmatch.broker.access import OPEN, Grant, Keys
 from boxmatch.broker.access import keys as keys_module
 from boxmatch.broker.settings import Limits
-from boxmatch.client.exchange import NAME
 from boxmatch.errors import AccessError, BrokerError, StorageError
+from boxmatch.wire.http import NAME
 
 
 class Clock:

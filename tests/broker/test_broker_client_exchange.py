@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from boxmatch.client import operations
 from boxmatch.client.batches import Lines, encode, parts
 from boxmatch.client.exchange import (
     Answer,
@@ -25,10 +24,11 @@ from boxmatch.client.exchange import (
     Unanswered,
     base_url,
     path,
-    retry_after,
     retrying,
 )
+from boxmatch.client.operations import Operations
 from boxmatch.errors import ClientError, EventError
+from boxmatch.wire.http import retry_after
 
 
 class Clock:
@@ -79,7 +79,7 @@ def sleeps(steps: list[Any]) -> list[float]:
 def test_a_request_is_repeated_under_the_same_key_with_growing_pauses() -> None:
     lost = Unanswered("gone", sent=True)
     result, steps = drive(
-        operations.publish("ticks", {"a": 1}), lost, said(503), lost, said(429), RECEIPT
+        Operations.publish("ticks", {"a": 1}), lost, said(503), lost, said(429), RECEIPT
     )
     assert result.first == 1
     requests = [step for step in steps if isinstance(step, Request)]
@@ -90,7 +90,7 @@ def test_a_request_is_repeated_under_the_same_key_with_growing_pauses() -> None:
 
 
 def test_pauses_have_an_upper_end_and_patience_too() -> None:
-    result, steps = drive(operations.feeds(), Unanswered("refused", sent=False), seconds=30)
+    result, steps = drive(Operations.feeds(), Unanswered("refused", sent=False), seconds=30)
     assert isinstance(result, ClientError)
     assert result.status is None
     assert "refused" in str(result)
@@ -99,13 +99,13 @@ def test_pauses_have_an_upper_end_and_patience_too() -> None:
 
 
 def test_retry_after_is_waited_for() -> None:
-    result, steps = drive(operations.feeds(), said(429, retry_after="7"), said(200, {"feeds": []}))
+    result, steps = drive(Operations.feeds(), said(429, retry_after="7"), said(200, {"feeds": []}))
     assert result == []
     assert sleeps(steps) == [7.0]
 
 
 def test_a_retry_after_beyond_all_patience_ends_at_once() -> None:
-    result, steps = drive(operations.feeds(), said(503, {"detail": "full"}, retry_after="3600"))
+    result, steps = drive(Operations.feeds(), said(503, {"detail": "full"}, retry_after="3600"))
     assert (result.status, sleeps(steps)) == (503, [])
     assert "full" in str(result)
 
@@ -131,7 +131,7 @@ def test_a_retry_after_may_be_a_date() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 500])
 def test_a_refusal_is_final(status: int) -> None:
-    result, steps = drive(operations.feeds(), said(status, {"detail": "No.", "position": 3}))
+    result, steps = drive(Operations.feeds(), said(status, {"detail": "No.", "position": 3}))
     assert len(steps) == 1
     assert result.status == status
     assert result.problem["position"] == 3
@@ -139,40 +139,40 @@ def test_a_refusal_is_final(status: int) -> None:
 
 
 def test_an_answer_that_is_not_json_says_so() -> None:
-    result, _ = drive(operations.feeds(), Answer(200, {}, b"<html>"))
+    result, _ = drive(Operations.feeds(), Answer(200, {}, b"<html>"))
     assert "hardly a Boxmatch broker" in str(result)
-    result, _ = drive(operations.feeds(), Answer(502, {}, b"Bad gateway"), seconds=0)
+    result, _ = drive(Operations.feeds(), Answer(502, {}, b"Bad gateway"), seconds=0)
     assert (result.status, result.problem) == (502, {"detail": "Bad gateway"})
 
 
 @pytest.mark.parametrize("document", [[], {}, {"feeds": 3}, {"feeds": [3]}, {"feeds": [{}]}])
 def test_an_answer_of_another_shape_is_an_error(document: Any) -> None:
-    result, _ = drive(operations.feeds(), Answer(200, {}, json.dumps(document).encode()))
+    result, _ = drive(Operations.feeds(), Answer(200, {}, json.dumps(document).encode()))
     assert isinstance(result, ClientError)
 
 
 def test_what_must_not_happen_twice_is_not_repeated_if_it_may_have_arrived() -> None:
-    made = operations.create_feed("ticks", {"price": "float"})
+    made = Operations.create_feed("ticks", {"price": "float"})
     result, steps = drive(made, Unanswered("reset", sent=True))
     assert isinstance(result, ClientError)
     assert len(steps) == 1
-    made = operations.create_feed("ticks", {"price": "float"})
+    made = Operations.create_feed("ticks", {"price": "float"})
     answer = said(201, {"name": "ticks", "schema": {"price": "float"}})
     result, steps = drive(made, Unanswered("refused", sent=False), answer)
     assert result.schema["price"].type == "float"
 
 
 def test_deleted_by_an_attempt_that_was_not_answered_is_deleted() -> None:
-    result, _ = drive(operations.unsubscribe("o", "s"), Unanswered("reset", sent=True), said(404))
+    result, _ = drive(Operations.unsubscribe("o", "s"), Unanswered("reset", sent=True), said(404))
     assert result is None
     result, _ = drive(
-        operations.unsubscribe("o", "s"), Unanswered("refused", sent=False), said(404)
+        Operations.unsubscribe("o", "s"), Unanswered("refused", sent=False), said(404)
     )
     assert result.status == 404
 
 
 def test_a_wrong_certificate_is_not_tried_again() -> None:
-    result, steps = drive(operations.feeds(), Unanswered("certificate", sent=False, hopeless=True))
+    result, steps = drive(Operations.feeds(), Unanswered("certificate", sent=False, hopeless=True))
     assert isinstance(result, ClientError)
     assert len(steps) == 1
 
@@ -185,7 +185,7 @@ def test_many_events_go_out_in_several_requests() -> None:
     receipts: list[Any] = []
     events = ({"n": n} for n in range(10))
     result, steps = drive(
-        operations.publish("ticks", events, key="mine", batch=4, on_receipt=receipts.append),
+        Operations.publish("ticks", events, key="mine", batch=4, on_receipt=receipts.append),
         *answers,
     )
     assert [step.key for step in steps] == ["mine", "mine-1", "mine-2"]
@@ -204,35 +204,35 @@ def test_a_part_that_is_too_large_is_halved() -> None:
         sizes.append((count, step.key))
         return said(200, {"first": 1, "last": 1, "count": count, "durable": True})
 
-    result, _ = drive(operations.publish("t", [{"n": n} for n in range(10)], key="k"), broker)
+    result, _ = drive(Operations.publish("t", [{"n": n} for n in range(10)], key="k"), broker)
     assert result.count == 10
     assert sizes == [(2, "kaa"), (3, "kab"), (2, "kba"), (3, "kbb")]
 
 
 def test_one_event_that_is_too_large_is_an_error() -> None:
-    result, _ = drive(operations.publish("t", {"a": "x"}), said(413, {"detail": "too large"}))
+    result, _ = drive(Operations.publish("t", {"a": "x"}), said(413, {"detail": "too large"}))
     assert result.status == 413
 
 
 def test_an_error_in_a_later_part_tells_what_is_published() -> None:
     ok = said(200, {"first": 1, "last": 4, "count": 4, "durable": True})
     bad = said(422, {"detail": "wrong", "index": 2})
-    result, _ = drive(operations.publish("t", [{}] * 10, batch=4), ok, bad)
+    result, _ = drive(Operations.publish("t", [{}] * 10, batch=4), ok, bad)
     assert result.problem["index"] == 6
     assert result.problem["published"] == 4
     assert "4 events" in str(result)
 
 
 def test_no_events_are_no_request() -> None:
-    result, steps = drive(operations.publish("t", []), RECEIPT)
+    result, steps = drive(Operations.publish("t", []), RECEIPT)
     assert (result.count, result.first, steps) == (0, None, [])
 
 
 def test_a_state_feed_may_take_its_time() -> None:
     """The first one has the broker compile."""
     requests = [
-        next(operations.create_feed("f", {"x": "int"})),
-        next(operations.create_feed("f", spaces={"s": {"x": "int"}})),
+        next(Operations.create_feed("f", {"x": "int"})),
+        next(Operations.create_feed("f", spaces={"s": {"x": "int"}})),
     ]
     assert requests[0].wait == 0
     assert requests[1].wait >= 60
@@ -240,7 +240,7 @@ def test_a_state_feed_may_take_its_time() -> None:
 
 def test_received_events_have_no_number_yet() -> None:
     answer = said(202, {"first": 0, "last": 0, "count": 1, "durable": False, "repeated": False})
-    result, steps = drive(operations.publish("t", {"a": 1}, wait="received"), answer)
+    result, steps = drive(Operations.publish("t", {"a": 1}, wait="received"), answer)
     assert steps[0].query == {"wait": "received"}
     assert (result.first, result.durable) == (None, False)
 

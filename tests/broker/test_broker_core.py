@@ -16,10 +16,14 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.messages import Events, FeedSpec, Notification, Wanted, Webhook
+from boxmatch.broker.delivery.webhook_sender import Webhook
+from boxmatch.broker.feeds.pipeline import Events
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Limits, Settings
+from boxmatch.broker.store.rows import Notification
 from boxmatch.model.filters import CompiledFilter, compile_filter
 from boxmatch.model.schema import Schema
+from boxmatch.wire.requests import Wanted
 
 SCHEMA = Schema({"symbol": "string", "price": "float", "volume": "int"})
 Main = Callable[[], Coroutine[Any, Any, None]]

@@ -28,12 +28,14 @@ from fault_places import (
 from websockets.sync.client import connect
 
 from boxmatch.broker.broker import Broker
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
-from boxmatch.broker.messages import FeedSpec, SubscriptionInfo, Wanted
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store.reserve import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
+from boxmatch.wire import answers
+from boxmatch.wire.requests import Wanted
 
 DATABASE = "broker.sqlite"
 WAL = "broker.sqlite-wal"
@@ -529,7 +531,7 @@ def test_subscriptions_change_while_memory_steps_back(tmp_path: Path) -> None:
         gate.set()
         failure, changed = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(failure, StorageError)
-        assert isinstance(changed, SubscriptionInfo)
+        assert isinstance(changed, answers.Subscription)
         for x in range(1, 6):
             await broker.state.put_publication("s", f"p{x}", regions={"region": {"x": x}})
         notifications = await broker.notifications.poll("ann", after=0, limit=100)

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.bodies import load_json
-from boxmatch.broker.http.event_bodies import ARROW, JSON, NDJSON, read_events
+from boxmatch.broker.http.event_bodies import read_events
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.messages import Events
+from boxmatch.wire.http import ARROW, JSON, NDJSON
 
 
 def read(body: bytes, kind: str = JSON, most: int = 100, most_bytes: int = 1 << 20) -> Events:
@@ -41,7 +42,7 @@ def arrow(table: pa.Table | pa.RecordBatch, compression: str | None = None) -> b
     [
         (b'{"price": 3}', JSON, [{"price": 3}]),
         (b'[{"price": 3}, {}]', JSON, [{"price": 3}, {}]),
-        (b'{"price": 3}\r\n\n{"price" : 4}', NDJSON[0], [{"price": 3}, {"price": 4}]),
+        (b'{"price": 3}\r\n\n{"price" : 4}', NDJSON, [{"price": 3}, {"price": 4}]),
         ('{"name": "ä\\u00e4\\n"}'.encode(), "", [{"name": "ää\n"}]),
     ],
 )
@@ -83,18 +84,18 @@ def test_what_cannot_be_read_is_named(body: bytes, status: int, said: str) -> No
 
 
 def test_a_bad_line_is_located() -> None:
-    problem = refused(b'{"a": 1}\n{"a": 1}\n{"a": }\n', NDJSON[0])
+    problem = refused(b'{"a": 1}\n{"a": 1}\n{"a": }\n', NDJSON)
     assert problem.more == {"index": 2}
     assert problem.detail.startswith("line 3 is not JSON")
-    assert refused(b'{"a": 1}\n7\n', NDJSON[0]).more == {"index": 1}
+    assert refused(b'{"a": 1}\n7\n', NDJSON).more == {"index": 1}
 
 
-@pytest.mark.parametrize("kind", [JSON, NDJSON[0], ARROW])
+@pytest.mark.parametrize("kind", [JSON, NDJSON, ARROW])
 def test_too_many_events_are_refused(kind: str) -> None:
     rows = [{"a": 1}] * 4
     body = {
         JSON: json.dumps(rows).encode(),
-        NDJSON[0]: b"\n".join(json.dumps(row).encode() for row in rows),
+        NDJSON: b"\n".join(json.dumps(row).encode() for row in rows),
         ARROW: arrow(pa.Table.from_pylist(rows)),
     }[kind]
     assert len(read(body, kind, most=4).rows) == 4
@@ -103,10 +104,10 @@ def test_too_many_events_are_refused(kind: str) -> None:
 
 def test_lines_are_counted_before_they_are_made() -> None:
     body = b'{"a": 1}\n\n' * 3
-    assert len(read(body, NDJSON[0], most=3).rows) == 3
-    problem = refused(b"\n" * 1_000, NDJSON[0], most=3)
+    assert len(read(body, NDJSON, most=3).rows) == 3
+    problem = refused(b"\n" * 1_000, NDJSON, most=3)
     assert (problem.status, problem.kind) == (413, "events")
-    assert refused(b"\n" * 5, NDJSON[0], most=3).status == 422
+    assert refused(b"\n" * 5, NDJSON, most=3).status == 422
 
 
 def test_other_media_types_are_refused() -> None:

@@ -14,11 +14,12 @@ from fake_broker import FakeBroker
 
 from boxmatch.broker.access import Keys
 from boxmatch.broker.broker import Broker
+from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http import bodies, make_app
 from boxmatch.broker.http import notifications as notifications
-from boxmatch.broker.messages import Events, Receipt
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
+from boxmatch.wire.answers import Receipt
 
 Call = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 

@@ -14,7 +14,7 @@ from small_server import (
     lines,
 )
 
-from boxmatch.broker.messages import FeedInfo, FeedSpec, Notification
+from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.monitoring.metrics import (
     BUCKETS,
     MOST_HISTOGRAMS,
@@ -25,6 +25,7 @@ from boxmatch.broker.monitoring.metrics import (
 )
 from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.store import Sizes
+from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber
 from boxmatch.model.schema import Schema
 

@@ -29,7 +29,7 @@ from small_server import (
 
 from boxmatch.broker.access import Keys
 from boxmatch.broker.backup import back_up
-from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.server.sockets import ADDRESS, bind
 from boxmatch.broker.store import Store
 from boxmatch.errors import StorageError

@@ -15,9 +15,11 @@ from test_broker_core import all_notifications, run, running  # in this folder
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.slots import Slots
-from boxmatch.broker.messages import FeedSpec, Notification, Wanted
+from boxmatch.broker.feeds.spec import FeedSpec
+from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.model.schema import Schema
+from boxmatch.wire.requests import Wanted
 
 ZONES = FeedSpec(name="zones", kind="state", spaces={"map": Schema({"x": "int", "y": "int"})})
 

@@ -27,10 +27,11 @@ from hypothesis.stateful import (
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds import state_feed
-from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.model.schema import Schema
+from boxmatch.wire.requests import Wanted
 
 SPEC = FeedSpec(name="s", kind="state", spaces={"s": Schema({"x": "int"})})
 SUBSCRIBERS = ("ann", "bob")

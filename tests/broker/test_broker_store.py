@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from boxmatch.broker.messages import DeadLetter, FeedSpec, Notification
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import (
     Appended,
@@ -19,6 +19,7 @@ from boxmatch.broker.store import (
     SubscriptionRow,
     Transaction,
 )
+from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 from boxmatch.model.schema import Schema
 

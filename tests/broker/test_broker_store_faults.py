@@ -16,7 +16,7 @@ import pytest
 from broker_store_job import body
 from fault_places import fill, small_disk
 
-from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, Transaction
 from boxmatch.broker.store.reserve import RESERVE

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from boxmatch.broker.delivery.stream import NotificationStream
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from test_broker_core import events, run, running, ticks, wanted  # in this fold
 
 import boxmatch as bm
 from boxmatch.broker.access import Keys
-from boxmatch.broker.messages import Adaptive, Wanted
+from boxmatch.wire.requests import Adaptive, Wanted
 
 SCHEMA = {"symbol": "string", "price": "float"}
 FILTERS = {

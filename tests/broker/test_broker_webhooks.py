@@ -19,9 +19,9 @@ from webhook_receiver import (
 
 from boxmatch.broker.delivery import webhook_sender as webhooks_module
 from boxmatch.broker.delivery.webhook_sender import letters
-from boxmatch.broker.messages import DeadLetter
-from boxmatch.client.signatures import sign, verify_signature
+from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import BrokerError, StorageError
+from boxmatch.wire.signatures import sign, verify_signature
 
 
 def test_a_batch_is_posted_signed_and_acknowledged():

@@ -5,8 +5,8 @@ import contextlib
 import json
 import ssl
 
-from boxmatch.broker.delivery.webhook_sender import WebhookSender
-from boxmatch.broker.messages import Notification, Webhook
+from boxmatch.broker.delivery.webhook_sender import Webhook, WebhookSender
+from boxmatch.broker.store.rows import Notification
 
 SECRET = "a secret of some length"
 NOW = 1_800_000_000.0

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import boxmatch as bm
-from boxmatch.engine.explain import Explanation
+from boxmatch.model.explanation import Explanation
 from property_examples import examples
 
 SCHEMA = bm.Schema(

@@ -121,8 +121,10 @@ def test_errors_name_attribute_value_and_row(
 ) -> None:
     lows, highs = np.full((3, 6), nan), np.full((3, 6), nan)
     lows[1, place], highs[1, place] = low, high
-    with pytest.raises(AttributeValueError, match=message):
+    with pytest.raises(AttributeValueError, match=message) as caught:
         boxes_from_bounds(SCHEMA, lows, highs)
+    assert caught.value.row == 1
+    assert "row" not in str(caught.value.without_row())
 
 
 @pytest.mark.parametrize(

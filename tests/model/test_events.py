@@ -400,6 +400,7 @@ def test_errors_name_attribute_value_and_row(
         ENCODER.batch(batch)
     assert caught.value.attribute == name
     assert caught.value.value == wrong
+    assert caught.value.row == 2
     assert repr(name) in str(caught.value)
     assert repr(wrong) in str(caught.value)
 
@@ -532,8 +533,9 @@ def test_arrays_in_several_blocks() -> None:
 def test_array_errors_name_attribute_value_and_row(place: int, value: float, message: str) -> None:
     array = np.full((3, 5), np.nan)
     array[1, place] = value
-    with pytest.raises(AttributeValueError, match=message):
+    with pytest.raises(AttributeValueError, match=message) as caught:
         EventEncoder(numbers, {}).batch(array)
+    assert caught.value.row == 1
 
 
 @pytest.mark.parametrize(

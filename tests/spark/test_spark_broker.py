@@ -139,7 +139,7 @@ def test_value_that_does_not_fit_its_column_is_named() -> None:
 
 def test_notifications_have_fixed_columns() -> None:
     schema = rows.arrow_columns(rows.notification_columns())
-    notification = Notification(3, "ticks", 1_700_000_000.25, ("a", "b"), {"price": 1})
+    notification = Notification(3, "ticks", 1_700_000_000.25, ("a", "b"), event={"price": 1})
     assert rows.notification_batch(schema, [notification]).to_pylist() == [
         {"sequence": 3, "feed": "ticks", "at": AT, "subscriptions": ["a", "b"]}
         | {"body": '{"price":1}'}

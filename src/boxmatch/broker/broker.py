@@ -14,11 +14,11 @@ from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.feeds import Feeds
 from boxmatch.broker.feeds.pipeline import Pipeline
 from boxmatch.broker.feeds.preview import Preview
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.feeds.state_operations import StateOperations
 from boxmatch.broker.feeds.tracing import Tracer
 from boxmatch.broker.housekeeping import Housekeeping
-from boxmatch.broker.messages import FeedSpec
 from boxmatch.broker.monitoring.history import History
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings

@@ -54,10 +54,9 @@ def listen(
 
 def _line(notification: Notification, *, as_json: bool) -> str:
     if as_json:
-        fields = {
-            name: value for name, value in notification._asdict().items() if value is not None
-        }
-        return json.dumps(fields, ensure_ascii=False)
+        from boxmatch.wire.codec import encode
+
+        return encode(notification).decode()
     names = ", ".join(notification.subscriptions)
     body = json.dumps(notification.body, ensure_ascii=False)
     head = f"{notification.sequence}  {notification.time:%H:%M:%S}  {notification.feed}"

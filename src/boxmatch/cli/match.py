@@ -35,9 +35,9 @@ from boxmatch.cli.terminal import AsJson, print_json, show_count, show_spinner
 from boxmatch.errors import AttributeValueError, BoxmatchError, EventError, FilterError
 
 if TYPE_CHECKING:
-    from boxmatch.engine.ids import SubscriptionId
     from boxmatch.engine.matcher import Matcher
     from boxmatch.engine.results import MatchResult
+    from boxmatch.model.ids import SubscriptionId
     from boxmatch.model.schema import Schema
 
 _SAMPLE = 10_000

@@ -76,7 +76,9 @@ def publish(
             on_receipt=lambda receipt: count(receipt.count),
         )
     if as_json:
-        print_json(vars(receipt))
+        from msgspec.structs import asdict
+
+        print_json(asdict(receipt))
     else:
         typer.echo(_summary(receipt))
 

@@ -24,7 +24,8 @@ from boxmatch.extras import requires
 if TYPE_CHECKING:
     from boxmatch.client.asynchronous import AsyncClient, AsyncListener
     from boxmatch.client.blocking import Client, Listener
-    from boxmatch.client.results import (
+    from boxmatch.errors import ClientError
+    from boxmatch.wire.answers import (
         DeadLetter,
         DryRun,
         EventPage,
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
         Subscription,
         Webhook,
     )
-    from boxmatch.client.signatures import verify_signature
-    from boxmatch.errors import ClientError
+    from boxmatch.wire.signatures import verify_signature
 
 __all__ = [
     "AsyncClient",
@@ -68,7 +68,7 @@ _HOMES = {
     "Client": "boxmatch.client.blocking",
     "ClientError": "boxmatch.errors",
     "Listener": "boxmatch.client.blocking",
-    "verify_signature": "boxmatch.client.signatures",
+    "verify_signature": "boxmatch.wire.signatures",
 }
 
 
@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with requires("client", f"boxmatch.client.{name}"):
-        value = getattr(import_module(_HOMES.get(name, "boxmatch.client.results")), name)
+        value = getattr(import_module(_HOMES.get(name, "boxmatch.wire.answers")), name)
     globals()[name] = value  # the next use is an ordinary lookup
     return value
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Concatenate, NoReturn, ParamSpec, Self, SupportsIndex, TypeVar
+from typing import Self, TypeVar
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
-from boxmatch.client import operations
 from boxmatch.client.connection import (
     LOSSES,
     Address,
-    Verify,
+    BaseClient,
+    BaseListener,
     answer_of,
-    as_method,
     lost,
     unanswered,
 )
@@ -26,111 +25,34 @@ from boxmatch.client.listener import (
     Follower,
     Outcome,
     Receive,
-    Run,
     Send,
     Step,
     TimedOut,
 )
-from boxmatch.client.results import Notification
+from boxmatch.client.operations import Operations
 from boxmatch.errors import ClientError
+from boxmatch.wire.answers import Notification
 
-P = ParamSpec("P")
 T = TypeVar("T")
+_OnClose = Callable[["AsyncListener", int | None], Awaitable[None]]
 
 
-def _method(
-    operation: Callable[P, Operation[T]],
-) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._carry_out(operation(*args, **kwargs))
-
-    as_method(method, operation)
-    return method
-
-
-class AsyncClient:
+class AsyncClient(BaseClient["AsyncListener"]):
     """A connection to a broker, for one event loop. The options are those of `Client`."""
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retry_seconds: float = 60.0,
-        verify: Verify = True,
-    ) -> None:
-        self._address = Address(url, key, timeout, verify)
-        self._retries = RetryPolicy(seconds=retry_seconds)
+    def _open(self) -> None:
         self._http = httpx.AsyncClient(**self._address.http_options())
-        self._listeners: set[AsyncListener] = set()
 
-    create_feed = _method(operations.create_feed)
-    feeds = _method(operations.feeds)
-    feed = _method(operations.feed)
-    extend_feed = _method(operations.extend_feed)
-    drop_feed = _method(operations.drop_feed)
-    publish = _method(operations.publish)
-    events = _method(operations.events)
-    subscribe = _method(operations.subscribe)
-    subscribe_many = _method(operations.subscribe_many)
-    unsubscribe = _method(operations.unsubscribe)
-    subscription = _method(operations.subscription)
-    subscriptions = _method(operations.subscriptions)
-    dry_run = _method(operations.dry_run)
-    explain = _method(operations.explain)
-    subscriber = _method(operations.subscriber)
-    notifications = _method(operations.notifications)
-    acknowledge = _method(operations.acknowledge)
-    put_webhook = _method(operations.put_webhook)
-    webhook = _method(operations.webhook)
-    delete_webhook = _method(operations.delete_webhook)
-    dead_letters = _method(operations.dead_letters)
-    replay = _method(operations.replay)
-    put_publication = _method(operations.put_publication)
-    patch_publication = _method(operations.patch_publication)
-    retract = _method(operations.retract)
-    publication = _method(operations.publication)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        # Of `copy` and `pickle`: a copy would share connections and close them for both.
-        raise ClientError(
-            "a client cannot be copied or pickled: make another with the same address"
-        )
-
-    def listen(
-        self,
-        subscriber: str,
-        *,
-        after: int | None = None,
-        acknowledge: bool = True,
-        window: int | None = None,
-        idle: float | None = None,
-    ) -> AsyncListener:
-        """The subscriber's notifications as they come: `async for`, best inside `async with`.
-
-        See `Client.listen`. Waiting for a notification can be cancelled and taken up again.
-        """
-        follower = Follower(
-            subscriber,
-            after=after,
-            acknowledge=acknowledge,
-            window=window,
-            idle=idle,
-            retries=self._retries,
-        )
-
+    def _listener(self, subscriber: str, follower: Follower) -> AsyncListener:
         async def on_close(listener: AsyncListener, done: int | None) -> None:
             self._listeners.discard(listener)
             if done is not None:
                 with contextlib.suppress(ClientError):  # then it comes again the next time
                     await self._carry_out(
-                        operations.acknowledge(subscriber, done), RetryPolicy(seconds=0)
+                        Operations.acknowledge(subscriber, done), RetryPolicy(seconds=0)
                     )
 
-        listener = AsyncListener(self._address, follower, on_close)
-        self._listeners.add(listener)
-        return listener
+        return AsyncListener(self._address, follower, on_close)
 
     async def close(self) -> None:
         """Close all connections; whoever is listening gets to the end."""
@@ -168,26 +90,13 @@ class AsyncClient:
             exchange.close()
 
 
-class AsyncListener:
+class AsyncListener(BaseListener[_OnClose]):
     """A subscriber's notifications, one by one. One task iterates; any task may close it."""
 
-    def __init__(
-        self,
-        address: Address,
-        follower: Follower,
-        on_close: Callable[[AsyncListener, int | None], Awaitable[None]],
-    ) -> None:
-        self._address = address
-        self._follower = follower
-        self._run = Run(follower)
-        self._on_close = on_close
+    def __init__(self, address: Address, follower: Follower, on_close: _OnClose) -> None:
+        super().__init__(address, follower, on_close)
         self._connection: ClientConnection | None = None
         self._closed = asyncio.Event()
-
-    @property
-    def dropped(self) -> int:
-        """Notifications that the subscriber has lost because it did not read them in time."""
-        return self._follower.dropped
 
     async def acknowledge(self, sequence: int) -> None:
         """Say that all up to this number is done with; if not now, then when connected again."""

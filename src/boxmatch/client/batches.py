@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from boxmatch.client.documents import unsaid
 from boxmatch.errors import EventError
+from boxmatch.wire.http import ARROW, NDJSON
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ class Part(Protocol):
 class Lines:
     """Events as lines of JSON."""
 
-    content_type = "application/x-ndjson"
+    content_type = NDJSON
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = lines
@@ -56,7 +57,7 @@ class Lines:
 class Rows:
     """Events as rows of a table."""
 
-    content_type = "application/vnd.apache.arrow.stream"
+    content_type = ARROW
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

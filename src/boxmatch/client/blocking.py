@@ -6,18 +6,17 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Concatenate, NoReturn, ParamSpec, Self, SupportsIndex, TypeVar
+from typing import Self, TypeVar
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from boxmatch.client import operations
 from boxmatch.client.connection import (
     LOSSES,
     Address,
-    Verify,
+    BaseClient,
+    BaseListener,
     answer_of,
-    as_method,
     lost,
     unanswered,
 )
@@ -27,118 +26,38 @@ from boxmatch.client.listener import (
     Follower,
     Outcome,
     Receive,
-    Run,
     Send,
     Step,
     TimedOut,
 )
-from boxmatch.client.results import Notification
+from boxmatch.client.operations import Operations
 from boxmatch.errors import ClientError
+from boxmatch.wire.answers import Notification
 
-P = ParamSpec("P")
 T = TypeVar("T")
+_OnClose = Callable[["Listener", int | None], None]
 
 
-def _method(operation: Callable[P, Operation[T]]) -> Callable[Concatenate[Client, P], T]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._carry_out(operation(*args, **kwargs))
-
-    as_method(method, operation)
-    return method
-
-
-class Client:
+class Client(BaseClient["Listener"]):
     """A connection to a broker. Any number of threads may share it.
 
     What fails in passing (no connection, 429, 503) is tried again for up to `retry_seconds`;
     `timeout` is for one attempt. `verify` may be a file of certificates to trust, or False.
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retry_seconds: float = 60.0,
-        verify: Verify = True,
-    ) -> None:
-        self._address = Address(url, key, timeout, verify)
-        self._retries = RetryPolicy(seconds=retry_seconds)
+    def _open(self) -> None:
         self._http = httpx.Client(**self._address.http_options())
-        self._listeners: set[Listener] = set()
 
-    create_feed = _method(operations.create_feed)
-    feeds = _method(operations.feeds)
-    feed = _method(operations.feed)
-    extend_feed = _method(operations.extend_feed)
-    drop_feed = _method(operations.drop_feed)
-    publish = _method(operations.publish)
-    events = _method(operations.events)
-    subscribe = _method(operations.subscribe)
-    subscribe_many = _method(operations.subscribe_many)
-    unsubscribe = _method(operations.unsubscribe)
-    subscription = _method(operations.subscription)
-    subscriptions = _method(operations.subscriptions)
-    dry_run = _method(operations.dry_run)
-    explain = _method(operations.explain)
-    subscriber = _method(operations.subscriber)
-    notifications = _method(operations.notifications)
-    acknowledge = _method(operations.acknowledge)
-    put_webhook = _method(operations.put_webhook)
-    webhook = _method(operations.webhook)
-    delete_webhook = _method(operations.delete_webhook)
-    dead_letters = _method(operations.dead_letters)
-    replay = _method(operations.replay)
-    put_publication = _method(operations.put_publication)
-    patch_publication = _method(operations.patch_publication)
-    retract = _method(operations.retract)
-    publication = _method(operations.publication)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        # Of `copy` and `pickle`: a copy would share connections and close them for both.
-        raise ClientError(
-            "a client cannot be copied or pickled: make another with the same address"
-        )
-
-    def listen(
-        self,
-        subscriber: str,
-        *,
-        after: int | None = None,
-        acknowledge: bool = True,
-        window: int | None = None,
-        idle: float | None = None,
-    ) -> Listener:
-        """The subscriber's notifications as they come: iterate, best inside `with`.
-
-        Begins after the number `after`, or where the broker's cursor for this subscriber is. A
-        connection that breaks is opened again for as long as it takes, and no notification comes
-        twice. A notification is acknowledged once the next one is asked for, or when the `with`
-        block ends without an error. With `acknowledge=False` that is up to you
-        (`Listener.acknowledge`); the broker sends no more than `window` notifications before it
-        hears of them. The iteration ends if no notification comes for `idle` seconds.
-        """
-        follower = Follower(
-            subscriber,
-            after=after,
-            acknowledge=acknowledge,
-            window=window,
-            idle=idle,
-            retries=self._retries,
-        )
-
+    def _listener(self, subscriber: str, follower: Follower) -> Listener:
         def on_close(listener: Listener, done: int | None) -> None:
             self._listeners.discard(listener)
             if done is not None:
                 with contextlib.suppress(ClientError):  # then it comes again the next time
                     self._carry_out(
-                        operations.acknowledge(subscriber, done), RetryPolicy(seconds=0)
+                        Operations.acknowledge(subscriber, done), RetryPolicy(seconds=0)
                     )
 
-        listener = Listener(self._address, follower, on_close)
-        self._listeners.add(listener)
-        return listener
+        return Listener(self._address, follower, on_close)
 
     def close(self) -> None:
         """Close all connections; whoever is listening gets to the end."""
@@ -176,29 +95,16 @@ class Client:
             exchange.close()
 
 
-class Listener:
+class Listener(BaseListener[_OnClose]):
     """A subscriber's notifications, one after the other. One thread iterates; any thread may close
     it.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        follower: Follower,
-        on_close: Callable[[Listener, int | None], None],
-    ) -> None:
-        self._address = address
-        self._follower = follower
-        self._run = Run(follower)
-        self._on_close = on_close
+    def __init__(self, address: Address, follower: Follower, on_close: _OnClose) -> None:
+        super().__init__(address, follower, on_close)
         self._connection: ClientConnection | None = None
         self._closed = threading.Event()
         self._lock = threading.Lock()  # of `_connection` and the step from open to closed
-
-    @property
-    def dropped(self) -> int:
-        """Notifications that the subscriber has lost because it did not read them in time."""
-        return self._follower.dropped
 
     def acknowledge(self, sequence: int) -> None:
         """Say that all up to this number is done with; if not now, then when connected again."""

@@ -1,22 +1,24 @@
-"""The JSON that goes to the broker and comes from it, where it is more than plain fields."""
+"""Requests as JSON, out of what users write: filters, ranges, schemas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import orjson
+from msgspec.structs import fields, replace
+
 from boxmatch.client.exchange import Answer
-from boxmatch.client.results import Feed, Receipt, read
 from boxmatch.errors import AttributeValueError, ClientError
+from boxmatch.wire.answers import Receipt
+from boxmatch.wire.requests import Request
 
 if TYPE_CHECKING:
-    from boxmatch.engine.explain import Explanation
     from boxmatch.model.schema import Schema
 
 
-def dumped(value: Any) -> bytes:
-    import orjson
-
+def _dumped(value: Any) -> bytes:
     try:
         text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
     except TypeError as error:
@@ -45,26 +47,30 @@ def unsaid(value: Any, name: object = None) -> str | None:
     return next((one for one in found if one is not None), None)
 
 
-def given(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in wanted.items() if value is not None}
-
-
 def query_of(**wanted: float | str | None) -> dict[str, str]:
     return {name: str(value) for name, value in wanted.items() if value is not None}
 
 
-def list_in(document: Any, name: str) -> list[Any]:
-    found = document.get(name) if isinstance(document, dict) else None
-    if not isinstance(found, list):
-        raise ClientError(f"the broker's answer has no list of {name}: {document!r:.200}")
-    return found
+def body_of(request: Request) -> bytes:
+    """A request as JSON, without what the broker would take it to be anyway."""
+    return _dumped(
+        {
+            name: value
+            for name, default in _defaults(type(request))
+            if (value := getattr(request, name)) is not default
+        }
+    )
+
+
+@cache
+def _defaults(kind: type[Request]) -> list[tuple[str, Any]]:
+    return [(one.name, one.default) for one in fields(kind)]
 
 
 def read_receipt(answer: Answer) -> Receipt:
-    document = answer.json()
+    receipt = answer.read(Receipt)
     # Numbers start at 1: a 0 says that there is none yet.
-    numbers = {name: document.get(name) or None for name in ("first", "last")}
-    return read(Receipt, document | numbers)
+    return replace(receipt, first=receipt.first or None, last=receipt.last or None)
 
 
 def joined(before: Receipt, later: Receipt) -> Receipt:
@@ -93,20 +99,9 @@ def placed(error: ClientError, published: int) -> ClientError:
 
 
 def schema_json(schema: Schema | Mapping[str, Any]) -> Any:
-    import orjson
-
     from boxmatch.model.schema import Schema
 
     return orjson.loads(Schema(schema).to_json())
-
-
-def read_feed(document: Any) -> Feed:
-    from boxmatch.model.schema import Schema
-
-    if not isinstance(document, dict) or "name" not in document:
-        raise ClientError(f"the broker's answer is not a feed: {document!r:.200}")
-    spaces = document.get("spaces") or {document["name"]: document.get("schema") or {}}
-    return read(Feed, document | {"spaces": {name: Schema(one) for name, one in spaces.items()}})
 
 
 def filter_json(filter: str | Mapping[str, Any] | None) -> Any:
@@ -134,16 +129,3 @@ def _range(name: str, given: Any) -> Any:
         return as_mapping(name, given)
     except AttributeValueError as error:
         raise ClientError(str(error)) from None
-
-
-def read_explanation(document: Any, subscription: str) -> Explanation:
-    from boxmatch.engine.explain import Explanation, Predicate
-
-    alternatives = tuple(
-        tuple(
-            Predicate(one["attribute"], one["wanted"], one["got"], one["satisfied"])
-            for one in alternative
-        )
-        for alternative in list_in(document, "alternatives")
-    )
-    return Explanation(subscription, document["matched"], alternatives)

@@ -7,23 +7,21 @@ that blocks or one that is awaited, drives it; nothing here does either.
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
+import msgspec
+import orjson
+
 from boxmatch.errors import ClientError
+from boxmatch.wire.codec import UNREADABLE, decode
+from boxmatch.wire.http import JSON, NAME, retry_after
 
 T = TypeVar("T")
 
-JSON = "application/json"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
-"""What feeds, subscribers and ids may be called; for `fullmatch`."""
-_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 _REFUSED_FOR_NOW = frozenset({429, 503})
 _LOST_ON_THE_WAY = frozenset({502, 504})  # a proxy's word: the broker may have got the request
 
@@ -59,12 +57,18 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
 
-    def json(self) -> Any:
-        import orjson
-
+    def read(self, kind: type[T]) -> T:
+        """The answer as one of `boxmatch.wire.answers`."""
         try:
-            return orjson.loads(self.body)
-        except orjson.JSONDecodeError:
+            found: T = decode(self.body, kind)
+            return found
+        except msgspec.ValidationError as error:
+            what = kind.__name__.lower()
+            raise ClientError(
+                f"the broker's answer is not a {what}: {error}: {self.body!r:.200}",
+                status=self.status,
+            ) from None
+        except UNREADABLE:
             raise ClientError(
                 f"the answer is not JSON, so this is hardly a Boxmatch broker: {self.body!r:.80}",
                 status=self.status,
@@ -164,8 +168,6 @@ def _attempts(request: Request, retries: RetryPolicy) -> Exchange[Answer]:
 
 def refusal(status: int, body: bytes) -> ClientError:
     """The error that an answer stands for, with the problem detail if it has one."""
-    import orjson
-
     try:
         problem = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -175,23 +177,6 @@ def refusal(status: int, body: bytes) -> ClientError:
         problem = {"detail": text[:500]} if text else {}
     said = problem.get("detail") or problem.get("title") or "the broker refused the request"
     return ClientError(f"{said} (HTTP {status})", status=status, problem=problem)
-
-
-def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """The seconds of a Retry-After header, which has a number or a date; None if it has neither.
-
-    Whoever answers may write anything there. Names of headers are in lower case.
-    """
-    text = headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(text):
-        seconds = float(text)
-        return seconds if seconds < float("inf") else None
-    try:
-        at = parsedate_to_datetime(text)
-        moment = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return max(0.0, moment - (time.time() if now is None else now))
 
 
 def path(*parts: str) -> str:

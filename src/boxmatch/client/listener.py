@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct, to_builtins
+
 from boxmatch.client.exchange import RetryPolicy, Sleep, path, refusal
-from boxmatch.client.results import Notification
 from boxmatch.errors import ClientError
+from boxmatch.wire.answers import Frame, Message, Notification, Ready, Refusal
+from boxmatch.wire.codec import UNREADABLE, decode
 
 _log = logging.getLogger("boxmatch.client")
 
@@ -99,7 +102,7 @@ class Follower:
         self._acknowledged_at = self._clock()
         self._unacknowledged = 0
         self._welcome = False  # the broker has let us in at least once
-        self._refusal: dict[str, object] | None = None
+        self._refusal: Refusal | None = None
         self._heard = self._clock()  # when there was last a notification
         self._most = window or 1_000
 
@@ -172,31 +175,31 @@ class Follower:
 
     def _read(self, message: str | bytes) -> str | None:
         """Take a message in. Returns what is to be answered at once."""
-        import orjson
-
         try:
-            document = orjson.loads(message)
-            kind = document["type"]
-            if kind == "notifications":
-                for one in map(Notification.read, document["notifications"]):
-                    if self.received is None or one.sequence > self.received:
-                        self.received = one.sequence
-                        self._waiting.append(one)
-            elif kind == "ready":
-                return self._ready(document)
-            elif kind == "error":
-                self._refusal = document
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise ClientError(f"the broker sent what is not a message: {message!r:.200}") from None
+            told = decode(message, Message)
+        except UNREADABLE:
+            if not _is_news(message):
+                raise ClientError(
+                    f"the broker sent what is not a message: {message!r:.200}"
+                ) from None
+            return None
+        if isinstance(told, Ready):
+            return self._ready(told)
+        if isinstance(told, Refusal):
+            self._refusal = told
+        elif isinstance(told, Frame):
+            for one in told.notifications:
+                if self.received is None or one.sequence > self.received:
+                    self.received = one.sequence
+                    self._waiting.append(one)
         return None
 
-    def _ready(self, document: dict[str, Any]) -> str | None:
-        cursor = document["cursor"]
+    def _ready(self, ready: Ready) -> str | None:
         self._welcome = True
-        self._most = document.get("window", self._most)
-        self.dropped = document.get("dropped", self.dropped)
+        self._most = ready.window or self._most
+        self.dropped = self.dropped if ready.dropped is None else ready.dropped
         if self.received is None:
-            self.received = cursor
+            self.received = ready.cursor
         # What was acknowledged on a connection that broke may not have arrived, and the cursor
         # of this one says only where it goes on.
         self._acknowledged = 0
@@ -227,8 +230,7 @@ class Follower:
             error = refusal(lost.status, lost.body)
             hopeless = lost.status != 429 and lost.status < 500
         elif self._refusal is not None:
-            problem = self._refusal
-            error = ClientError(f"{problem.get('message')}", problem=problem)
+            error = ClientError(self._refusal.message, problem=to_builtins(self._refusal))
             hopeless = lost.code not in _PASSING
         else:
             error = ClientError(f"the connection to the broker was lost: {lost.reason}")
@@ -236,6 +238,22 @@ class Follower:
         if hopeless:
             raise error
         return error
+
+
+class _News(Struct):
+    type: str
+
+
+_KNOWN = frozenset({"ready", "notifications", "error"})
+
+
+def _is_news(message: str | bytes) -> bool:
+    """Whether this is a message of a kind that only later brokers send."""
+    try:
+        news: _News = decode(message, _News)
+        return news.type not in _KNOWN
+    except UNREADABLE:
+        return False
 
 
 class Run:

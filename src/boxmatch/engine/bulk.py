@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.engine.ids import IdArray, IdKind, check_ids
+from boxmatch.engine.ids import IdArray, check_ids
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
+from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis, string_axes
 from boxmatch.model.tables import Table, as_column, as_table, strings_of
@@ -110,7 +111,7 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[Table, tuple[Rejected,
             _boxes_of_columns(schema, string_axes(schema), part)
         except AttributeValueError as error:
             if part.length == 1:
-                rejected.append(Rejected(first, str(error).replace(" in row 0", "")))
+                rejected.append(Rejected(first, str(error.without_row())))
                 return
             middle = part.length // 2
             look(part.part(0, middle), first)

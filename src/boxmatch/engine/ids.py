@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,10 @@ import numpy.typing as npt
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
 from boxmatch.kernels.jit import kernel
+from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.tables import as_column
 
-IdKind = Literal["int", "string"]
 IdArray = npt.NDArray[np.int64] | npt.NDArray[np.object_]
-SubscriptionId = str | int
 
 
 def check_id(value: object) -> tuple[SubscriptionId, IdKind]:

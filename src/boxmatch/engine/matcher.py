@@ -14,8 +14,8 @@ import numpy.typing as npt
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine import storage
 from boxmatch.engine.bulk import Axes, Bulk, Rejected, place_filters, read_table, without_bad_rows
-from boxmatch.engine.explain import Explainer, Explanation
-from boxmatch.engine.ids import IdKind, SubscriptionId, check_id, check_ids
+from boxmatch.engine.explain import Explainer
+from boxmatch.engine.ids import check_id, check_ids
 from boxmatch.engine.nearest import Among, Nearest, find_nearest
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
@@ -26,7 +26,9 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.explanation import Explanation
 from boxmatch.model.filters import CompiledFilter, compile_filter
+from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.model.tables import as_table
 

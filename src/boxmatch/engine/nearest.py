@@ -8,11 +8,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.engine.explain import Predicate, explain_box
-from boxmatch.engine.ids import IdArray, SubscriptionId
+from boxmatch.engine.explain import explain_box
+from boxmatch.engine.ids import IdArray
 from boxmatch.engine.parts import Part
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
+from boxmatch.model.explanation import Predicate
+from boxmatch.model.ids import SubscriptionId
 
 Among = Callable[[IdArray], BoolArray]
 """Which of some subscriptions are looked at."""

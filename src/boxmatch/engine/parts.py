@@ -16,13 +16,14 @@ import numpy as np
 from boxmatch.adaptive.excess import ShrinkingExcess, rarest_first
 from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
-from boxmatch.engine.ids import IdArray, Lookup, SubscriptionId
+from boxmatch.engine.ids import IdArray, Lookup
 from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.growing_boxes import longer
+from boxmatch.model.ids import SubscriptionId
 
 Row = Sequence[tuple[int, int, int]]
 

@@ -24,10 +24,11 @@ import numpy.typing as npt
 import xxhash
 
 from boxmatch.engine.folders import alone, sync_folder
-from boxmatch.engine.ids import IdArray, IdKind, as_objects
+from boxmatch.engine.ids import IdArray, as_objects
 from boxmatch.engine.parts import Part, Segment
 from boxmatch.errors import StorageError
 from boxmatch.indexes.registry import index_class
+from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from boxmatch.engine.bulk import Axes, Bulk, add_strings, resolve
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
-from boxmatch.engine.ids import IdKind, SubscriptionId
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.engine.parts import Part, Row, Segment, Store, Tail, build_segments
 from boxmatch.engine.snapshot import Snapshot
@@ -18,6 +17,7 @@ from boxmatch.errors import SubscriptionIdError, UnknownSubscriptionError
 from boxmatch.indexes.base import Index
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import CompiledFilter
+from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 

@@ -58,7 +58,8 @@ def _numbers(schema: Schema, bounds: npt.ArrayLike) -> npt.NDArray[np.float64] |
             raise AttributeValueError(
                 schema.attributes[position].name,
                 array[row, position].item(),
-                f"in row {row} is outside the range of int64",
+                "is outside the range of int64",
+                row=int(row),
             )
     _check_floats(schema, array)
     return np.ascontiguousarray(array, np.int64)
@@ -71,8 +72,8 @@ def _check_floats(schema: Schema, array: npt.NDArray[Any]) -> None:
             if refused is not None:
                 row = int(refused.argmax())
                 value = array[row, position].item()
-                reason = f"in row {row} {no_float(attribute, value)}"
-                raise AttributeValueError(attribute.name, value, reason)
+                reason = no_float(attribute, value)
+                raise AttributeValueError(attribute.name, value, reason, row=row)
 
 
 def _refusal(
@@ -81,7 +82,7 @@ def _refusal(
     if attribute.type in ("string", "enum"):
         value = ends[0] if ends[0] == ends[0] else ends[1]
         reason = f"is a number, but the attribute is of type {attribute.type}; leave it NaN"
-        return AttributeValueError(attribute.name, value, f"in row {row} {reason}")
+        return AttributeValueError(attribute.name, value, reason, row=row)
     value = next(end for end in ends if not _is_whole(attribute, end))
     if attribute.type == "bool":
         reason = "is neither 0 nor 1"
@@ -90,7 +91,7 @@ def _refusal(
         reason = f"is not {'an' if unit == 'int' else 'a'} {unit}"
     else:
         reason = "is outside the range of int64"
-    return AttributeValueError(attribute.name, value, f"in row {row} {reason}")
+    return AttributeValueError(attribute.name, value, reason, row=row)
 
 
 def _is_whole(attribute: Attribute, value: int | float) -> bool:

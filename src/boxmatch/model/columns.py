@@ -50,8 +50,8 @@ class Refused(Exception):  # never leaves the package
         self.reason = reason
 
     def at(self, attribute: Attribute, first_row: int = 0) -> AttributeValueError:
-        reason = f"in row {self.row + first_row} {self.reason}"
-        return AttributeValueError(attribute.name, self.value, reason)
+        row = self.row + first_row
+        return AttributeValueError(attribute.name, self.value, self.reason, row=row)
 
 
 def scalar_key(attribute: Attribute, axis: StringAxis | None, value: object) -> int:

@@ -172,11 +172,11 @@ class EventEncoder:
             try:
                 self._fill(event, ints, floats, row * dimensions)
             except AttributeValueError as error:
-                raise Refused(row, error.value, error.reason).at(
-                    self.schema[error.attribute]
+                raise AttributeValueError(
+                    error.attribute, error.value, error.reason, row=row
                 ) from None
             except EventError as error:
-                raise EventError(f"row {row}: {error}") from None
+                raise EventError(f"row {row}: {error}", row=row) from None
         return keys
 
     def _by_column(self, events: list[Mapping[str, object]]) -> Int64Array:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.events import EventEncoder
+from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes

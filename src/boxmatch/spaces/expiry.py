@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterator
 from typing import Literal
 
-from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError
+from boxmatch.model.ids import SubscriptionId
 
 Which = Literal["publication", "subscription"]
 

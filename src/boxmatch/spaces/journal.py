@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import StorageError
+from boxmatch.model.ids import SubscriptionId
 from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.journal_database import (
     DATABASE,

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import xxhash
 
-from boxmatch.engine.ids import IdArray, SubscriptionId, as_objects, check_id
+from boxmatch.engine.ids import IdArray, as_objects, check_id
 from boxmatch.errors import StorageError, SubscriptionIdError
+from boxmatch.model.ids import SubscriptionId
 from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.transitions import KINDS, Transitions
 

@@ -10,11 +10,12 @@ from typing import Any, cast
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int32Array, Int64Array, UInt64Array
-from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId
+from boxmatch.engine.ids import IdArray
 from boxmatch.errors import SubscriptionIdError
 from boxmatch.kernels.bit_lines import zero_lines
 from boxmatch.kernels.large_pages import large_zeros
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.strings import remap_bounds
 from boxmatch.spaces.endpoints import (
     Endpoints,

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, Self, SupportsIndex
 
-from boxmatch.engine.ids import IdArray, SubscriptionId, check_id
+from boxmatch.engine.ids import IdArray, check_id
 from boxmatch.errors import StorageError
+from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.schema import SchemaSpec
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,

@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int32Array, Int64Array
-from boxmatch.engine.ids import IdArray, IdKind, SubscriptionId, check_id, check_ids
+from boxmatch.engine.ids import IdArray, check_id, check_ids
 from boxmatch.errors import DuplicateMemberError, RegionError, UnknownMemberError
 from boxmatch.model.axis import ABSENT
+from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,
     Dimensions,

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
-from boxmatch.engine.ids import IdArray, SubscriptionId
+from boxmatch.engine.ids import IdArray
+from boxmatch.model.ids import SubscriptionId
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
-from boxmatch.engine.ids import SubscriptionId
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import RegionSpec
 from boxmatch.spaces.spaces import Spaces

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from boxmatch.broker.settings import Limits
-from boxmatch.client.exchange import NAME
 from boxmatch.errors import BrokerError
+from boxmatch.wire.http import NAME
 
 ALL = "*"
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from boxmatch.broker.delivery.stream import CAPACITY_BYTES, NotificationStream
 from boxmatch.broker.feeds.slots import Inboxes
-from boxmatch.broker.messages import Notification
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.store.reader import MOST_BYTES
+from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.directory import Directory, FeedEntry
 from boxmatch.broker.subscribers.subscriber import Subscriber
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber
 
 Read = Callable[[int, int, int], Awaitable[list[Notification]]]

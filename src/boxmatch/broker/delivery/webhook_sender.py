@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Literal, NamedTuple, Protocol
 
 import httpx
+from msgspec import structs
 
 from boxmatch import __version__
 from boxmatch.broker.delivery.webhook_targets import (
@@ -28,10 +29,13 @@ from boxmatch.broker.delivery.webhook_targets import (
     SystemResolver,
     Target,
 )
-from boxmatch.broker.messages import DeadLetter, Notification, Webhook
-from boxmatch.client.exchange import retry_after
-from boxmatch.client.signatures import HEADER, sign
+from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
+from boxmatch.wire import answers
+from boxmatch.wire.codec import encode, faults, stored
+from boxmatch.wire.http import retry_after
+from boxmatch.wire.requests import NewWebhook
+from boxmatch.wire.signatures import HEADER, sign
 
 _log = logging.getLogger("boxmatch.broker.webhooks")
 
@@ -44,6 +48,23 @@ SHORTEST, LONGEST = 1.0, 300.0
 """Seconds between two attempts."""
 SLOW = 1.0
 """Seconds after which an answer counts as slow."""
+
+
+class Webhook(NewWebhook, frozen=True, kw_only=True):
+    """Where a subscriber's notifications are posted to."""
+
+    secret: str
+
+    def described(self, last_error: str | None = None) -> answers.Webhook:
+        """What others may know of it: all but the secret."""
+        return answers.Webhook(
+            url=self.url,
+            timeout=self.timeout,
+            attempts=self.attempts,
+            batch=self.batch,
+            paused=self.paused,
+            last_error=last_error,
+        )
 
 
 class WebhookRequest(NamedTuple):
@@ -85,14 +106,8 @@ def check_webhook(webhook: Webhook, *, allow_private: bool = False) -> None:
     A name is not resolved here: what it resolves to counts when something is posted.
     """
     Target.parse(webhook.url, allow_private=allow_private)
-    if not 16 <= len(webhook.secret) <= 256:
-        raise TargetError("the secret of a webhook has 16 to 256 characters")
-    if not 0.1 <= webhook.timeout <= 60.0:
-        raise TargetError("the timeout of a webhook is between 0.1 and 60 seconds")
-    if not 1 <= webhook.attempts <= 100:
-        raise TargetError("a webhook is tried between 1 and 100 times")
-    if not 1 <= webhook.batch <= 1000:
-        raise TargetError("a webhook gets between 1 and 1000 notifications at once")
+    for fault in faults(structs.asdict(webhook), NewWebhook, "webhook"):
+        raise TargetError(f"{fault.place}: {fault.message}")
 
 
 class WebhookSender:
@@ -436,7 +451,7 @@ def letters(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
 
 
 def _letter(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
-    body = b'{"notifications":[' + b",".join(parts) + b"]}"
+    body = encode(answers.Delivery([stored(part) for part in parts]))
     return WebhookRequest(
         notifications[0].sequence, notifications[-1].sequence, body, notifications
     )

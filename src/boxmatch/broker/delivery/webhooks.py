@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 
 import orjson
+from msgspec.structs import replace
 
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.delivery.notifications import Notifications
-from boxmatch.broker.delivery.webhook_sender import WebhookSender, check_webhook
-from boxmatch.broker.messages import DeadLetter, Webhook
+from boxmatch.broker.delivery.webhook_sender import Webhook, WebhookSender, check_webhook
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BrokerError
+from boxmatch.wire import answers
+from boxmatch.wire.codec import encode
 
 
 class Webhooks:
@@ -58,6 +60,11 @@ class Webhooks:
     def get(self, subscriber: str) -> Webhook | None:
         return self._webhooks.get(subscriber)
 
+    def describe(self, subscriber: str) -> answers.Webhook | None:
+        """The webhook as others may see it."""
+        webhook = self.get(subscriber)
+        return None if webhook is None else webhook.described(self.last_error(subscriber))
+
     def last_error(self, subscriber: str) -> str | None:
         return self._sender.last_error(subscriber)
 
@@ -69,7 +76,7 @@ class Webhooks:
     async def put(self, subscriber: str, webhook: Webhook) -> None:
         """Post the subscriber's notifications there from now on."""
         check_webhook(webhook, allow_private=self._settings.allow_private_webhooks)
-        text = orjson.dumps(asdict(webhook))
+        text = encode(webhook)
 
         def store(transaction: Transaction) -> int:
             number = transaction.put_subscriber(subscriber)
@@ -155,7 +162,7 @@ class Webhooks:
             if known is None or self._webhooks.get(subscriber) is not webhook:
                 return  # it was set anew, or taken away
             self._webhooks[subscriber] = paused = replace(webhook, paused=True)
-            text = orjson.dumps(asdict(paused))
+            text = encode(paused)
             await self._store.commit(
                 lambda transaction: transaction.put_webhook(known.number, text)
             )

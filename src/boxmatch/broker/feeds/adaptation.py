@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.arrays import Int64Array
-from boxmatch.broker.messages import Adaptive, FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.errors import BrokerError
 from boxmatch.indexes.registry import index_class
+from boxmatch.wire.requests import Adaptive
 
 SAMPLE = 16
 """Events of a batch that are matched again, exactly."""

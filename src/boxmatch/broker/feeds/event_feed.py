@@ -12,12 +12,13 @@ import structlog
 from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.adaptation import SAMPLE, Adaptation, in_effect
 from boxmatch.broker.feeds.slots import Slots
-from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import CompiledFilter, compile_filter
 from boxmatch.model.schema import Schema
+from boxmatch.wire.requests import Wanted
 
 log = structlog.get_logger(__name__)
 
@@ -99,7 +100,8 @@ class EventFeed:
                 unknown = sorted(row.keys() - names)[0]
                 raise EventError(
                     f"attribute {unknown!r} in row {number} is not in the schema of feed "
-                    f"{self.spec.name!r}"
+                    f"{self.spec.name!r}",
+                    row=number,
                 )
 
     def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Found:

@@ -15,18 +15,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
 from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.slots import Inboxes
-from boxmatch.broker.messages import Events, Receipt
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, OverloadError
+from boxmatch.wire.answers import Receipt
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -46,6 +46,22 @@ _RECENT = 0.2
 """What the last batch counts in how long a feed's events take."""
 _SLOWEST = 0.1
 """Seconds that an event is believed to take; more, and the machine was busy with something else."""
+
+
+_VALUE_BYTES = 64
+"""Of a value in a dict, together with its place there."""
+
+
+class Events(NamedTuple):
+    """Events as they came: for the matcher as dicts, for the log as JSON, one each."""
+
+    rows: list[dict[str, Any]]
+    bodies: list[bytes]
+
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory."""
+        return sum(map(len, self.bodies)) + _VALUE_BYTES * sum(map(len, self.rows))
 
 
 @dataclass(eq=False)

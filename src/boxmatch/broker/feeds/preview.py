@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
 
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
-from boxmatch.engine.explain import Explanation
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, UnknownEventError
-
-Filter = str | Mapping[str, Any]
+from boxmatch.model.explanation import Explanation
+from boxmatch.wire.requests import Filter
 
 _EXAMPLES = 5
 """Events that matched, which are shown."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import orjson
 import structlog
 
 from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, regions_from_json, regions_to_json
-from boxmatch.broker.messages import FeedSpec, Wanted
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.spaces.dimensions import Stored
+from boxmatch.wire.codec import encode
+from boxmatch.wire.requests import Wanted
 
 Feed = EventFeed | StateFeed
 
@@ -68,7 +69,7 @@ def recover_feed(
 
 
 def wanted_to_json(wanted: Wanted) -> bytes:
-    return orjson.dumps(asdict(wanted))
+    return encode(wanted)
 
 
 def wanted_from_json(text: bytes) -> Wanted:

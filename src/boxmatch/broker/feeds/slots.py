@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
-from boxmatch.broker.messages import SubscriptionInfo
 from boxmatch.broker.subscribers.subscriber import Subscription
 from boxmatch.errors import BrokerError
+from boxmatch.wire import answers
 
 Inboxes = dict[int, list[tuple[int, list[str]]]]
 """By subscriber's number: which of some events concern it, and which of its subscriptions they
@@ -27,7 +27,7 @@ _NOBODY = -1
 class TopSubscriptions(NamedTuple):
     """Some subscriptions of a feed, and how many there are."""
 
-    subscriptions: list[SubscriptionInfo]
+    subscriptions: list[answers.Subscription]
     total: int
     dead: int
     """Without a match since they were made, or the broker started."""

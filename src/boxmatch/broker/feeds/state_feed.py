@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from boxmatch.broker.feeds.slots import Inboxes, Slots
-from boxmatch.broker.messages import FeedSpec, Wanted
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import (
     BrokerError,
@@ -25,6 +25,7 @@ from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import KINDS, Transitions
+from boxmatch.wire.requests import Wanted
 
 
 class Told(NamedTuple):

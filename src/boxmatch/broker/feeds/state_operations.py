@@ -10,11 +10,11 @@ from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.pipeline import Pipeline, settle
 from boxmatch.broker.feeds.recovery import publication_to_json, recover_feed
 from boxmatch.broker.feeds.state_feed import StateFeed, Told
-from boxmatch.broker.messages import Receipt
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
+from boxmatch.wire.answers import Receipt
 
 Write = Callable[[Transaction], object]
 Answer = asyncio.Future[Receipt]

@@ -13,9 +13,9 @@ from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.preview import event_feed
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscription
-from boxmatch.engine.explain import Predicate
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.nearest import Miss
+from boxmatch.model.explanation import Predicate
 
 
 class Missed(NamedTuple):

@@ -15,8 +15,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.messages import Events
 from boxmatch.model.keys import TOO_FINE, exact_float
 
 _ROWS_AT_ONCE: Final = 256

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Path, Request
 from starlette.requests import HTTPConnection
 
 from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
-from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.problems import misplaced
 from boxmatch.broker.settings import Limits, Settings
-from boxmatch.client.exchange import NAME
 from boxmatch.errors import AccessError
+from boxmatch.wire.answers import Fault
+from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.http.bodies import BodyBudget
-    from boxmatch.broker.messages import Notification
     from boxmatch.broker.monitoring.metrics import Metrics
+    from boxmatch.broker.store.rows import Notification
 
-NAME_PATTERN: Final = f"^{NAME.pattern}$"
-MOST_SEQUENCE: Final = (1 << 53) - 1
-"""JSON has no whole numbers beyond, as many of its readers see it."""
-
-Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=128)]
+Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +163,6 @@ AsSubscriber = Annotated[Caller, Depends(_subscriber)]
 def check_name(what: str, name: str) -> str:
     """The name, for routes that do not leave it to the framework."""
     if NAME.fullmatch(name) is None:
-        raise Problem(
-            422, "parameters", f"{name[:140]!r} cannot be the name of a {what}",
-            errors=[{"in": f"path.{what}", "message": f"must match {NAME_PATTERN}"}],
-        )  # fmt: skip
+        fault = Fault(f"path.{what}", f"must match {NAME_PATTERN}, not {name[:140]!r}")
+        raise misplaced("parameters", [fault])
     return name

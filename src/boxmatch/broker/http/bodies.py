@@ -11,16 +11,18 @@ import asyncio
 import json
 import re
 from collections.abc import MutableMapping
+from itertools import islice
 from typing import Any, Final, TypeVar
 
+import msgspec
 import orjson
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from boxmatch.broker.http.authentication import context_of
-from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
 from boxmatch.errors import OverloadError
+from boxmatch.wire.codec import faults
 
 MOST_DEPTH: Final = 200
 """How deep JSON may be nested; the encoder ends at 254."""
@@ -30,7 +32,8 @@ SMALL: Final = 64 * 1024
 PATIENCE: Final = 5.0
 """Seconds that a large body waits for others to go."""
 
-Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
+
 
 _HELD: Final = "boxmatch.body"
 _STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
@@ -196,15 +199,10 @@ async def read_json(request: Request, most: int) -> Any:
     return value
 
 
-async def read_model(request: Request, model: type[Model], most: int) -> Model:
+async def read_request(request: Request, kind: type[T], most: int) -> T:
     """A JSON body of a known shape; every place where it has another one is named."""
     value = await read_json(request, most)
     try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        errors = [
-            {"in": "/".join(["body", *map(str, one["loc"])]), "message": str(one["msg"])}
-            for one in error.errors(include_url=False, include_context=False)[:20]
-        ]
-        detail = "; ".join(f"{one['in']}: {one['message']}" for one in errors)
-        raise Problem(422, "body", detail, errors=errors) from None
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise misplaced("body", list(islice(faults(value, kind), MOST_FAULTS))) from None

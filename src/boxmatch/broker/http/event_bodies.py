@@ -6,13 +6,12 @@ from typing import Final
 
 import orjson
 
+from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.bodies import dump_json, load_json
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.messages import Events
+from boxmatch.wire.http import ARROW, JSON, NDJSON
 
-JSON: Final = "application/json"
-NDJSON: Final = ("application/x-ndjson", "application/ndjson", "application/jsonl")
-ARROW: Final = "application/vnd.apache.arrow.stream"
+_LINES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 
 MOST_ARROW_GROWTH: Final = 8
 """Arrow can say much in few bytes (a column of equal values); it is refused when its rows
@@ -26,11 +25,11 @@ def read_events(body: bytes, media_type: str, *, most: int, most_bytes: int) -> 
     """
     if media_type in (JSON, "") or media_type.endswith("+json"):
         return _from_json(body, most)
-    if media_type in NDJSON:
+    if media_type in _LINES:
         return _from_lines(body, most)
     if media_type == ARROW:
         return _from_arrow(body, most, most_bytes)
-    known = ", ".join((JSON, NDJSON[0], ARROW))
+    known = ", ".join((JSON, NDJSON, ARROW))
     raise Problem(415, "media-type", f"content-type {media_type!r}: send one of {known}")
 
 

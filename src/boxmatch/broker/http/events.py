@@ -5,28 +5,20 @@ Publishing is where the load is, so that route reads the request itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import (
-    MOST_SEQUENCE,
-    NAME_PATTERN,
-    Caller,
-    Name,
-    Reader,
-    check_name,
-    context_of,
-)
+from boxmatch.broker.http.authentication import Caller, Name, Reader, check_name, context_of
 from boxmatch.broker.http.bodies import media_type, read_body
-from boxmatch.broker.http.event_bodies import ARROW, NDJSON, read_events
-from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.http.responses import answer_bytes, problems
-from boxmatch.broker.messages import Receipt
+from boxmatch.broker.http.event_bodies import read_events
+from boxmatch.broker.http.problems import misplaced
+from boxmatch.broker.http.responses import answer, gives
+from boxmatch.wire import answers
+from boxmatch.wire.answers import Fault
+from boxmatch.wire.codec import stored
+from boxmatch.wire.http import ARROW, MOST_SEQUENCE, NAME_PATTERN, NDJSON
 
 if TYPE_CHECKING:
     from boxmatch.broker.store import LoggedEvent
@@ -80,7 +72,7 @@ _PUBLISH: Final[dict[str, Any]] = {
                     ]
                 }
             },
-            NDJSON[0]: {"schema": {"type": "string", "description": "One object a line."}},
+            NDJSON: {"schema": {"type": "string", "description": "One object a line."}},
             ARROW: {"schema": {"type": "string", "format": "binary"}},
         },
     },
@@ -89,10 +81,12 @@ _PUBLISH: Final[dict[str, Any]] = {
 
 @router.post(
     "/feeds/{feed}/events",
-    response_model=shapes.Published,
     responses={
-        **problems(404, 409, body=True),
-        202: {"model": shapes.Published, "description": "Received, and not yet durable"},
+        **gives(answers.Receipt, 404, 409, body=True),
+        202: {
+            **gives(answers.Receipt, status=202)[202],
+            "description": "Received, and not yet durable",
+        },
     },
     openapi_extra=_PUBLISH,
 )
@@ -115,11 +109,7 @@ async def publish(request: Request) -> Response:
     )
     context.meter.take_events(caller.grant, len(events.rows))
     receipt = await context.broker.pipeline.publish(feed, events, wait=wait, key=key)
-    return answer_bytes(receipt_json(receipt), 200 if wait else 202)
-
-
-def receipt_json(receipt: Receipt) -> bytes:
-    return orjson.dumps(receipt)
+    return answer(receipt, 200 if wait else 202)
 
 
 def _wait(request: Request) -> bool:
@@ -127,10 +117,7 @@ def _wait(request: Request) -> bool:
         return True
     wait = request.query_params.get("wait", "durable")
     if wait not in ("durable", "received"):
-        raise Problem(
-            422, "parameters", "query.wait: must be durable or received",
-            errors=[{"in": "query.wait", "message": "must be durable or received"}],
-        )  # fmt: skip
+        raise misplaced("parameters", [Fault("query.wait", "must be durable or received")])
     return wait == "durable"
 
 
@@ -140,14 +127,11 @@ def _idempotency_key(request: Request) -> str | None:
         return None
     if not 0 < len(key) <= _KEY_LENGTH or not all("!" <= letter <= "~" for letter in key):
         said = f"must be 1 to {_KEY_LENGTH} visible ASCII letters"
-        raise Problem(
-            422, "parameters", f"header.idempotency-key: {said}",
-            errors=[{"in": "header.idempotency-key", "message": said}],
-        )  # fmt: skip
+        raise misplaced("parameters", [Fault("header.idempotency-key", said)])
     return key
 
 
-@router.get("/feeds/{feed}/events", response_model=shapes.LoggedEvents, responses=problems(404))
+@router.get("/feeds/{feed}/events", responses=gives(answers.EventPage, 404))
 async def read_log(
     feed: Name,
     caller: Reader,
@@ -164,24 +148,20 @@ async def read_log(
     )  # before reading: what comes meanwhile is for the next request
     first = broker.feeds.first_sequence(feed)
     position, size, ended = after, 0, False
-    parts: list[bytes] = []
+    parts: list[answers.LoggedEvent] = []
     while len(parts) < limit and size < MOST_BYTES and not ended:
         count = min(_CHUNK, limit - len(parts))
         events = await broker.feeds.read_log(feed, position, count, through)
         ended = not events  # fewer than asked for may also mean that they are large
         if events:
             position = events[-1].sequence
-            parts += events_json(events)
+            parts += map(event_answer, events)
             size += sum(len(one.body) for one in events)
     if ended:
         position = max(position, min(last, through))
-    head = {"next": position, "first": first, "last": last}
-    return answer_bytes(b'{"events":[%b],%b' % (b",".join(parts), orjson.dumps(head)[1:]))
+    return answer(answers.EventPage(parts, position, last, first))
 
 
-def events_json(events: Sequence[LoggedEvent]) -> list[bytes]:
-    """Events of the log as JSON each, with the bodies as they are."""
-    return [
-        b'{"sequence":%d,"at":%b,"event":%b}' % (one.sequence, orjson.dumps(one.at), one.body)
-        for one in events
-    ]
+def event_answer(one: LoggedEvent) -> answers.LoggedEvent:
+    """An event of the log, with its JSON as it is."""
+    return answers.LoggedEvent(one.sequence, one.at, stored(one.body))

@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from boxmatch.broker.delivery.stream import NotificationStream
-from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import MOST_SEQUENCE, AsSubscriber, Caller, Name
-from boxmatch.broker.http.bodies import read_model
-from boxmatch.broker.http.responses import answer, answer_bytes, problems, takes
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
+from boxmatch.broker.http.bodies import read_request
+from boxmatch.broker.http.responses import answer, gives, problems, takes
+from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError
+from boxmatch.wire import answers, requests
+from boxmatch.wire.codec import stored
+from boxmatch.wire.http import MOST_SEQUENCE
 
 MOST_NOTIFICATIONS: Final = 1_000
 MOST_WAIT: Final = 60.0
@@ -37,8 +38,7 @@ router = APIRouter(tags=["notifications"])
 
 @router.get(
     "/subscribers/{subscriber}/notifications",
-    response_model=shapes.Notifications,
-    responses=problems(),
+    responses=gives(answers.NotificationPage),
 )
 async def poll(
     subscriber: Name,
@@ -60,8 +60,8 @@ async def poll(
     now = caller.broker.subscribers.get(subscriber)
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
-    rest = {"cursor": now.cursor, "next": following, "dropped": now.dropped}
-    return answer_bytes(b'{"notifications":[%b],%b' % (b",".join(parts), orjson.dumps(rest)[1:]))
+    page = [stored(part) for part in parts]
+    return answer(answers.NotificationPage(page, now.cursor, following, now.dropped))
 
 
 def _some(notifications: Sequence[Notification]) -> list[bytes]:
@@ -79,18 +79,16 @@ def _some(notifications: Sequence[Notification]) -> list[bytes]:
 
 @router.post(
     "/subscribers/{subscriber}/acknowledge",
-    response_model=shapes.Cursor,
-    responses=problems(409, body=True),
-    openapi_extra=takes(shapes.Acknowledgement),
+    responses=gives(answers.Cursor, 409, body=True),
+    openapi_extra=takes(requests.Acknowledgement),
 )
 async def acknowledge(subscriber: Name, request: Request, caller: AsSubscriber) -> Response:
     """All notifications up to a sequence number are dealt with. The cursor never goes back, and is
     on disk when this is answered.
     """
-    asked = await read_model(request, shapes.Acknowledgement, caller.limits.body_bytes)
-    return answer(
-        {"cursor": await caller.broker.notifications.acknowledge(subscriber, asked.sequence)}
-    )
+    asked = await read_request(request, requests.Acknowledgement, caller.limits.body_bytes)
+    cursor = await caller.broker.notifications.acknowledge(subscriber, asked.sequence)
+    return answer(answers.Cursor(cursor))
 
 
 @router.get(

@@ -12,11 +12,13 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, Response
-from pydantic.json_schema import models_json_schema
+from msgspec import UNSET
+from msgspec.json import schema_components
+from msgspec.structs import fields
 
 from boxmatch import __version__
-from boxmatch.broker.http import shapes
 from boxmatch.broker.http.problems import Problem
+from boxmatch.wire import answers, overview, requests
 
 _DESCRIPTION: Final = """\
 Feeds take events; subscribers subscribe to what they want of them, and get notifications.
@@ -77,7 +79,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     described["openapi"] = "3.0.3"
     components = described.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    for name, schema in _request_schemas().items():
+    for name, schema in _schemas().items():
         schemas.setdefault(name, schema)
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -100,14 +102,21 @@ def _finish(operation: dict[str, Any], *, has_key: bool) -> None:
             media["schema"] = _older(media.get("schema", {}))
 
 
-def _request_schemas() -> dict[str, Any]:
-    """Of bodies, which routes read by themselves, so that the framework knows nothing of them."""
-    template = "#/components/schemas/{model}"
-    _, found = models_json_schema(
-        [(model, "validation") for model in shapes.Request.__subclasses__()], ref_template=template
-    )
-    problem = shapes.ProblemShape.model_json_schema(ref_template=template)
-    return {**found["$defs"], "Problem": problem}
+def _schemas() -> dict[str, Any]:
+    """Of what comes and goes, which the framework knows nothing of."""
+    kinds = [
+        one
+        for module in (requests, answers, overview)
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, (requests.Request, answers.Answer))
+    ]
+    _, found = schema_components(kinds, ref_template="#/components/schemas/{name}")
+    for kind in kinds:
+        if issubclass(kind, answers.Answer) and not kind.__struct_config__.omit_defaults:
+            # A client can do without some fields, but the broker writes them all.
+            always = [one.encode_name for one in fields(kind) if one.default is not UNSET]
+            found[kind.__name__]["required"] = always
+    return found
 
 
 def _older(schema: Any) -> Any:

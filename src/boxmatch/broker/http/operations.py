@@ -8,27 +8,28 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from boxmatch.broker.http import shapes
 from boxmatch.broker.http.authentication import Admin, context_of
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.http.responses import answer, problems
+from boxmatch.broker.http.responses import answer, gives, problems
 from boxmatch.broker.monitoring.metrics import CONTENT_TYPE
+from boxmatch.wire import answers
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
 
 router = APIRouter(tags=["operations"])
-_UNWELL: Final[dict[int | str, dict[str, Any]]] = {503: problems()[503]}
+_GIVEN: Final = gives(answers.Health)
+_HEALTH: Final[dict[int | str, dict[str, Any]]] = {one: _GIVEN[one] for one in (200, 503)}
 
 
-@router.get("/healthz", response_model=shapes.Health, responses=_UNWELL)
+@router.get("/healthz", responses=_HEALTH)
 async def health(request: Request) -> Response:
     """Whether the process works. If not, it should be started again."""
     _check_failure(context_of(request).broker)
-    return answer({"status": "ok"})
+    return answer(answers.Health("ok"))
 
 
-@router.get("/readyz", response_model=shapes.Health, responses=_UNWELL)
+@router.get("/readyz", responses=_HEALTH)
 async def readiness(request: Request) -> Response:
     """Whether requests are served: not while the broker starts or stops, nor while nothing can be
     stored. Reading goes on then.
@@ -39,7 +40,7 @@ async def readiness(request: Request) -> Response:
         raise Problem(503, "not-ready", "the broker is starting or stopping")
     if (reason := broker.store.failure) is not None:
         raise Problem(503, "storage", f"nothing can be stored: {reason}")
-    return answer({"status": "ready"})
+    return answer(answers.Health("ready"))
 
 
 @router.get(

@@ -6,22 +6,31 @@ as.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Final
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from boxmatch import __version__
+from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.slots import Order
-from boxmatch.broker.http import overview_shapes as shapes
 from boxmatch.broker.http.authentication import AnyCaller, Asker, Name
-from boxmatch.broker.http.bodies import dump_json, read_model
-from boxmatch.broker.http.responses import answer, answer_bytes, problems, takes
-from boxmatch.broker.messages import Events, SubscriptionInfo
+from boxmatch.broker.http.bodies import dump_json, read_request
+from boxmatch.broker.http.responses import answer, gives, takes
 from boxmatch.broker.monitoring.metrics import BUCKETS
 from boxmatch.errors import AccessError
+from boxmatch.wire import requests
+from boxmatch.wire.answers import Subscription
+from boxmatch.wire.overview import (
+    History,
+    MissedSubscription,
+    Overview,
+    RankedSubscription,
+    RankedSubscriptions,
+    Roles,
+    SubscriptionBrief,
+    Trace,
+)
 
 MOST_SUBSCRIPTIONS: Final = 100
 """In one answer."""
@@ -29,7 +38,7 @@ MOST_SUBSCRIPTIONS: Final = 100
 router = APIRouter(tags=["overview"])
 
 
-@router.get("/overview", response_model=shapes.Overview, responses=problems())
+@router.get("/overview", responses=gives(Overview))
 async def overview(caller: AnyCaller) -> Response:
     """How the broker is doing, as far as the key may see it. All counts are since it started."""
     watching, grant = caller.broker.history, caller.grant
@@ -42,36 +51,31 @@ async def overview(caller: AnyCaller) -> Response:
     else:
         subscribers, subscriber_count = watching.subscribers(grant.subscribers)
     return answer(
-        {
-            "at": watching.now(),
-            "started": watching.started,
-            "version": __version__,
-            "roles": {
-                "admin": grant.admin,
-                "publish": sorted(grant.publish),
-                "read": sorted(grant.read),
-                "subscribe": sorted(grant.subscribe),
-            },
-            "buckets": BUCKETS,
-            "broker": whole,
-            "feeds": watching.feeds(caller.may_see),
-            "subscribers": subscribers,
-            "subscriber_count": subscriber_count,
-        }
+        Overview(
+            at=watching.now(),
+            started=watching.started,
+            version=__version__,
+            roles=Roles(
+                grant.admin, sorted(grant.publish), sorted(grant.read), sorted(grant.subscribe)
+            ),
+            buckets=BUCKETS,
+            broker=whole,
+            feeds=watching.feeds(caller.may_see),
+            subscribers=subscribers,
+            subscriber_count=subscriber_count,
+        )
     )
 
 
-@router.get("/overview/history", response_model=shapes.History, responses=problems())
+@router.get("/overview/history", responses=gives(History))
 async def history(caller: AnyCaller) -> Response:
     """What `feeds` of the overview was in each of the last seconds; of the busiest feeds only."""
-    samples = caller.broker.history.history(caller.may_see)
-    return answer_bytes(b'{"buckets":%b,"samples":%b}' % (orjson.dumps(BUCKETS), samples))
+    return answer(History(BUCKETS, caller.broker.history.history(caller.may_see)))
 
 
 @router.get(
     "/feeds/{feed}/subscriptions",
-    response_model=shapes.RankedSubscriptions,
-    responses=problems(404),
+    responses=gives(RankedSubscriptions, 404),
 )
 async def top_subscriptions(
     feed: Name,
@@ -87,24 +91,23 @@ async def top_subscriptions(
         raise AccessError(f"this key may not see subscriptions to feed {feed!r}")
     found = await caller.broker.subscriptions.top(feed, subscribers, order, limit)
     shown = [
-        {**_subscription_json(one), "matches": one.matches, "created": one.created}
+        RankedSubscription(**_brief(one), matches=one.matches, created=one.created)
         for one in found.subscriptions
     ]
-    return answer({"subscriptions": shown, "count": found.total, "dead": found.dead})
+    return answer(RankedSubscriptions(shown, found.total, found.dead))
 
 
 @router.post(
     "/feeds/{feed}/trace",
-    response_model=shapes.Trace,
-    responses=problems(404, 409, body=True),
-    openapi_extra=takes(shapes.TraceQuestion),
+    responses=gives(Trace, 404, 409, body=True),
+    openapi_extra=takes(requests.TraceQuestion),
 )
 async def trace(feed: Name, request: Request, caller: Asker) -> Response:
     """Who gets an event, and which others come nearest to it; with `publish` it is published too.
 
     Who subscribes is told of its own subscriptions; who only publishes or reads, how many.
     """
-    asked = await read_model(request, shapes.TraceQuestion, caller.limits.body_bytes)
+    asked = await read_request(request, requests.TraceQuestion, caller.limits.body_bytes)
     if asked.publish:
         caller.must_publish(feed)
         caller.context.meter.take_events(caller.grant, 1)
@@ -119,30 +122,22 @@ async def trace(feed: Name, request: Request, caller: Asker) -> Response:
     if asked.publish:
         events = Events([asked.event], [dump_json(asked.event, what="the event")])
         sequence = (await caller.broker.pipeline.publish(feed, events)).first
-    return answer(
-        {
-            "sequence": sequence,
-            "rate": found.rate,
-            "matched": found.matched,
-            "gets": [_subscription_json(one.info()) for one in found.gets],
-            "missed": found.missed,
-            "misses": [
-                {
-                    **_subscription_json(miss.subscription.info()),
-                    "failed": miss.failed,
-                    "predicates": [asdict(one) for one in miss.predicates],
-                }
-                for miss in found.misses
-            ],
-        }
-    )
+    misses = [
+        MissedSubscription(
+            **_brief(miss.subscription.info()),
+            failed=miss.failed,
+            predicates=list(miss.predicates),
+        )
+        for miss in found.misses
+    ]
+    gets = [SubscriptionBrief(**_brief(one.info())) for one in found.gets]
+    return answer(Trace(sequence, found.rate, found.matched, gets, found.missed, misses))
 
 
-def _subscription_json(one: SubscriptionInfo) -> dict[str, Any]:
-    wanted = one.wanted
+def _brief(one: Subscription) -> dict[str, Any]:
     return {
         "subscriber": one.subscriber,
         "id": one.id,
-        "filter": wanted.regions if wanted.filter is None else wanted.filter,
-        "exact": wanted.exact,
+        "filter": one.regions if one.filter is None else one.filter,
+        "exact": one.exact,
     }

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
@@ -34,15 +32,16 @@ from boxmatch.errors import (
     UnknownMemberError,
     UnknownSubscriptionError,
 )
+from boxmatch.wire.answers import Fault
+from boxmatch.wire.codec import encode
+from boxmatch.wire.http import PROBLEM
 
-MEDIA_TYPE: Final = "application/problem+json"
 MOST_DETAIL: Final = 2_000
 """Characters of a message that go out: it may quote what was sent, which can be long."""
 
-_log = logging.getLogger("boxmatch.broker.http")
+MOST_FAULTS: Final = 20
 
-_IN_ROW: Final = re.compile(r"in row (\d+) ")
-_ROW: Final = re.compile(r"(?:^row |in row )(\d+)(?:: | is not in the schema)")
+_log = logging.getLogger("boxmatch.broker.http")
 
 _STATUS: Final[tuple[tuple[type[BoxmatchError], int, str], ...]] = (
     # The first that fits counts, so the narrow ones come first.
@@ -94,8 +93,13 @@ class Problem(Exception):
         }
 
     def response(self) -> Response:
-        body = orjson.dumps(self.as_dict(), default=str)
-        return Response(body, self.status, self.headers, media_type=MEDIA_TYPE)
+        return Response(encode(self.as_dict()), self.status, self.headers, media_type=PROBLEM)
+
+
+def misplaced(kind: str, faults: Sequence[Fault]) -> Problem:
+    """A request that can be read, with the places where it makes no sense."""
+    detail = "; ".join(f"{one.place}: {one.message}" for one in faults)
+    return Problem(422, kind, detail, errors=faults)
 
 
 def problem_of(error: BoxmatchError) -> Problem:
@@ -113,22 +117,10 @@ def problem_of(error: BoxmatchError) -> Problem:
         more["position"] = error.position
     if isinstance(error, AttributeValueError):
         more["attribute"] = error.attribute
-    index = _index_of(error)
-    if index is not None:
-        more["index"] = index
+    if isinstance(error, (AttributeValueError, EventError)) and error.row is not None:
+        more["index"] = error.row
     headers = {"Retry-After": "1"} if status == 503 else {}
     return Problem(status, kind, str(error), headers=headers, **more)
-
-
-def _index_of(error: BoxmatchError) -> int | None:
-    """Which event it is about. The engine says so in words only."""
-    if isinstance(error, AttributeValueError):
-        found = _IN_ROW.match(error.reason)
-    elif isinstance(error, EventError):
-        found = _ROW.search(str(error))
-    else:
-        return None
-    return None if found is None else int(found[1])
 
 
 def _limit_problem(error: LimitError) -> Problem:
@@ -178,12 +170,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
 async def _on_parameters(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    errors = [
-        {"in": ".".join(map(str, one["loc"])), "message": str(one["msg"])}
-        for one in error.errors()[:20]
-    ]
-    detail = "; ".join(f"{one['in']}: {one['message']}" for one in errors)
-    return Problem(422, "parameters", detail, errors=errors).response()
+    faults = [Fault(".".join(map(str, one["loc"])), str(one["msg"])) for one in error.errors()]
+    return misplaced("parameters", faults[:MOST_FAULTS]).response()
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

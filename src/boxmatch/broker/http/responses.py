@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
 from fastapi.responses import Response
-from pydantic import BaseModel
+from msgspec import Struct
 
-from boxmatch.broker.http.problems import MEDIA_TYPE
+from boxmatch.wire import answers
+from boxmatch.wire.codec import encode
+from boxmatch.wire.http import JSON, PROBLEM
 
 _SAID: Final[Mapping[int, str]] = {
     400: "The request cannot be read",
@@ -27,24 +28,30 @@ _ALWAYS: Final = (401, 403, 422, 429, 503)
 _WITH_BODY: Final = (400, 413, 415)
 
 
-def answer(value: Any, status: int = 200) -> Response:
-    """A value as JSON."""
-    return Response(orjson.dumps(value, default=str), status, media_type="application/json")
+def answer(value: Struct | Mapping[str, Any], status: int = 200) -> Response:
+    """What is answered, as JSON."""
+    return Response(encode(value), status, media_type=JSON)
 
 
-def answer_bytes(body: bytes, status: int = 200) -> Response:
-    """JSON that was put together by hand."""
-    return Response(body, status, media_type="application/json")
+def gives(
+    kind: type[Struct], *statuses: int, body: bool = False, status: int = 200
+) -> dict[int | str, dict[str, Any]]:
+    """Declares what a route answers with: this, or a problem."""
+    found: dict[str, Any] = {"content": {JSON: {"schema": _reference(kind)}}}
+    return {status: found, **problems(*statuses, body=body)}
 
 
 def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, apart from those that every route has."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    content = {PROBLEM: {"schema": _reference(answers.Problem)}}
     known = sorted({*_ALWAYS, *statuses, *(_WITH_BODY if body else ())})
     return {status: {"description": _SAID[status], "content": content} for status in known}
 
 
-def takes(model: type[BaseModel]) -> dict[str, Any]:
+def takes(kind: type[Struct]) -> dict[str, Any]:
     """Declares a JSON body that the route reads itself, up to the limit of the key."""
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": _reference(kind)}}}}
+
+
+def _reference(kind: type[Struct]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}

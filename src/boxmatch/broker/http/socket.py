@@ -18,16 +18,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from boxmatch.broker.access import Grant
 from boxmatch.broker.delivery.stream import NotificationStream
-from boxmatch.broker.http.authentication import (
-    MOST_SEQUENCE,
-    Caller,
-    Context,
-    check_name,
-    context_of,
-)
-from boxmatch.broker.http.problems import Problem, problem_of
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.http.authentication import Caller, Context, check_name, context_of
+from boxmatch.broker.http.problems import Problem, misplaced, problem_of
+from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
+from boxmatch.wire.answers import Fault, Frame, Ready, Refusal
+from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.http import MOST_SEQUENCE
 
 HELLO_SECONDS: Final = 5.0
 FRAME_BYTES: Final = 512 * 1024
@@ -129,13 +126,7 @@ class _NotificationSocket:
             self._subscriber, after=self._after
         ) as stream:
             self._known = max(self._known, stream.cursor)
-            ready = {
-                "type": "ready",
-                "cursor": stream.cursor,
-                "window": self._window,
-                "dropped": stream.subscriber.dropped,
-            }
-            await self._send(orjson.dumps(ready))
+            await self._send(encode(Ready(stream.cursor, self._window, stream.subscriber.dropped)))
             sending = asyncio.create_task(self._send_notifications(stream))
             receiving = asyncio.create_task(self._receive())
             try:
@@ -218,7 +209,7 @@ def _frames(notifications: list[Notification]) -> list[bytes]:
 
 
 def _frame(parts: list[bytes]) -> bytes:
-    return b'{"type":"notifications","notifications":[' + b",".join(parts) + b"]}"
+    return encode(Frame([stored(part) for part in parts]))
 
 
 def _read(event: Any) -> dict[str, Any]:
@@ -246,10 +237,7 @@ def _number(
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
     if not least <= number <= most:
         said = f"must be a whole number from {least} to {most}"
-        raise Problem(
-            422, "parameters", f"query.{name}: {said}",
-            errors=[{"in": f"query.{name}", "message": said}],
-        )  # fmt: skip
+        raise misplaced("parameters", [Fault(f"query.{name}", said)])
     return number
 
 
@@ -264,9 +252,9 @@ async def _deny(websocket: WebSocket, problem: Problem) -> None:
 async def _refuse(websocket: WebSocket, problem: Problem) -> None:
     """Say what is wrong, and close."""
     told = problem.as_dict()
-    error = {"type": "error", "code": problem.kind, "message": told["detail"]}
+    refusal = Refusal(code=problem.kind, message=told["detail"])
     try:
-        await websocket.send_text(orjson.dumps(error).decode())
+        await websocket.send_text(encode(refusal).decode())
         await websocket.close(POLICY if problem.status < 500 else INTERNAL, problem.kind)
     except (WebSocketDisconnect, RuntimeError):  # it has gone already
         pass

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from msgspec.structs import replace
 
-from boxmatch.broker.http import shapes
-from boxmatch.broker.http.authentication import (
-    NAME_PATTERN,
-    Admin,
-    AsSubscriber,
-    Caller,
-    Name,
-    check_name,
-)
-from boxmatch.broker.http.bodies import read_model
-from boxmatch.broker.http.filters import checked_filter, checked_text, named_regions
-from boxmatch.broker.http.responses import answer, problems, takes
-from boxmatch.broker.http.webhooks import webhook_json
-from boxmatch.broker.messages import SubscriberInfo, SubscriptionInfo, Wanted
+from boxmatch.broker.http.authentication import Admin, AsSubscriber, Caller, Name, check_name
+from boxmatch.broker.http.bodies import read_request
+from boxmatch.broker.http.filters import check_filter, named_regions
+from boxmatch.broker.http.responses import answer, gives, problems, takes
 from boxmatch.errors import LimitError
+from boxmatch.wire import answers, requests
+from boxmatch.wire.http import NAME_PATTERN
 
 AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
@@ -32,9 +25,8 @@ router = APIRouter(tags=["subscriptions"])
 
 @router.put(
     "/subscribers/{subscriber}/subscriptions/{id}",
-    response_model=shapes.Subscription,
-    responses=problems(404, 409, body=True),
-    openapi_extra=takes(shapes.Wanted),
+    responses=gives(answers.Subscription, 404, 409, body=True),
+    openapi_extra=takes(requests.Wanted),
 )
 async def put_subscription(
     subscriber: Name, id: Name, request: Request, caller: AsSubscriber
@@ -42,38 +34,33 @@ async def put_subscription(
     """Make a subscription, or put another in its place. It counts for all events that are
     published after the answer.
     """
-    asked = await read_model(request, shapes.Wanted, caller.limits.body_bytes)
-    wanted = Wanted(
-        feed=asked.feed,
-        filter=None if asked.filter is None else checked_filter(asked.filter, caller.limits),
-        regions=named_regions(asked.region, asked.regions),
-        region_filter=checked_text(asked.region_filter, caller.limits),
-        ttl=asked.ttl,
-        exact=asked.exact,
-    )
+    asked = await read_request(request, requests.Wanted, caller.limits.body_bytes)
+    check_filter(asked.filter, caller.limits)
+    check_filter(asked.region_filter, caller.limits)
+    wanted = replace(asked, region=None, regions=named_regions(asked.region, asked.regions))
     _check_room(subscriber, [id], caller)
-    return answer(_subscription_json(await caller.broker.subscriptions.put(subscriber, id, wanted)))
+    return answer(await caller.broker.subscriptions.put(subscriber, id, wanted))
 
 
 @router.post(
     "/subscribers/{subscriber}/subscriptions",
-    response_model=shapes.Counted,
-    responses=problems(404, 409, body=True),
-    openapi_extra=takes(shapes.ManyWanted),
+    responses=gives(answers.Counted, 404, 409, body=True),
+    openapi_extra=takes(requests.ManyWanted),
 )
 async def put_subscriptions(subscriber: Name, request: Request, caller: AsSubscriber) -> Response:
     """Make or replace many subscriptions to one feed of events, by filters under their ids: all of
     them, or with an error none.
     """
-    asked = await read_model(request, shapes.ManyWanted, caller.limits.body_bytes)
-    wanted = {
-        id: Wanted(feed=asked.feed, filter=checked_filter(filter, caller.limits))
-        for id, filter in asked.filters.items()
-    }
-    for id in wanted:
+    asked = await read_request(request, requests.ManyWanted, caller.limits.body_bytes)
+    for id, filter in asked.filters.items():
         check_name("subscription", id)
+        check_filter(filter, caller.limits)
+    wanted = {
+        id: requests.Wanted(feed=asked.feed, filter=filter) for id, filter in asked.filters.items()
+    }
     _check_room(subscriber, wanted, caller)
-    return answer({"count": len(await caller.broker.subscriptions.put_many(subscriber, wanted))})
+    made = await caller.broker.subscriptions.put_many(subscriber, wanted)
+    return answer(answers.Counted(len(made)))
 
 
 def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
@@ -90,12 +77,11 @@ def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
 
 @router.get(
     "/subscribers/{subscriber}/subscriptions/{id}",
-    response_model=shapes.Subscription,
-    responses=problems(404),
+    responses=gives(answers.Subscription, 404),
 )
 async def show_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> Response:
     """A subscription as it is stored."""
-    return answer(_subscription_json(caller.broker.subscriptions.get(subscriber, id)))
+    return answer(caller.broker.subscriptions.get(subscriber, id))
 
 
 @router.delete(
@@ -109,8 +95,7 @@ async def delete_subscription(subscriber: Name, id: Name, caller: AsSubscriber) 
 
 @router.get(
     "/subscribers/{subscriber}/subscriptions",
-    response_model=shapes.Subscriptions,
-    responses=problems(404),
+    responses=gives(answers.Subscriptions, 404),
 )
 async def list_subscriptions(
     subscriber: Name,
@@ -123,61 +108,19 @@ async def list_subscriptions(
     found = caller.broker.subscriptions.list(
         subscriber, after=after, limit=limit, feed=feed or None
     )
-    return answer(
-        {
-            "subscriptions": [_subscription_json(one) for one in found],
-            "next": found[-1].id if len(found) == limit else None,
-        }
-    )
+    following = found[-1].id if len(found) == limit else None
+    return answer(answers.Subscriptions(list(found), following))
 
 
-@router.get("/subscribers/{subscriber}", response_model=shapes.Subscriber, responses=problems(404))
+@router.get("/subscribers/{subscriber}", responses=gives(answers.Subscriber, 404))
 async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> Response:
     """Where a subscriber stands: its cursor, what waits for it and what was dropped."""
-    return answer(_subscriber_json(await caller.broker.subscribers.describe(subscriber)))
+    return answer(await caller.broker.subscribers.describe(subscriber))
 
 
-@router.get("/subscribers", response_model=shapes.Subscribers, responses=problems())
+@router.get("/subscribers", responses=gives(answers.Subscribers))
 async def list_subscribers(caller: Admin, after: AfterName = "", limit: Limit = 100) -> Response:
     """All subscribers by name, a page at a time."""
     found = await caller.broker.subscribers.list(after=after, limit=limit)
-    return answer(
-        {
-            "subscribers": [_subscriber_json(one) for one in found],
-            "next": found[-1].subscriber if len(found) == limit else None,
-        }
-    )
-
-
-def _subscription_json(one: SubscriptionInfo) -> dict[str, Any]:
-    return {
-        "subscriber": one.subscriber,
-        "id": one.id,
-        "feed": one.wanted.feed,
-        "filter": one.wanted.filter,
-        "regions": one.wanted.regions,
-        "region_filter": one.wanted.region_filter,
-        "ttl": one.wanted.ttl,
-        "exact": one.wanted.exact,
-        "created": one.created,
-        "updated": one.updated,
-        "matches": one.matches,
-    }
-
-
-def _subscriber_json(one: SubscriberInfo) -> dict[str, Any]:
-    webhook = None if one.webhook is None else webhook_json(one.webhook, one.last_error)
-    return {
-        "subscriber": one.subscriber,
-        "cursor": one.cursor,
-        "backlog": one.backlog,
-        "dropped": one.dropped,
-        "dropped_through": one.dropped_through,
-        "subscriptions": one.subscriptions,
-        "sessions": one.sessions,
-        "delivered": one.delivered,
-        "dead_letters": one.dead_letters,
-        "last_error": one.last_error,
-        "feeds": one.feeds,
-        "webhook": webhook,
-    }
+    following = found[-1].subscriber if len(found) == limit else None
+    return answer(answers.Subscribers(list(found), following))

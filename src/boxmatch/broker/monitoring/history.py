@@ -11,21 +11,28 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
-import orjson
 import structlog
 
 from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds.adaptation import in_effect
 from boxmatch.broker.feeds.pipeline import Pipeline
-from boxmatch.broker.messages import FeedInfo
+from boxmatch.broker.feeds.spec import FeedInfo
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Sizes, Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.overview import (
+    BrokerCounts,
+    FeedCounts,
+    Queue,
+    Sample,
+    WatchedFeed,
+    WatchedSubscriber,
+)
 
 HISTORY: Final = 300
 """Samples that are kept, one a second."""
@@ -48,7 +55,7 @@ class Summary(NamedTuple):
 
     sessions: int
     backlog: int
-    subscribers: list[dict[str, Any]]
+    subscribers: list[WatchedSubscriber]
     """Those with errors first, then those that most waits for, then the busiest."""
     subscriber_count: int
     sizes: Sizes
@@ -89,23 +96,22 @@ class History:
 
     # As it is now
 
-    def feeds(self, sees: Callable[[str], bool]) -> list[dict[str, Any]]:
+    def feeds(self, sees: Callable[[str], bool]) -> list[WatchedFeed]:
         """Every feed that somebody may see."""
         entries = self._directory.feeds()
         return [self._feed(entry.info()) for entry in entries if sees(entry.feed.spec.name)]
 
-    def _feed(self, info: FeedInfo) -> dict[str, Any]:
+    def _feed(self, info: FeedInfo) -> WatchedFeed:
         spec = info.spec
-        adaptive = in_effect(spec)
-        return {
-            "kind": spec.kind,
-            "index": spec.index,
-            "adaptive": None if adaptive is None else asdict(adaptive),
-            "subscriptions": info.subscriptions,
-            "publications": info.publications,
-            "last_sequence": info.last_sequence,
+        return WatchedFeed(
+            kind=spec.kind,
+            index=spec.index,
+            adaptive=in_effect(spec),
+            subscriptions=info.subscriptions,
+            publications=info.publications,
+            last_sequence=info.last_sequence,
             **self._moving(info),
-        }
+        )
 
     def _moving(self, info: FeedInfo) -> dict[str, Any]:
         """What charts are made of."""
@@ -121,24 +127,21 @@ class History:
             **counts._asdict(),
         }
 
-    def broker(self, summary: Summary) -> dict[str, Any]:
+    def broker(self, summary: Summary) -> BrokerCounts:
         """The broker as a whole."""
         pipeline, settings = self._pipeline, self._settings
-        return {
-            "queue": {
-                "events": pipeline.events,
-                "bytes": pipeline.nbytes,
-                "most_events": settings.queue_events,
-                "most_bytes": settings.queue_bytes,
-            },
-            "sessions": summary.sessions,
-            "delivered": self._metrics.delivered_by_way(),
-            "dropped": self._metrics.dropped_notifications,
-            "refused": self._metrics.refused_by_reason(),
-            "storage_bytes": summary.sizes.nbytes,
-            "log_bytes": summary.sizes.log_bytes,
-            "backlog": summary.backlog,
-        }
+        return BrokerCounts(
+            queue=Queue(
+                pipeline.events, pipeline.nbytes, settings.queue_events, settings.queue_bytes
+            ),
+            sessions=summary.sessions,
+            delivered=self._metrics.delivered_by_way(),
+            dropped=self._metrics.dropped_notifications,
+            refused=self._metrics.refused_by_reason(),
+            storage_bytes=summary.sizes.nbytes,
+            log_bytes=summary.sizes.log_bytes,
+            backlog=summary.backlog,
+        )
 
     async def summary(self) -> Summary:
         """Added up at most once a second, whoever asks, and not in the event loop."""
@@ -163,12 +166,12 @@ class History:
             self._sizes[1],
         )
 
-    def subscribers(self, names: Collection[str]) -> tuple[list[dict[str, Any]], int]:
+    def subscribers(self, names: Collection[str]) -> tuple[list[WatchedSubscriber], int]:
         """Some subscribers by name, the first of them by rank, and how many there are."""
         known = [subscriber for name in names if (subscriber := self._directory.subscriber(name))]
         return self._ranked(known), len(known)
 
-    def _ranked(self, subscribers: Iterable[Subscriber]) -> list[dict[str, Any]]:
+    def _ranked(self, subscribers: Iterable[Subscriber]) -> list[WatchedSubscriber]:
         failing = self._webhooks.failing()
 
         def rank(subscriber: Subscriber) -> tuple[bool, int, int, int, str]:
@@ -186,29 +189,28 @@ class History:
             for subscriber in heapq.nlargest(MOST_SUBSCRIBERS, subscribers, key=rank)
         ]
 
-    def _brief(self, subscriber: Subscriber) -> dict[str, Any]:
+    def _brief(self, subscriber: Subscriber) -> WatchedSubscriber:
         webhook = self._webhooks.get(subscriber.name)
-        return {
-            "subscriber": subscriber.name,
-            "backlog": subscriber.backlog,
-            "sessions": len(subscriber.streams),
-            "delivered": subscriber.delivered,
-            "dropped": subscriber.dropped,
-            "subscriptions": len(subscriber.subscriptions),
-            "webhook": webhook and ("paused" if webhook.paused else "active"),
-            "dead_letters": subscriber.dead_letters,
-            "last_error": self._webhooks.last_error(subscriber.name),
-        }
+        return WatchedSubscriber(
+            subscriber=subscriber.name,
+            backlog=subscriber.backlog,
+            sessions=len(subscriber.streams),
+            delivered=subscriber.delivered,
+            dropped=subscriber.dropped,
+            subscriptions=len(subscriber.subscriptions),
+            webhook=None if webhook is None else "paused" if webhook.paused else "active",
+            dead_letters=subscriber.dead_letters,
+            last_error=self._webhooks.last_error(subscriber.name),
+        )
 
     # Over the last minutes
 
-    def history(self, sees: Callable[[str], bool]) -> bytes:
-        """The samples, as a JSON array, with the feeds that somebody may see."""
-        samples = []
-        for at, feeds in self._samples:
-            seen = b",".join(text for name, text in feeds.items() if sees(name))
-            samples.append(b'{"at":%b,"feeds":[%b]}' % (orjson.dumps(at), seen))
-        return b"[%b]" % b",".join(samples)
+    def history(self, sees: Callable[[str], bool]) -> list[Sample]:
+        """The samples, with the feeds that somebody may see."""
+        return [
+            Sample(at, [stored(text) for name, text in feeds.items() if sees(name)])
+            for at, feeds in self._samples
+        ]
 
     def forget_feed(self, name: str) -> None:
         """A feed was dropped: another of this name has nothing to do with it."""
@@ -229,7 +231,10 @@ class History:
         }
         self._totals = totals
         busiest = heapq.nlargest(MOST_FEEDS, entries, key=self._activity.__getitem__)
-        feeds = {name: orjson.dumps(self._moving(entries[name].info())) for name in sorted(busiest)}
+        feeds = {
+            name: encode(FeedCounts(**self._moving(entries[name].info())))
+            for name in sorted(busiest)
+        }
         self._samples.append((self.now(), feeds))
 
     async def _sample_all(self) -> None:

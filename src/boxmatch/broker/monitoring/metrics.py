@@ -27,7 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from boxmatch import __version__
-from boxmatch.broker.messages import Notification
+from boxmatch.broker.store.rows import Notification
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker

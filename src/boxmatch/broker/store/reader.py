@@ -16,12 +16,14 @@ from typing import Any
 
 import orjson
 
-from boxmatch.broker.messages import DeadLetter, FeedKind, FeedSpec, Notification
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store.rows import (
     BATCH_COLUMNS,
     Batch,
+    DeadLetter,
     LoggedEvent,
     MemberRow,
+    Notification,
     Sizes,
     SubscriberRow,
     SubscriptionRow,
@@ -33,6 +35,7 @@ from boxmatch.broker.store.rows import (
 from boxmatch.broker.store.write_buffer import json_text
 from boxmatch.engine.database import connect
 from boxmatch.errors import StorageError
+from boxmatch.wire.requests import FeedKind
 
 _log = logging.getLogger(__name__)
 

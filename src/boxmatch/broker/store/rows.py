@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import orjson
 import xxhash
+from msgspec import structs
 
-from boxmatch.broker.messages import Adaptive, FeedKind, FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.errors import BoxmatchError, StorageError
 from boxmatch.model.schema import Schema
+from boxmatch.wire import answers
+from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.requests import Adaptive, FeedKind
 
 
 class SubscriberRow(NamedTuple):
@@ -52,6 +56,44 @@ class LoggedEvent(NamedTuple):
     """An event under its number."""
 
     sequence: int
+    at: float
+    body: bytes
+
+
+class Notification(NamedTuple):
+    """What is delivered: an event, or a change of state, and the subscriber's subscriptions it
+    concerns.
+
+    Sequence numbers grow over all feeds; a subscriber hears of a number at most once.
+    """
+
+    sequence: int
+    feed: str
+    at: float
+    subscriptions: Sequence[str]
+    body: bytes
+    """JSON: the event, or for a state feed `kind`, `publication` and `regions`."""
+    kind: FeedKind = "events"
+    rate: float = 0.0
+    """The rate of false matches that was tolerated; 0 is exact."""
+
+    def to_json(self) -> bytes:
+        """The notification as it goes over the network, with the body as it is."""
+        sequence, feed, at, subscriptions, body, kind, rate = self
+        event, change = (stored(body), None) if kind == "events" else (None, stored(body))
+        ids: Any = subscriptions
+        return encode(answers.Notification(sequence, feed, at, ids, rate, event, change))
+
+
+class DeadLetter(NamedTuple):
+    """Notifications that a webhook did not take."""
+
+    number: int
+    subscriber: str
+    first: int
+    last: int
+    attempts: int
+    reason: str
     at: float
     body: bytes
 
@@ -172,7 +214,7 @@ def text_checksum(*values: object) -> int:
 
 def pack_feed(spec: FeedSpec) -> str:
     spaces = {name: json.loads(schema.to_json()) for name, schema in spec.spaces.items()}
-    adaptive = None if spec.adaptive is None else asdict(spec.adaptive)
+    adaptive = None if spec.adaptive is None else structs.asdict(spec.adaptive)
     return json.dumps(
         {
             "unknown": spec.unknown,

@@ -6,7 +6,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 
-from boxmatch.broker.messages import FeedSpec
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store.rows import Appended, pack_feed, text_checksum
 from boxmatch.broker.store.write_buffer import PAGE, Inboxes, WriteBuffer, batch_rows, json_text
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError

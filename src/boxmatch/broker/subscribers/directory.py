@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from boxmatch.broker.feeds.recovery import Feed, recover_feed, recover_subscribers
+from boxmatch.broker.feeds.spec import FeedInfo
 from boxmatch.broker.feeds.state_feed import StateFeed
-from boxmatch.broker.messages import FeedInfo
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError

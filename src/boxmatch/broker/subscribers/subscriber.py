@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from boxmatch.broker.messages import SubscriptionInfo, Wanted
+from boxmatch.wire import answers
+from boxmatch.wire.requests import Wanted
 
 if TYPE_CHECKING:
     from boxmatch.broker.delivery.stream import NotificationStream
@@ -24,10 +25,21 @@ class Subscription:
     slot: int = -1
     slots: Slots | None = None
 
-    def info(self) -> SubscriptionInfo:
-        matches = 0 if self.slots is None else self.slots.matches(self.slot)
-        return SubscriptionInfo(
-            self.subscriber.name, self.id, self.wanted, self.created, self.updated, matches
+    def info(self) -> answers.Subscription:
+        """As it is shown to its subscriber."""
+        wanted = self.wanted
+        return answers.Subscription(
+            subscriber=self.subscriber.name,
+            id=self.id,
+            feed=wanted.feed,
+            filter=wanted.filter,
+            regions=wanted.regions,
+            region_filter=wanted.region_filter,
+            ttl=wanted.ttl,
+            exact=wanted.exact,
+            created=self.created,
+            updated=self.updated,
+            matches=0 if self.slots is None else self.slots.matches(self.slot),
         )
 
 

@@ -13,12 +13,13 @@ from boxmatch.broker.feeds.pipeline import Pipeline
 from boxmatch.broker.feeds.recovery import wanted_to_json
 from boxmatch.broker.feeds.slots import Order, TopSubscriptions
 from boxmatch.broker.feeds.state_operations import StateOperations
-from boxmatch.broker.messages import SubscriptionInfo, Wanted
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
 from boxmatch.errors import BrokerError, FilterError, LimitError
 from boxmatch.model.filters import CompiledFilter
+from boxmatch.wire import answers
+from boxmatch.wire.requests import Wanted
 
 
 class Subscriptions:
@@ -44,12 +45,12 @@ class Subscriptions:
         self._most = most
         """That one subscriber can have."""
 
-    def get(self, subscriber: str, subscription: str) -> SubscriptionInfo:
+    def get(self, subscriber: str, subscription: str) -> answers.Subscription:
         return self._directory.subscription(subscriber, subscription).info()
 
     def list(
         self, subscriber: str, *, after: str = "", limit: int = 100, feed: str | None = None
-    ) -> Sequence[SubscriptionInfo]:
+    ) -> Sequence[answers.Subscription]:
         """The subscriptions of a subscriber by id, a page of them: of all feeds, or of one."""
         known = self._directory.subscriber(subscriber)
         if known is None:
@@ -71,7 +72,7 @@ class Subscriptions:
         return await asyncio.to_thread(slots.top, numbers, order, limit)
 
     @uninterrupted
-    async def put(self, subscriber: str, subscription: str, wanted: Wanted) -> SubscriptionInfo:
+    async def put(self, subscriber: str, subscription: str, wanted: Wanted) -> answers.Subscription:
         """Add a subscription, or put it in the place of the one that has this id."""
         feed = self._directory.feed(wanted.feed).feed
         if isinstance(feed, EventFeed):
@@ -102,7 +103,7 @@ class Subscriptions:
     @uninterrupted
     async def put_many(
         self, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> Sequence[SubscriptionInfo]:
+    ) -> Sequence[answers.Subscription]:
         """Add or replace many subscriptions to one feed of events: all, or with an error none."""
         names = {one.feed for one in wanted.values()}
         if len(names) != 1:
@@ -114,7 +115,7 @@ class Subscriptions:
 
     async def _put_events(
         self, feed: EventFeed, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> Sequence[SubscriptionInfo]:
+    ) -> Sequence[answers.Subscription]:
         schema = feed.spec.schema
         compiled = await _compile(feed, wanted)
         async with self._changes.lock(subscriber):

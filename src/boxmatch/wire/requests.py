@@ -1,0 +1,191 @@
+"""What the broker is asked. Unknown fields are refused: they are mistakes that would otherwise go
+unnoticed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from boxmatch.wire.http import MOST_NAME, MOST_SEQUENCE, NAME_PATTERN
+
+NameText = Annotated[str, Meta(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
+Sequence = Annotated[int, Meta(ge=0, le=MOST_SEQUENCE)]
+Ttl = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400.0)]
+"""Seconds until it is forgotten; ten years will do."""
+
+FeedKind = Literal["events", "state"]
+Unknown = Literal["refuse", "carry"]
+"""What becomes of attributes of an event that the schema lacks: an error, or just delivered."""
+
+Scalar = bool | int | float | str
+Filter = Annotated[
+    str | dict[str, Any],
+    Meta(
+        description="A WHERE expression, or an object: attributes with a value, a list of values, "
+        "or a range as an object with `low`, `high` or both, and `low_open`, `high_open`.",
+        examples=["price < 10 AND symbol IN ('A', 'B')", {"price": {"high": 10}}],
+    ),
+]
+
+
+class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request's body, or a part of it."""
+
+
+class AttributeSpec(Request, frozen=True, omit_defaults=True):
+    type: Literal["int", "float", "string", "bool", "timestamp", "enum"] | None = None
+    values: list[str] | None = None
+    domain: Annotated[list[Scalar], Meta(min_length=2, max_length=2)] | None = None
+
+
+TypeName = Literal["int", "float", "string", "bool", "timestamp"]
+_TYPES = f"unknown type; known types are {', '.join(get_args(TypeName))}, or a list of texts"
+
+Attributes = dict[
+    str,
+    Annotated[
+        TypeName | Annotated[list[str], Meta(min_length=1)] | AttributeSpec,
+        Meta(extra={"otherwise": _TYPES}),
+    ],
+]
+"""In order. A list of texts is an enum."""
+
+
+class Adaptive(Request, frozen=True):
+    """How much precision a feed of events may give up under load."""
+
+    threshold: Annotated[
+        float, Meta(ge=1e-6, le=60, description="Seconds that events may wait before that.")
+    ] = 0.005
+    step: Annotated[float, Meta(ge=1e-9, le=0.5)] = 0.0001
+    maximum: Annotated[
+        float,
+        Meta(
+            ge=1e-9,
+            le=0.5,
+            description="Never more false matches than this, for each right one and in "
+            "expectation.",
+        ),
+    ] = 0.001
+
+
+class NewFeed(Request, frozen=True):
+    name: NameText
+    kind: FeedKind = "events"
+    schema: Attributes | None = None
+    spaces: dict[NameText, Attributes] | None = None
+    unknown: Unknown = "refuse"
+    leave: bool = True
+    index: str = "tile"
+    adaptive: Adaptive | None = None
+
+
+class MoreAttributes(Request, frozen=True):
+    attributes: Annotated[Attributes, Meta(min_length=1)]
+
+
+class Interval(Request, frozen=True):
+    low: Scalar | UnsetType | None = UNSET
+    high: Scalar | UnsetType | None = UNSET
+    low_open: bool | UnsetType = UNSET
+    high_open: bool | UnsetType = UNSET
+
+
+Bounds = Scalar | Annotated[list[Scalar | None], Meta(min_length=2, max_length=2)] | Interval
+Region = dict[str, Bounds]
+ChangedRegion = dict[str, Bounds | None]
+
+
+class Wanted(Request, frozen=True):
+    """What a subscription asks for: a filter (feeds of events), or regions (state feeds)."""
+
+    feed: NameText
+    filter: Filter | None = None
+    region: Region | None = None
+    regions: Annotated[dict[str, Region], Meta(min_length=1)] | None = None
+    region_filter: str | None = None
+    ttl: Ttl | None = None
+    exact: Annotated[
+        bool,
+        Meta(description="Check matches found under an error bound again before they are sent."),
+    ] = False
+
+
+class ManyWanted(Request, frozen=True):
+    feed: NameText
+    filters: Annotated[dict[str, Filter], Meta(min_length=1, max_length=10_000)]
+
+
+class DryRunQuestion(Request, frozen=True):
+    filter: Filter
+    recent: Annotated[int, Meta(ge=0, le=50)] = 0
+
+
+class Question(Request, frozen=True):
+    event: dict[str, Any] | None = None
+    sequence: Sequence | None = None
+    filter: Filter | None = None
+    subscriber: NameText | None = None
+    subscription: NameText | None = None
+
+
+class TraceQuestion(Request, frozen=True):
+    event: dict[str, Any]
+    publish: bool = False
+    limit: Annotated[int, Meta(ge=0, le=100)] = 20
+
+
+class NewWebhook(Request, frozen=True):
+    url: Annotated[str, Meta(min_length=8, max_length=2_048)]
+    secret: (
+        Annotated[
+            str,
+            Meta(
+                min_length=16,
+                max_length=256,
+                description="What requests are signed with; made by the broker if it is not given.",
+            ),
+        ]
+        | None
+    ) = None
+    timeout: Annotated[float, Meta(ge=0.1, le=60)] = 10.0
+    attempts: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="How often a delivery is tried before it goes to the dead letters.",
+        ),
+    ] = 8
+    batch: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    paused: bool = False
+
+
+class Acknowledgement(Request, frozen=True):
+    sequence: Sequence
+
+
+class Numbers(Request, frozen=True):
+    numbers: (
+        Annotated[
+            list[Sequence],
+            Meta(max_length=10_000, description="Of dead letters; without them all are meant."),
+        ]
+        | None
+    ) = None
+
+
+class NewPublication(Request, frozen=True):
+    region: Region | None = None
+    regions: Annotated[dict[str, Region], Meta(min_length=1)] | None = None
+    filter: str | None = None
+    ttl: Ttl | None = None
+
+
+class PublicationChange(Request, frozen=True):
+    region: ChangedRegion | None = None
+    regions: dict[str, ChangedRegion | None] | None = None
+    filter: str | UnsetType | None = UNSET
+    ttl: Ttl | UnsetType | None = UNSET
