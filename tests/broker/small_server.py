@@ -54,9 +54,9 @@ class Connections(set[Any]):
 class WatchedSignals(Signals):
     """Those of a server, whose connections can be looked at."""
 
-    def tell(self, server: uvicorn.Server) -> None:
+    def attach(self, server: uvicorn.Server) -> None:
         self.connections = server.server_state.connections = Connections()
-        super().tell(server)
+        super().attach(server)
 
 
 class Application:
@@ -193,7 +193,7 @@ async def served(tmp_path: Path, **changes: Any) -> AsyncIterator[Served]:
     context = tls_context(settings.certificate, settings.private_key)
     listener = bind(settings.host, 0)
     app, metrics, started, signals = Application(), Metrics(), asyncio.Event(), WatchedSignals()
-    with signals.noted(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with signals.recorded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         task = asyncio.create_task(
             serve_app(app, metrics, settings, options, context, listener, signals, started.set)
         )

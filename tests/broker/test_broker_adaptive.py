@@ -152,14 +152,14 @@ class TestAdapting:
         assert adapting.decide(1.0, 5) == adapting.rate == 0.1
         now += 60.0  # it takes long to match them, but it is not idle
         assert adapting.rate == 0.1
-        adapting.matched()
+        adapting.end_batch()
         now += 0.4
         assert adapting.rate == 0.1
         now += 0.2
         assert adapting.rate == 0.0
         now += 60.0  # these came right after the others, and had to wait for something else
         assert adapting.decide(60.5, 1) == 0.1
-        adapting.matched()
+        adapting.end_batch()
         now += 0.6
         assert adapting.decide(0.001, 1) == 0.0
 

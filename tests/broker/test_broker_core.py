@@ -507,13 +507,13 @@ def test_what_is_watched_may_be_read_while_subscribers_come(tmp_path: Path) -> N
         async with running(tmp_path) as broker:
             directory = broker.directory
             for number in range(1, 20_000):
-                directory.settle(f"subscriber{number}", number, 0)
+                directory.register(f"subscriber{number}", number, 0)
             reading = asyncio.create_task(asyncio.to_thread(read, broker))
             number = 20_000
             while not reading.done():
                 for _ in range(100):
                     number += 1
-                    directory.settle(f"subscriber{number}", number, 0)
+                    directory.register(f"subscriber{number}", number, 0)
                 await asyncio.sleep(0)
             await reading
 

@@ -43,7 +43,7 @@ class FakeBroker:
             for number in range(subscribers)
         ]
         known[0].streams = known[1].streams = {object()}
-        self.directory = SimpleNamespace(known=lambda: known)
+        self.directory = SimpleNamespace(all_subscribers=lambda: known)
         plain = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
         state = FeedSpec(name="fleet", kind="state", spaces={"place": Schema({"x": "float"})})
         feeds = [FeedInfo(plain, 1, 11, 0, 5, 6, 42), FeedInfo(state, 2, 4, 9, 0, 0, 40)]

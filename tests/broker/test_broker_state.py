@@ -125,13 +125,13 @@ def test_what_expires_is_told_once(tmp_path: Path) -> None:
             if feed is None:
                 await broker.feeds.create(ZONES)
                 feed = broker.state.feed("zones")
-                feed._time = lambda: now[0]
+                feed._clock = lambda: now[0]
                 await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
                 await broker.subscriptions.put("ann", "brief", inside((0, 10), (0, 10), ttl=5.0))
                 await put(broker, "car", 3, 3, ttl=10.0)
                 now[0] += 20
-            feed._time = lambda: now[0]
-            feed._moment.now = now[0]
+            feed._clock = lambda: now[0]
+            feed._frozen.now = now[0]
             await broker.state.expire()
             notifications = told(await all_notifications(broker, "ann"))
             assert [one[1] for one in notifications] == kinds
@@ -228,7 +228,7 @@ def test_what_expires_in_an_operation_that_fails_is_told_by_the_next(tmp_path: P
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.feeds.create(ZONES)
-            broker.state.feed("zones")._time = lambda: now[0]
+            broker.state.feed("zones")._clock = lambda: now[0]
             await broker.subscriptions.put("ann", "home", inside((0, 10), (0, 10)))
             await put(broker, "car", 3, 3, ttl=10.0)
             now[0] += 20
@@ -255,7 +255,7 @@ def test_what_expires_before_operations_that_fail_is_let_go_once(tmp_path: Path)
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.feeds.create(ZONES)
-            broker.state.feed("zones")._time = lambda: now[0]
+            broker.state.feed("zones")._clock = lambda: now[0]
             for turn in range(4):
                 await broker.subscriptions.put("ann", f"t{turn}", inside((0, 9), (0, 9), ttl=5.0))
                 now[0] += 10
@@ -282,7 +282,7 @@ def test_a_subscription_that_has_expired_can_be_put_again(tmp_path: Path) -> Non
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.feeds.create(ZONES)
-            broker.state.feed("zones")._time = lambda: now[0]
+            broker.state.feed("zones")._clock = lambda: now[0]
             await broker.subscriptions.put("ann", "brief", inside((0, 9), (0, 9), ttl=5.0))
             await put(broker, "car", 3, 3)
             now[0] += 10
@@ -304,9 +304,9 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
         async with running(tmp_path) as broker:
             await broker.feeds.create(ZONES)
             feed = broker.state.feed("zones")
-            land = broker.pipeline.land
+            land = broker.pipeline.call_in_loop
             held: list[Callable[[], None]] = []
-            monkeypatch.setattr(broker.pipeline, "land", held.append)
+            monkeypatch.setattr(broker.pipeline, "call_in_loop", held.append)
             putting = asyncio.ensure_future(
                 broker.subscriptions.put("ann", "home", inside((0, 9), (0, 9)))
             )

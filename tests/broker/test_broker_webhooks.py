@@ -18,7 +18,7 @@ from webhook_receiver import (
 )
 
 from boxmatch.broker.delivery import webhook_sender as webhooks_module
-from boxmatch.broker.delivery.webhook_sender import letters
+from boxmatch.broker.delivery.webhook_sender import split_requests
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import BrokerError, StorageError
 from boxmatch.wire.signatures import sign, verify_signature
@@ -352,7 +352,7 @@ def test_large_notifications_are_cut_into_requests(monkeypatch):
     notifications = [
         notification(n, json.dumps("x" * size).encode()) for n, size in enumerate(sizes, 1)
     ]
-    cut = list(letters(notifications))
+    cut = list(split_requests(notifications))
     assert [(letter.first, letter.last) for letter in cut] == [
         (1, 2),
         (3, 3),
@@ -362,7 +362,7 @@ def test_large_notifications_are_cut_into_requests(monkeypatch):
     ]
     bodies = [n["sequence"] for letter in cut for n in json.loads(letter.body)["notifications"]]
     assert bodies == list(range(1, 8))
-    assert list(letters([])) == []
+    assert list(split_requests([])) == []
 
 
 def test_signatures():

@@ -39,7 +39,7 @@ def back_up(data: Path, target: Path, progress: Progress = lambda _name, _share:
     """Copy the databases in `data` to the new directory `target`, and check the copies.
 
     `target` can be served as it is. Nothing is there until all of it is complete and checked.
-    `progress` is told the name of a database and the share of it that is copied.
+    `progress` is called with the name of a database and the share of it that is copied.
     """
     if not (data / DATABASE).is_file():
         raise StorageError(f"{data} holds no broker: there is no {DATABASE}")

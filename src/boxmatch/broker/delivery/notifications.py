@@ -29,7 +29,7 @@ class Notifications:
         """
         known = self._directory.listener(subscriber)
         position = known.cursor if after is None else after
-        return NotificationStream(known, self._read, position, let_go=self._directory.let_go)
+        return NotificationStream(known, self._read, position, on_close=self._directory.forget_idle)
 
     async def poll(
         self, subscriber: str, *, after: int | None, limit: int, wait: float = 0.0
@@ -127,7 +127,7 @@ class Notifications:
 
     def close(self) -> None:
         """End all streams."""
-        for subscriber in self._directory.known():
+        for subscriber in self._directory.all_subscribers():
             for stream in tuple(subscriber.streams):
                 stream.close()
 

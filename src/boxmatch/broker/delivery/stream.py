@@ -38,7 +38,7 @@ class NotificationStream:
         *,
         capacity: int = CAPACITY,
         capacity_bytes: int = CAPACITY_BYTES,
-        let_go: Callable[[Subscriber], None] = lambda subscriber: None,
+        on_close: Callable[[Subscriber], None] = lambda subscriber: None,
     ) -> None:
         self.subscriber = subscriber
         self.position = after
@@ -46,7 +46,7 @@ class NotificationStream:
         self._read = read
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
-        self._let_go = let_go
+        self._on_close = on_close
         self._waiting: deque[Notification] = deque()
         self._nbytes = 0
         """Of the bodies that wait."""
@@ -80,7 +80,7 @@ class NotificationStream:
         """Listen no more."""
         self._closed = True
         self.subscriber.streams.discard(self)
-        self._let_go(self.subscriber)
+        self._on_close(self.subscriber)
         self._changed.set()
 
     def offer(self, notifications: Sequence[Notification]) -> None:

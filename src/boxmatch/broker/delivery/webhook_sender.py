@@ -1,6 +1,6 @@
 """Posts subscribers' notifications to their webhooks: in order, signed, tried again, never lost.
 
-One courier (a task) per subscriber posts one batch at a time and goes on when it was taken (2xx) or
+One worker (a task) per subscriber posts one batch at a time and goes on when it was taken (2xx) or
 is among the dead letters. Only then is it acknowledged; whatever happens before that, the
 notifications are still in the inbox and are posted again. A receiver may therefore get a
 notification twice, with the same sequence number.
@@ -24,7 +24,7 @@ from msgspec import structs
 from boxmatch import __version__
 from boxmatch.broker.delivery.webhook_targets import (
     KEEP_ALIVE,
-    Line,
+    Connection,
     Resolver,
     SystemResolver,
     Target,
@@ -77,7 +77,7 @@ class WebhookRequest(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a letter was not taken."""
+    """Why a request was not taken."""
 
     reason: str
     retry_after: float = 0.0
@@ -148,7 +148,7 @@ class WebhookSender:
         self._slots = asyncio.Semaphore(requests)
         # Receivers that are slow or failing hold a slot for long; half stays for the others.
         self._trouble_slots = asyncio.Semaphore(max(1, requests // 2))
-        self._couriers: dict[str, _WebhookWorker] = {}
+        self._workers: dict[str, _WebhookWorker] = {}
         self._closed = False
 
     def start(self, subscriber: str, webhook: Webhook) -> None:
@@ -160,67 +160,69 @@ class WebhookSender:
         if self._closed:
             raise BrokerError("the webhooks are closed")
         before: set[asyncio.Task[None]] = set()
-        if (old := self._couriers.get(subscriber)) is not None:
+        if (old := self._workers.get(subscriber)) is not None:
             # Two at once would break the order, so the new one waits for all earlier ones.
             old.task.cancel()
             before = {task for task in (*old.before, old.task) if not task.done()}
-        self._couriers[subscriber] = _WebhookWorker(self, subscriber, webhook, before)
+        self._workers[subscriber] = _WebhookWorker(self, subscriber, webhook, before)
 
     async def stop(self, subscriber: str) -> None:
         """Post no more for this subscriber. A request under way is cut off, not acknowledged."""
-        if (courier := self._couriers.get(subscriber)) is None:
+        if (worker := self._workers.get(subscriber)) is None:
             return
-        courier.task.cancel()
-        await asyncio.wait({courier.task, *courier.before})
-        if self._couriers.get(subscriber) is courier:
-            del self._couriers[subscriber]
+        worker.task.cancel()
+        await asyncio.wait({worker.task, *worker.before})
+        if self._workers.get(subscriber) is worker:
+            del self._workers[subscriber]
 
     async def close(self, *, grace: float = 0.0) -> None:
         """Stop all. Requests under way have `grace` seconds to be answered and acknowledged."""
         self._closed = True
-        couriers = list(self._couriers.values())
-        for courier in couriers:
-            courier.leaving = True
-            if grace <= 0 or not courier.posting:
-                courier.task.cancel()
-        if tasks := {task for courier in couriers for task in (courier.task, *courier.before)}:
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.leaving = True
+            if grace <= 0 or not worker.posting:
+                worker.task.cancel()
+        if tasks := {task for worker in workers for task in (worker.task, *worker.before)}:
             _, late = await asyncio.wait(tasks, timeout=grace if grace > 0 else None)
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-        self._couriers.clear()
+        self._workers.clear()
         self._own_resolver.close()
 
     def last_error(self, subscriber: str) -> str | None:
         """What went wrong since something was last taken."""
-        courier = self._couriers.get(subscriber)
-        return None if courier is None else courier.error
+        worker = self._workers.get(subscriber)
+        return None if worker is None else worker.error
 
     def is_gone(self, subscriber: str) -> bool:
         """Whether the receiver wants no more at all."""
-        courier = self._couriers.get(subscriber)
-        return courier is not None and courier.gone
+        worker = self._workers.get(subscriber)
+        return worker is not None and worker.gone
 
     async def repost(self, subscriber: str, webhook: Webhook, letter: DeadLetter) -> str | None:
         """Post a dead letter once more. None if it was taken, otherwise why not."""
-        line = self.line(webhook)
+        connection = self.connection(webhook)
         try:
             async with self.slot(troubled=True):
                 again = WebhookRequest(letter.first, letter.last, letter.body)
-                failure = await self.post(line, webhook, again, letter.attempts + 1)
+                failure = await self.post(connection, webhook, again, letter.attempts + 1)
         finally:
-            await line.disconnect()
-        self.tell(subscriber, "delivered" if failure is None else "failed")
+            await connection.disconnect()
+        self.report(subscriber, "delivered" if failure is None else "failed")
         return None if failure is None else failure.reason
 
-    # For couriers.
+    # For the workers.
 
-    def line(self, webhook: Webhook) -> Line:
+    def connection(self, webhook: Webhook) -> Connection:
         target = Target.parse(webhook.url, allow_private=self._allow_private)
         if self._tls is None:
             self._tls = httpx.create_ssl_context()  # reads many certificates: once, if at all
-        return Line(target, resolve=self._resolve, tls=self._tls, allow_private=self._allow_private)
+        return Connection(
+            target, resolve=self._resolve, tls=self._tls, allow_private=self._allow_private
+        )
 
     @asynccontextmanager
     async def slot(self, *, troubled: bool) -> AsyncIterator[None]:
@@ -233,7 +235,7 @@ class WebhookSender:
                 yield
 
     async def post(
-        self, line: Line, webhook: Webhook, letter: WebhookRequest, attempt: int
+        self, connection: Connection, webhook: Webhook, request: WebhookRequest, attempt: int
     ) -> Failure | None:
         """Post once. None if it was taken: a 2xx, and the answer complete, all within the timeout.
 
@@ -242,14 +244,14 @@ class WebhookSender:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"boxmatch/{__version__}",
-            "Boxmatch-First": str(letter.first),
-            "Boxmatch-Last": str(letter.last),
+            "Boxmatch-First": str(request.first),
+            "Boxmatch-Last": str(request.last),
             "Boxmatch-Attempt": str(attempt),
-            HEADER: sign(webhook.secret, letter.body, self._clock()),
+            HEADER: sign(webhook.secret, request.body, self._clock()),
         }
         try:
             async with asyncio.timeout(webhook.timeout):
-                answer = await line.post(letter.body, headers, turn=attempt - 1)
+                answer = await connection.post(request.body, headers, turn=attempt - 1)
         except TargetError as error:
             return Failure(str(error))
         except TimeoutError:
@@ -269,7 +271,7 @@ class WebhookSender:
         ceiling = min(LONGEST, 2 * SHORTEST * 2.0 ** min(failures - 1, 32))
         return max(ceiling / 2 * (1 + self._jitter()), min(asked, LONGEST))
 
-    def tell(self, subscriber: str, outcome: Outcome) -> None:
+    def report(self, subscriber: str, outcome: Outcome) -> None:
         try:
             self._on_result(subscriber, outcome)
         except Exception:  # counting must not get in the way of delivering
@@ -309,7 +311,7 @@ class _WebhookWorker:
         if self._webhook.paused:
             return
         try:
-            line = self._sender.line(self._webhook)
+            connection = self._sender.connection(self._webhook)
         except TargetError as error:
             # Giving the notifications up for this would be rash: it may be allowed again.
             self._pause(str(error))
@@ -318,11 +320,11 @@ class _WebhookWorker:
             while not self.leaving:
                 try:
                     async with self._sender.take_stream(self._subscriber, None) as stream:
-                        self.gone = not await self._carry(stream, line)
+                        self.gone = not await self._carry(stream, connection)
                     if self.gone:
                         self._pause(self.error or "gone")
                         return
-                except Exception as error:  # a courier that ends unseen delivers nothing any more
+                except Exception as error:  # a worker that ends unseen delivers nothing any more
                     self.error = f"{type(error).__name__}: {error}"
                     known = isinstance(error, BoxmatchError)
                     _log.warning("webhook of %s: %s", self._subscriber, error, exc_info=not known)
@@ -331,37 +333,37 @@ class _WebhookWorker:
                 if not self.leaving:
                     await self._sender.sleep(self._sender.back_off(self._failures))
         finally:
-            await line.disconnect()
+            await connection.disconnect()
 
     def _pause(self, reason: str) -> None:
         self.error = reason
         _log.warning("webhook of %s is paused: %s", self._subscriber, reason)
-        self._sender.tell(self._subscriber, "paused")
+        self._sender.report(self._subscriber, "paused")
 
-    async def _carry(self, stream: NotificationStream, line: Line) -> bool:
-        """Deliver until told to leave or the stream ends; False if the receiver is gone."""
-        while not self.leaving and (notifications := await self._take(stream, line)):
-            for letter in letters(notifications):
-                if not await self._deliver(letter, line):
+    async def _carry(self, stream: NotificationStream, connection: Connection) -> bool:
+        """Deliver until it has to leave or the stream ends; False if the receiver is gone."""
+        while not self.leaving and (notifications := await self._take(stream, connection)):
+            for request in split_requests(notifications):
+                if not await self._deliver(request, connection):
                     return False
                 if self.leaving:
                     break
         return True
 
-    async def _take(self, stream: NotificationStream, line: Line) -> list[Notification]:
+    async def _take(self, stream: NotificationStream, connection: Connection) -> list[Notification]:
         taking = asyncio.ensure_future(stream.take(self._webhook.batch))
         try:
             # Thousands of subscribers with nothing to post would each hold a connection.
             done, _ = await asyncio.wait({taking}, timeout=KEEP_ALIVE)
             if not done:
-                await line.disconnect()
+                await connection.disconnect()
             return await taking
         finally:
             if not taking.done():
                 taking.cancel()
                 await asyncio.gather(taking, return_exceptions=True)
 
-    async def _deliver(self, letter: WebhookRequest, line: Line) -> bool:
+    async def _deliver(self, request: WebhookRequest, connection: Connection) -> bool:
         """Until it is taken or dead. False if the receiver is gone; then it is neither."""
         sender, subscriber, attempts = (
             self._sender,
@@ -369,20 +371,20 @@ class _WebhookWorker:
             max(1, self._webhook.attempts),
         )
         for attempt in range(1, attempts + 1):
-            failure = await self._post(letter, line, attempt)
+            failure = await self._post(request, connection, attempt)
             if failure is None:
-                await self._settle(lambda: sender.acknowledge(subscriber, letter.last))
+                await self._settle(lambda: sender.acknowledge(subscriber, request.last))
                 self.posting = False
                 self.error, self._failures = None, 0
-                sender.tell(subscriber, "delivered")
-                sender.on_taken(letter.notifications)
+                sender.report(subscriber, "delivered")
+                sender.on_taken(request.notifications)
                 return True
             self.error = failure.reason
             if failure.gone:
                 self.posting = False
                 return False
-            sender.tell(subscriber, "failed")
-            await line.disconnect()
+            sender.report(subscriber, "failed")
+            await connection.disconnect()
             if attempt < attempts:
                 if attempt == 1:  # the others would fill the log
                     _log.warning("webhook of %s: %s; trying again", subscriber, failure.reason)
@@ -392,25 +394,27 @@ class _WebhookWorker:
                 await sender.sleep(sender.back_off(attempt, failure.retry_after))
         reason = self.error or ""
         await self._settle(
-            lambda: sender.dead_letter(subscriber, *letter[:2], attempts, reason, letter.body)
+            lambda: sender.dead_letter(subscriber, *request[:2], attempts, reason, request.body)
         )
-        await self._settle(lambda: sender.acknowledge(subscriber, letter.last))
+        await self._settle(lambda: sender.acknowledge(subscriber, request.last))
         self.posting = False
-        _log.warning("webhook of %s: dead letter %d-%d: %s", subscriber, *letter[:2], reason)
-        sender.tell(subscriber, "dead")
+        _log.warning("webhook of %s: dead letter %d-%d: %s", subscriber, *request[:2], reason)
+        sender.report(subscriber, "dead")
         return True
 
-    async def _post(self, letter: WebhookRequest, line: Line, attempt: int) -> Failure | None:
+    async def _post(
+        self, request: WebhookRequest, connection: Connection, attempt: int
+    ) -> Failure | None:
         now = asyncio.get_running_loop().time
         async with self._sender.slot(troubled=self._troubled):
             self.posting = True
             begun = now()
-            failure = await self._sender.post(line, self._webhook, letter, attempt)
+            failure = await self._sender.post(connection, self._webhook, request, attempt)
         self._troubled = failure is not None or now() - begun > SLOW
         return failure
 
     async def _settle(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Store what came of a letter: to its end if told to stop, again if it fails.
+        """Store what came of a request: to its end when it has to stop, again if it fails.
 
         The receiver has the notifications; posting them again would not help a disk that is full.
         """
@@ -433,7 +437,7 @@ class _WebhookWorker:
                 return
 
 
-def letters(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
+def split_requests(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
     """Cut notifications into requests that are not too large, in order."""
     parts: list[bytes] = []
     within: list[Notification] = []
@@ -441,16 +445,16 @@ def letters(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
     for notification in notifications:
         part = notification.to_json()
         if parts and size + len(part) > MAX_BODY:
-            yield _letter(within, parts)
+            yield _request(within, parts)
             parts, within, size = [], [], 0
         parts.append(part)
         within.append(notification)
         size += len(part)
     if parts:
-        yield _letter(within, parts)
+        yield _request(within, parts)
 
 
-def _letter(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
+def _request(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
     body = encode(answers.Delivery([stored(part) for part in parts]))
     return WebhookRequest(
         notifications[0].sequence, notifications[-1].sequence, body, notifications

@@ -186,7 +186,7 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Line:
+class Connection:
     """Posts to one target, over one connection that is kept while there is something to post.
 
     Not shared between targets: a connection whose certificate was checked for one name must

@@ -46,9 +46,9 @@ class Webhooks:
         self._sender = WebhookSender(
             take_stream=lambda subscriber, after: notifications.stream(subscriber, after=after),
             acknowledge=partial(notifications.acknowledge, wait=False),
-            dead_letter=self._bury,
+            dead_letter=self._store_dead_letter,
             allow_private=settings.allow_private_webhooks,
-            on_result=self._tell,
+            on_result=self._on_result,
             on_taken=lambda notifications: metrics.delivered("webhook", notifications),
         )
         for number, text in store.reader.webhooks():
@@ -85,7 +85,7 @@ class Webhooks:
 
         async with self._changes.lock(subscriber):
             number = await self._store.commit(store)
-            self._directory.settle(subscriber, number, self._store.next_sequence - 1)
+            self._directory.register(subscriber, number, self._store.next_sequence - 1)
             await self._sender.stop(subscriber)
             self._webhooks[subscriber] = webhook
             self._start(subscriber)
@@ -147,7 +147,7 @@ class Webhooks:
         if not webhook.paused:
             self._sender.start(subscriber, webhook)
 
-    def _tell(self, subscriber: str, outcome: str) -> None:
+    def _on_result(self, subscriber: str, outcome: str) -> None:
         self._metrics.webhook(outcome)
         webhook = self._webhooks.get(subscriber)
         # For good if whoever receives it does not want any more; not if it may not go there now.
@@ -167,7 +167,7 @@ class Webhooks:
                 lambda transaction: transaction.put_webhook(known.number, text)
             )
 
-    async def _bury(
+    async def _store_dead_letter(
         self, subscriber: str, first: int, last: int, attempts: int, reason: str, body: bytes
     ) -> None:
         known = self._directory.subscriber(subscriber)

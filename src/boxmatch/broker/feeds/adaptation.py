@@ -68,7 +68,7 @@ class Adaptation:
         self._matching = True
         return self._adjuster.decide(waited, events)
 
-    def matched(self) -> None:
+    def end_batch(self) -> None:
         """What was decided on has been done."""
         self._matching = False
         self._ended = self._clock()
@@ -85,7 +85,7 @@ class Adaptation:
         self._unseen = 0
         return True
 
-    def sampled(self, found: Int64Array, exact: Int64Array) -> None:
+    def add_sample(self, found: Int64Array, exact: Int64Array) -> None:
         """Matches of some events, and how many there really are."""
         self.matches += int(found.sum())
         self.false += int((found - exact).sum())

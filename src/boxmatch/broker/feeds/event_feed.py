@@ -26,7 +26,7 @@ _MANY_CHANGES = 256
 """So few subscriptions are quickly looked through one by one."""
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """Matches, ordered by event: how many each event has, and the event and slot of each."""
 
     counts: Int64Array
@@ -104,27 +104,27 @@ class EventFeed:
                     row=number,
                 )
 
-    def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Found:
+    def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Matches:
         """Who wants these events, by slot, if they have waited so many seconds."""
         rate = self.adapting.decide(waited, len(rows))
         try:
             result = self.matcher.match_batch(rows, threads=1, max_false_positive_rate=rate)
         finally:
-            self.adapting.matched()
+            self.adapting.end_batch()
         if not result.skipped_attributes:
             rate = 0.0
         elif self.adapting.is_to_sample(len(rows)):
             some = slice(0, SAMPLE)
             exact = self.matcher.count_batch(rows[some], threads=1, max_false_positive_rate=0.0)
-            self.adapting.sampled(result.counts[some], exact)
+            self.adapting.add_sample(result.counts[some], exact)
         slots = result.subscription.astype(np.int64, copy=False)
         if not len(self.exact):
-            return Found(result.counts, result.event, slots, rate)
+            return Matches(result.counts, result.event, slots, rate)
         more = self.exact.match_batch(rows, threads=1)
         events = np.concatenate([result.event, more.event])
         slots = np.concatenate([slots, more.subscription.astype(np.int64, copy=False)])
         order = np.argsort(events, kind="stable")
-        return Found(result.counts + more.counts, events[order], slots[order], rate)
+        return Matches(result.counts + more.counts, events[order], slots[order], rate)
 
     def put(
         self,

@@ -72,7 +72,7 @@ class PublishRequest:
     events: Events
     key: str | None
     wait: bool
-    """Whether the publisher wants to hear when they are durable."""
+    """Whether the publisher waits until they are durable."""
     answer: asyncio.Future[Receipt]
     at: float
     received: float = field(default_factory=time.perf_counter)
@@ -112,13 +112,13 @@ class Pipeline:
         """On their way at the moment."""
         self.nbytes = 0
         self._seconds = 0.0
-        self._outside: deque[tuple[PublishRequest, asyncio.Future[None]]] = deque()
-        self._outside_bytes = 0
+        self._waiting: deque[tuple[PublishRequest, asyncio.Future[None]]] = deque()
+        self._waiting_bytes = 0
         self._queue: deque[PublishRequest | Callable[[], None]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._stopping = False
-        self._landed: deque[Callable[[], None]] = deque()
-        self._landing = False
+        self._loop_calls: deque[Callable[[], None]] = deque()
+        self._scheduled = False
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._match_all, name="matcher", daemon=True)
         self._thread.start()
@@ -145,8 +145,8 @@ class Pipeline:
         request = PublishRequest(
             known, events, key, wait, self._loop.create_future(), self._clock()
         )
-        self._let_in()
-        if self._outside or not self._has_room(request):
+        self._admit()
+        if self._waiting or not self._has_room(request):
             await self._wait_for_room(request)
         else:
             self._enter(request)
@@ -158,8 +158,8 @@ class Pipeline:
         """`OverloadError` if so many publishers wait for room that there is no use in reading the
         events of another.
         """
-        self._let_in()
-        if 2 * self._outside_bytes > self._most_bytes:
+        self._admit()
+        if 2 * self._waiting_bytes > self._most_bytes:
             raise self._overload()
 
     def _has_room(self, request: PublishRequest) -> bool:
@@ -176,11 +176,11 @@ class Pipeline:
         What they hold meanwhile counts too: if it is as much as may be queued, the next ones are
         sent away at once.
         """
-        if self._outside and self._outside_bytes + request.nbytes > self._most_bytes:
+        if self._waiting and self._waiting_bytes + request.nbytes > self._most_bytes:
             raise self._overload()
         turn: asyncio.Future[None] = self._loop.create_future()
-        self._outside.append((request, turn))
-        self._outside_bytes += request.nbytes
+        self._waiting.append((request, turn))
+        self._waiting_bytes += request.nbytes
         try:
             async with asyncio.timeout(_ROOM_TIMEOUT):
                 await turn
@@ -192,23 +192,23 @@ class Pipeline:
                 self._leave(request)
             raise
         finally:
-            self._outside_bytes -= request.nbytes
+            self._waiting_bytes -= request.nbytes
 
     def _overload(self) -> OverloadError:
         self._metrics.refused("overload")
         text = f"{self.events:,} events are waiting to be matched"
         return OverloadError(text, retry_after=1.0)
 
-    def _let_in(self) -> None:
-        """Not all at once, who would then find that there is room for a few of them."""
-        while self._outside:
-            request, turn = self._outside[0]
+    def _admit(self) -> None:
+        """Admit publishers for which there is room, one by one: all at once would overfill it."""
+        while self._waiting:
+            request, turn = self._waiting[0]
             if not turn.cancelled():
                 if not self._has_room(request):
                     return
                 self._enter(request)
                 turn.set_result(None)
-            self._outside.popleft()
+            self._waiting.popleft()
 
     def _enter(self, request: PublishRequest) -> None:
         events = len(request.events.rows)
@@ -247,25 +247,25 @@ class Pipeline:
             self._queue.append(item)
             self._changed.notify()
 
-    def land(self, call: Callable[[], None]) -> None:
-        """Have something done in the event loop, from any thread: in the order of these calls.
+    def call_in_loop(self, call: Callable[[], None]) -> None:
+        """Run something in the event loop, from any thread: in the order of these calls.
 
         Notifications must go out in the order in which they became durable.
         """
-        self._landed.append(call)
-        if not self._landing:
-            self._landing = True
-            self._loop.call_soon_threadsafe(self._land)
+        self._loop_calls.append(call)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon_threadsafe(self._run_loop_calls)
 
-    def _land(self) -> None:
-        self._landing = False
-        while self._landed:
-            call = self._landed.popleft()
+    def _run_loop_calls(self) -> None:
+        self._scheduled = False
+        while self._loop_calls:
+            call = self._loop_calls.popleft()
             try:
                 call()
             except Exception:  # the others are not to blame
                 log.exception("in what follows a write")
-        self._let_in()
+        self._admit()
 
     def _finish(self, request: PublishRequest, result: Appended | BaseException) -> None:
         """What is durable is answered and delivered."""
@@ -351,7 +351,7 @@ class Pipeline:
             found = feed.match(rows, began - requests[0].received)
         except Exception as error:
             if len(requests) == 1:
-                self.land(partial(self._refuse, requests[0], error))
+                self.call_in_loop(partial(self._refuse, requests[0], error))
                 return
             for request in requests:  # the others are not to blame
                 self._match(feed, [request])
@@ -377,7 +377,7 @@ class Pipeline:
     def _commit(self, request: PublishRequest) -> None:
         if not request.wait:
             rows = len(request.events.rows)
-            self.land(partial(settle, request.answer, Receipt(0, 0, rows, False)))
+            self.call_in_loop(partial(settle, request.answer, Receipt(0, 0, rows, False)))
 
         def change(transaction: Transaction) -> Appended:
             return transaction.append(
@@ -390,7 +390,7 @@ class Pipeline:
             )
 
         def done(result: Appended | BaseException) -> None:
-            self.land(partial(self._finish, request, result))
+            self.call_in_loop(partial(self._finish, request, result))
 
         try:
             self._store.write(change, done)

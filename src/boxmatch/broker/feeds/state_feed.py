@@ -1,4 +1,4 @@
-"""A state feed: publications stay and change, and people hear when one comes to match or ceases."""
+"""A state feed: publications stay and change, and subscribers are notified of transitions."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from boxmatch.spaces.transitions import KINDS, Transitions
 from boxmatch.wire.requests import Wanted
 
 
-class Told(NamedTuple):
-    """What an operation has to tell: changes as JSON, and whom they concern."""
+class StateChanges(NamedTuple):
+    """What an operation results in: changes as JSON, and whom they concern."""
 
     bodies: list[bytes]
     inboxes: Inboxes
 
 
 class Expired(NamedTuple):
-    """What is no more since its time is over, and what is told of that."""
+    """Publications and subscriptions whose time is over, and the changes that result."""
 
-    told: Told
+    changes: StateChanges
     publications: list[str]
     subscriptions: list[Subscription]
 
 
 @dataclass
-class Moment:
+class FrozenClock:
     """The time of a feed: it stands still while an operation takes place."""
 
     now: float
@@ -68,14 +68,14 @@ class StateFeed:
         """The epoch in which that happened: what was done in it since is not stored either."""
         self._known: dict[tuple[int, str], Subscription] = {}
         """Subscriptions by their subscriber's number and their id."""
-        self._time = clock
-        self._moment = moment = Moment(clock())
-        # What was told is in the broker's log.
-        self.spaces = Spaces(spec.spaces, leave=spec.leave, remember=0, clock=lambda: moment.now)
+        self._clock = clock
+        self._frozen = frozen = FrozenClock(clock())
+        # Transitions are in the broker's log.
+        self.spaces = Spaces(spec.spaces, leave=spec.leave, remember=0, clock=lambda: frozen.now)
 
     def adopt(self, other: StateFeed) -> None:
         """Have what another has; operations before this are of another epoch."""
-        self.slots, self.spaces, self._moment = other.slots, other.spaces, other._moment
+        self.slots, self.spaces, self._frozen = other.slots, other.spaces, other._frozen
         self._known = other._known
         self.epoch += 1
 
@@ -83,28 +83,28 @@ class StateFeed:
         self, publications: Mapping[str, Stored], subscriptions: Iterable[Subscription]
     ) -> None:
         """Take over what was stored."""
-        wanted = {self._add(one): _stored(one.wanted, one.updated) for one in subscriptions}
+        wanted = {self._add(one): _to_stored(one.wanted, one.updated) for one in subscriptions}
         self.spaces.load(publications=publications, subscriptions=wanted)
 
     def expire(self) -> Expired | None:
         """Let it be now, and forget what is past its time; None if nothing is."""
-        self._moment.now = self._time()
+        self._frozen.now = self._clock()
         due = self.spaces.due()
         if not due:
             return None
         slots = [int(member) for which, member in due if which == "subscription"]
-        # A publication that goes is told with what it was.
+        # Subscribers are notified of a publication that goes with its last regions.
         gone = {
             str(member): self.spaces.get_publication(member).regions
             for which, member in due
             if which == "publication"
         }
-        told = self._told(self.spaces.expire(), gone)
-        return Expired(told, list(gone), [self._remove(slot) for slot in slots])
+        changes = self._describe(self.spaces.expire(), gone)
+        return Expired(changes, list(gone), [self._remove(slot) for slot in slots])
 
     def has_expired(self) -> bool:
         """Whether something is past its time. From any thread."""
-        return bool(self.spaces.due(self._time()))
+        return bool(self.spaces.due(self._clock()))
 
     def put_publication(
         self,
@@ -112,14 +112,14 @@ class StateFeed:
         regions: Mapping[str, RegionSpec],
         filter: str | None,
         ttl: float | None,
-    ) -> Told:
+    ) -> StateChanges:
         """Publish, or put other regions in the place of all that were there."""
         try:
             before = self.spaces.get_publication(publication).regions
         except UnknownMemberError:
             new = self.spaces.publish(publication, regions=regions, filter=filter, ttl=ttl)
-            return self._told(new)
-        return self.patch_publication(publication, _replacing(before, regions), filter, ttl)
+            return self._describe(new)
+        return self.patch_publication(publication, _replace(before, regions), filter, ttl)
 
     def patch_publication(
         self,
@@ -127,16 +127,16 @@ class StateFeed:
         regions: Mapping[str, RegionSpec | None],
         filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
-    ) -> Told:
-        return self._told(
+    ) -> StateChanges:
+        return self._describe(
             self.spaces.update_publication(publication, regions=regions, filter=filter, ttl=ttl)
         )
 
-    def retract(self, publication: str) -> Told:
+    def retract(self, publication: str) -> StateChanges:
         gone = {publication: self.spaces.get_publication(publication).regions}
-        return self._told(self.spaces.retract(publication), gone)
+        return self._describe(self.spaces.retract(publication), gone)
 
-    def put(self, subscription: Subscription) -> Told:
+    def put(self, subscription: Subscription) -> StateChanges:
         """Add a subscription, or put it in the place of that of the same subscriber and id."""
         wanted = subscription.wanted
         regions = regions_of(wanted)
@@ -146,27 +146,27 @@ class StateFeed:
                 self.slots.next, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl
             )
             self._add(subscription)
-            return self._told(entered)
+            return self._describe(entered)
         known = self.spaces.get_subscription(before.slot).regions
         changed = self.spaces.update_subscription(
             before.slot,
-            regions=_replacing(known, regions),
+            regions=_replace(known, regions),
             filter=wanted.region_filter,
             ttl=wanted.ttl,
         )
         subscription.created = before.created
         self.slots.replace(before.slot, subscription)
         self._known[subscription.subscriber.number, subscription.id] = subscription
-        return self._told(changed)
+        return self._describe(changed)
 
-    def remove(self, subscriber: Subscriber, id: str) -> Told:
-        """Forget a subscription; it is told nothing."""
+    def remove(self, subscriber: Subscriber, id: str) -> StateChanges:
+        """Forget a subscription; its subscriber is not notified."""
         known = self._known.get((subscriber.number, id))
         if known is None:
             raise UnknownSubscriptionError(id)
-        told = self._told(self.spaces.unsubscribe(known.slot))
+        changes = self._describe(self.spaces.unsubscribe(known.slot))
         self._remove(known.slot)
-        return told
+        return changes
 
     def _add(self, subscription: Subscription) -> int:
         self._known[subscription.subscriber.number, subscription.id] = subscription
@@ -177,13 +177,15 @@ class StateFeed:
         del self._known[gone.subscriber.number, gone.id]
         return gone
 
-    def _told(self, transitions: Transitions, gone: Mapping[str, Any] | None = None) -> Told:
+    def _describe(
+        self, transitions: Transitions, gone: Mapping[str, Any] | None = None
+    ) -> StateChanges:
         """One change for each publication and kind, and whom it concerns."""
         if not transitions:
-            return Told([], {})
+            return StateChanges([], {})
         publications, which = np.unique(transitions.publication.astype(str), return_inverse=True)
         pair = which.astype(np.int64) * len(KINDS) + transitions.code
-        # In the order in which they were told.
+        # In the order of the transitions.
         _, first, number = np.unique(pair, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
@@ -199,7 +201,7 @@ class StateFeed:
             )
         slots = transitions.subscription.astype(np.int64)
         self.slots.count(slots)
-        return Told(bodies, self.slots.inboxes(rank[number], slots))
+        return StateChanges(bodies, self.slots.inboxes(rank[number], slots))
 
     def _regions(self, publication: str, gone: Mapping[str, Any]) -> Any:
         try:
@@ -279,12 +281,12 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def _stored(wanted: Wanted, since: float) -> Stored:
+def _to_stored(wanted: Wanted, since: float) -> Stored:
     expires = None if wanted.ttl is None else since + wanted.ttl
     return Stored("", regions_of(wanted), wanted.region_filter, expires)
 
 
-def _replacing(
+def _replace(
     before: Mapping[str, RegionSpec], after: Mapping[str, RegionSpec]
 ) -> dict[str, RegionSpec | None]:
     """The change that leaves nothing of what was there."""

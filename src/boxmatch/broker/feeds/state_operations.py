@@ -1,4 +1,4 @@
-"""Operations on state feeds: what they change and what they tell is stored together."""
+"""Operations on state feeds: what they change is stored together with the notifications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.pipeline import Pipeline, settle
 from boxmatch.broker.feeds.recovery import publication_to_json, recover_feed
-from boxmatch.broker.feeds.state_feed import StateFeed, Told
+from boxmatch.broker.feeds.state_feed import StateChanges, StateFeed
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, StorageError
@@ -56,7 +56,7 @@ class StateOperations:
         return await self.operate(
             feed,
             lambda: feed.put_publication(publication, regions, filter, ttl),
-            _storing(feed, publication),
+            _store_publication(feed, publication),
         )
 
     async def patch_publication(
@@ -72,7 +72,7 @@ class StateOperations:
         return await self.operate(
             feed,
             lambda: feed.patch_publication(publication, regions, filter, ttl),
-            _storing(feed, publication),
+            _store_publication(feed, publication),
         )
 
     async def retract(self, name: str, publication: str) -> Receipt:
@@ -92,21 +92,22 @@ class StateOperations:
         for entry in self._directory.feeds():
             feed = entry.feed
             if isinstance(feed, StateFeed) and feed.has_expired():
-                await self.operate(feed, lambda: Told([], {}), lambda: _nothing)
+                await self.operate(feed, lambda: StateChanges([], {}), lambda: _nothing)
 
     async def operate(
         self,
         feed: StateFeed,
-        operation: Callable[[], Told],
+        operation: Callable[[], StateChanges],
         prepare: Callable[[], Write],
-        landed: Callable[[], object] = lambda: None,
+        on_durable: Callable[[], object] = lambda: None,
         *,
         frees: bool = False,
     ) -> Receipt:
-        """Carry out an operation; returns when it and what it tells are durable.
+        """Carry out an operation; returns when it and its notifications are durable.
 
-        `prepare` is called right after it, and says how to store what it changed; `landed` in the
-        event loop once that is durable, in the order of the operations, if the feed is still there.
+        `prepare` is called right after it, and says how to store what it changed; `on_durable` once
+        that is durable, in the event loop and in the order of the operations, if the feed is still
+        there.
         An operation that `frees` room is possible on a full disk too.
         """
         answer: Answer = asyncio.get_running_loop().create_future()
@@ -114,21 +115,23 @@ class StateOperations:
 
         def carry_out() -> None:
             try:
-                self._let_expire(feed, at)
+                self._expire(feed, at)
                 try:
-                    told = operation()
+                    changes = operation()
                 except BoxmatchError as error:  # nothing has changed
-                    self._pipeline.land(partial(settle, answer, error))
+                    self._pipeline.call_in_loop(partial(settle, answer, error))
                     return
-                self._record(feed, at, told, prepare(), landed, answer, frees)
+                self._record(feed, at, changes, prepare(), on_durable, answer, frees)
             except Exception as error:  # something may have
-                self._record(feed, at, Told([], {}), partial(_fail, error), landed, answer, True)
+                self._record(
+                    feed, at, StateChanges([], {}), partial(_fail, error), on_durable, answer, True
+                )
 
         self._pipeline.call_soon(carry_out)
         return await asyncio.shield(answer)
 
-    def _let_expire(self, feed: StateFeed, at: float) -> None:
-        """A step of its own: what has expired is stored and told whatever the operation does."""
+    def _expire(self, feed: StateFeed, at: float) -> None:
+        """A step of its own: what has expired is stored whatever the operation does."""
         expired = feed.expire()
         if expired is None:
             return
@@ -139,20 +142,20 @@ class StateOperations:
             for one in expired.subscriptions:
                 transaction.delete_subscription(one.subscriber.number, one.id)
 
-        def landed() -> None:
+        def on_durable() -> None:
             for one in expired.subscriptions:
                 if one.subscriber.subscriptions.get(one.id) is one:
                     del one.subscriber.subscriptions[one.id]
 
-        self._record(feed, at, expired.told, write, landed, None, True)
+        self._record(feed, at, expired.changes, write, on_durable, None, True)
 
     def _record(
         self,
         feed: StateFeed,
         at: float,
-        told: Told,
+        changes: StateChanges,
         write: Write,
-        landed: Callable[[], object],
+        on_durable: Callable[[], object],
         answer: Answer | None,
         frees: bool,
     ) -> None:
@@ -164,9 +167,9 @@ class StateOperations:
                 if feed.failed == epoch:
                     raise StorageError("an operation before this one could not be stored")
                 write(transaction)
-                if not told.bodies:
+                if not changes.bodies:
                     return 0
-                return transaction.append(feed.number, at, told.bodies, told.inboxes).first
+                return transaction.append(feed.number, at, changes.bodies, changes.inboxes).first
             except BaseException:
                 feed.failed = epoch
                 raise
@@ -176,29 +179,31 @@ class StateOperations:
                 feed.failed = epoch
                 self._pipeline.call_soon(partial(self._step_back, feed, epoch, answer, result))
             else:
-                self._pipeline.land(partial(self._finish, feed, at, told, result, landed, answer))
+                self._pipeline.call_in_loop(
+                    partial(self._finish, feed, at, changes, result, on_durable, answer)
+                )
 
         try:
             self._store.write(change, done, frees=frees)
         except StorageError as error:  # it is closed
-            self._pipeline.land(partial(settle, answer, error))
+            self._pipeline.call_in_loop(partial(settle, answer, error))
 
     def _finish(
         self,
         feed: StateFeed,
         at: float,
-        told: Told,
+        changes: StateChanges,
         first: int,
-        landed: Callable[[], object],
+        on_durable: Callable[[], object],
         answer: Answer | None,
     ) -> None:
-        number = len(told.bodies)
+        number = len(changes.bodies)
         entry = self._directory.entry_of(feed)
         if entry is not None:
-            landed()
+            on_durable()
             if number:
                 entry.events += number
-                self._notifications.dispatch(entry, at, first, told.bodies, told.inboxes)
+                self._notifications.dispatch(entry, at, first, changes.bodies, changes.inboxes)
         settle(answer, Receipt(first, first + number - 1 if number else 0, number, True))
 
     def _step_back(
@@ -216,9 +221,11 @@ class StateOperations:
                 if isinstance(stored, StateFeed):
                     feed.adopt(stored)
                     # After what was stored before, which waits there too.
-                    self._pipeline.land(partial(self._directory.know, feed, stored.slots.in_use()))
+                    self._pipeline.call_in_loop(
+                        partial(self._directory.restore_subscriptions, feed, stored.slots.in_use())
+                    )
         finally:
-            self._pipeline.land(partial(settle, answer, error))
+            self._pipeline.call_in_loop(partial(settle, answer, error))
 
 
 def _nothing(transaction: Transaction) -> None:
@@ -229,7 +236,7 @@ def _fail(error: Exception, transaction: Transaction) -> None:
     raise error
 
 
-def _storing(feed: StateFeed, publication: str) -> Callable[[], Write]:
+def _store_publication(feed: StateFeed, publication: str) -> Callable[[], Write]:
     def prepare() -> Write:
         stored = feed.spaces.get_publication(publication)
         body = publication_to_json(stored)

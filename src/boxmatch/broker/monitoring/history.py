@@ -50,7 +50,7 @@ _FADING: Final = 0.98
 log = structlog.get_logger(__name__)
 
 
-class Summary(NamedTuple):
+class BrokerSummary(NamedTuple):
     """What is added up over all subscribers."""
 
     sessions: int
@@ -86,7 +86,7 @@ class History:
         self._totals: dict[str, int] = {}
         self._activity: dict[str, float] = {}
         self._summing = asyncio.Lock()
-        self._summary: tuple[float, Summary] | None = None
+        self._summary: tuple[float, BrokerSummary] | None = None
         self._sizes: tuple[float, Sizes] | None = None
         self._task = asyncio.create_task(self._sample_all())
 
@@ -116,7 +116,7 @@ class History:
     def _moving(self, info: FeedInfo) -> dict[str, Any]:
         """What charts are made of."""
         counts = self._metrics.counts(info.spec.name)
-        if info.spec.kind == "state":  # its operations are not counted, but what they tell
+        if info.spec.kind == "state":  # its operations are not counted, but the changes
             counts = counts._replace(committed=info.events)
         return {
             "name": info.spec.name,
@@ -127,7 +127,7 @@ class History:
             **counts._asdict(),
         }
 
-    def broker(self, summary: Summary) -> BrokerCounts:
+    def broker(self, summary: BrokerSummary) -> BrokerCounts:
         """The broker as a whole."""
         pipeline, settings = self._pipeline, self._settings
         return BrokerCounts(
@@ -143,25 +143,25 @@ class History:
             backlog=summary.backlog,
         )
 
-    async def summary(self) -> Summary:
+    async def summary(self) -> BrokerSummary:
         """Added up at most once a second, whoever asks, and not in the event loop."""
         async with self._summing:
             now = time.monotonic()
             if self._summary is None or now - self._summary[0] > _FRESH:
-                known = self._directory.known()
+                known = self._directory.all_subscribers()
                 self._summary = now, await asyncio.to_thread(self._sum_up, known, now)
             return self._summary[1]
 
-    def _sum_up(self, known: list[Subscriber], now: float) -> Summary:
+    def _sum_up(self, known: list[Subscriber], now: float) -> BrokerSummary:
         subscribers = [
             subscriber for subscriber in known if subscriber.number
         ]  # the others only listen
         if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
             self._sizes = now, self._store.reader.sizes()
-        return Summary(
+        return BrokerSummary(
             sum(len(subscriber.streams) for subscriber in known),
             sum(subscriber.backlog for subscriber in subscribers),
-            self._ranked(subscribers),
+            self._rank(subscribers),
             len(subscribers),
             self._sizes[1],
         )
@@ -169,9 +169,9 @@ class History:
     def subscribers(self, names: Collection[str]) -> tuple[list[WatchedSubscriber], int]:
         """Some subscribers by name, the first of them by rank, and how many there are."""
         known = [subscriber for name in names if (subscriber := self._directory.subscriber(name))]
-        return self._ranked(known), len(known)
+        return self._rank(known), len(known)
 
-    def _ranked(self, subscribers: Iterable[Subscriber]) -> list[WatchedSubscriber]:
+    def _rank(self, subscribers: Iterable[Subscriber]) -> list[WatchedSubscriber]:
         failing = self._webhooks.failing()
 
         def rank(subscriber: Subscriber) -> tuple[bool, int, int, int, str]:

@@ -332,7 +332,7 @@ class _Stages:
 
 
 def _gauges(broker: Broker) -> Iterator[Metric]:
-    subscribers = broker.directory.known()
+    subscribers = broker.directory.all_subscribers()
     sessions = sum(len(subscriber.streams) for subscriber in subscribers)
     yield _gauge("queue_events", "Events that wait for the matcher.", broker.pipeline.events)
     yield _gauge("queue_bytes", "Bytes that wait for the matcher.", broker.pipeline.nbytes)

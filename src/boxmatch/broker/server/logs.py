@@ -63,7 +63,7 @@ def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.level.upper())
-    # Uvicorn tells at this level of every WebSocket, with its query string; httpx of every call.
+    # Uvicorn logs at this level every WebSocket, with its query string; httpx of every call.
     for name in ("uvicorn", "uvicorn.error", "websockets", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     structlog.configure(

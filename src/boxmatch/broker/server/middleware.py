@@ -81,9 +81,9 @@ class Middleware:
         if not self._log_requests and status < 500:
             return
         client = scope.get("client")
-        tell = self._log.warning if status >= 500 else self._log.info
+        write = self._log.warning if status >= 500 else self._log.info
         # No query string, no headers, no body: keys and what is published are nobody's business.
-        tell(
+        write(
             "request",
             method=scope["method"],
             path=scope["path"],

@@ -83,13 +83,13 @@ def run(
     configure_logs(options.logs)
     context = tls_context(settings.certificate, settings.private_key)
     signals = Signals()
-    with _private_files(), signals.noted(*_RENEWALS):
+    with _private_files(), signals.recorded(*_RENEWALS):
         _make_folder(settings.data)
         with closing(Keys.open(settings.data, limits=settings.limits)) as keys:
             check_exposure(settings.host, keys, settings.certificate)
             with closing(bind(settings.host, settings.port)) as listener:
                 broker = Broker.open(settings, metrics=Metrics())
-                with signals.noted(*_STOPS):
+                with signals.recorded(*_STOPS):
                     main = _run_broker(
                         broker, options, keys, context, listener, signals, on_listening
                     )
@@ -177,7 +177,7 @@ async def serve_app(
 class Signals:
     """What the process was asked for by signals: to stop, to hurry, to read the certificate again.
 
-    Handlers only take a notification, and the server looks at it ten times a second; so signals may
+    Handlers only record the signal, and the server looks at that ten times a second; so signals may
     come at any moment, in any number.
     """
 
@@ -189,11 +189,11 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
-    def noted(self, *numbers: signal.Signals) -> Iterator[None]:
-        """Take notifications of these signals, and do at the end what was done with them before."""
+    def recorded(self, *numbers: signal.Signals) -> Iterator[None]:
+        """Record these signals, and at the end handle them as before."""
         with suppress(ValueError):  # not the main thread
             for number in numbers:
-                self._before[number] = signal.signal(number, self._notification)
+                self._before[number] = signal.signal(number, self._record)
         try:
             yield
         finally:
@@ -202,17 +202,17 @@ class Signals:
                     signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
 
     def ignore(self) -> None:
-        """From now on, also after `noted`."""
+        """From now on, also after `recorded`."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
         self._before.clear()
 
-    def tell(self, server: uvicorn.Server) -> None:
+    def attach(self, server: uvicorn.Server) -> None:
         """Have a server stop when that is asked for, or was."""
         self._server = server
         server.should_exit = self.stop is not None
 
-    def _notification(self, number: int, _frame: FrameType | None) -> None:
+    def _record(self, number: int, _frame: FrameType | None) -> None:
         if number in _RENEWALS:
             self.renew = True
             return
@@ -248,7 +248,7 @@ class _Server(uvicorn.Server):
         state: Any = self.server_state
         state.timeouts = options.timeouts
         state.most = raise_file_limit(options.connections)
-        signals.tell(self)
+        signals.attach(self)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # As uvicorn does it, except for the handshakes: it would wait a minute for each, without

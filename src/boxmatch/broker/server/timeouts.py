@@ -285,7 +285,7 @@ class TimeoutProtocol(HttpToolsProtocol):
     def _abandon(self) -> RequestResponseCycle | None:
         """Tell the application that nobody waits for an answer; the one that it is working on.
 
-        Uvicorn tells only the newest request of a connection, which may not even have begun.
+        Uvicorn notifies only the newest request of a connection, which may not even have begun.
         """
         self.pipeline.clear()
         cycle = self._answering

@@ -59,7 +59,7 @@ class QuietSocketProtocol(WebSocketsSansIOProtocol):
             self._refuse()
 
     def _refuse(self) -> None:
-        """Answer a handshake that the parser has given up, of which uvicorn does not hear."""
+        """Answer a handshake that the parser has given up, which uvicorn does not notice."""
         said = b"".join(self.conn.data_to_send())
         self.transport.write(
             said or refusal(b"400 Bad Request", "this is not a handshake of a WebSocket")

@@ -1,4 +1,4 @@
-"""Reading from any thread while another writes. Damaged rows are told of and left out."""
+"""Reading from any thread while another writes. Damaged rows are reported and left out."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Reader:
         connection.close()
 
     def report(self, what: str) -> None:
-        """Tell once of something that is damaged."""
+        """Log once that something is damaged."""
         with self._lock:
             known = what in self._known_damage
             self._known_damage.add(what)

@@ -31,7 +31,8 @@ class FeedEntry:
         publications = feed.spaces.publication_count if isinstance(feed, StateFeed) else 0
         return FeedInfo(
             feed.spec, feed.number, len(feed.slots), publications, self.events, self.matches,
-            self.last_sequence, *_adapted(feed), 0 if isinstance(feed, StateFeed) else feed.waiting,
+            self.last_sequence, *_adaptation(feed),
+            0 if isinstance(feed, StateFeed) else feed.waiting,
         )  # fmt: skip
 
 
@@ -45,7 +46,7 @@ class Directory:
         for number, spec in store.reader.feeds():
             feed = recover_feed(store, spec, number, self.by_number, clock)
             self._feeds[spec.name] = FeedEntry(feed)
-            self.know(feed, feed.slots.in_use())
+            self.restore_subscriptions(feed, feed.slots.in_use())
             for logged in store.reader.last_events(number, 1):
                 self._feeds[spec.name].last_sequence = logged.sequence
 
@@ -83,7 +84,7 @@ class Directory:
 
     # Subscribers
 
-    def known(self) -> list[Subscriber]:
+    def all_subscribers(self) -> list[Subscriber]:
         """All, also those who listen and have not subscribed yet. From any thread."""
         return list(self._subscribers.values())
 
@@ -94,7 +95,7 @@ class Directory:
         """A subscriber who may not have subscribed yet, but listens already."""
         return self._subscribers.setdefault(name, Subscriber(0, name))
 
-    def settle(self, name: str, number: int, newest: int) -> Subscriber:
+    def register(self, name: str, number: int, newest: int) -> Subscriber:
         """The subscriber, who is on disk under this number."""
         subscriber = self.listener(name)
         if subscriber.number == 0:
@@ -102,7 +103,7 @@ class Directory:
         self.by_number[number] = subscriber
         return subscriber
 
-    def let_go(self, subscriber: Subscriber) -> None:
+    def forget_idle(self, subscriber: Subscriber) -> None:
         """Forget a subscriber who neither subscribed nor listens."""
         if subscriber.number == 0 and not subscriber.streams:
             self._subscribers.pop(subscriber.name, None)
@@ -127,7 +128,7 @@ class Directory:
 
     # Subscriptions
 
-    def know(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
+    def restore_subscriptions(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
         """Subscribers have these subscriptions to a feed, as they were read from the disk."""
         if self.entry_of(feed) is not None:
             for one in subscriptions:
@@ -140,7 +141,7 @@ class Directory:
         return known.subscriptions[subscription]
 
 
-def _adapted(feed: Feed) -> tuple[float, int, int]:
+def _adaptation(feed: Feed) -> tuple[float, int, int]:
     """The rate, matches looked at again, and how many of them were false."""
     if isinstance(feed, StateFeed):
         return 0.0, 0, 0

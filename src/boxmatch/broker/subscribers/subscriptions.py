@@ -131,7 +131,7 @@ class Subscriptions:
                 return number
 
             number = await self._store.commit(store)
-            known = self._directory.settle(subscriber, number, self._store.next_sequence - 1)
+            known = self._directory.register(subscriber, number, self._store.next_sequence - 1)
             new = [
                 Subscription(known, name, one, now if before is None else before.created, now)
                 for (name, one), before in zip(wanted.items(), befores, strict=True)
@@ -189,7 +189,7 @@ class Subscriptions:
         if known is not None and known.number:
             return known
         number = await self._store.commit(lambda transaction: transaction.put_subscriber(name))
-        return self._directory.settle(name, number, self._store.next_sequence - 1)
+        return self._directory.register(name, number, self._store.next_sequence - 1)
 
 
 _SMALL = 1_000
