@@ -21,6 +21,7 @@ LAYERS = [
     "errors",
     "extras",
     "arrays",
+    "storage",
     "kernels",
     "reports",
     "model",

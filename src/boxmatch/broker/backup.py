@@ -19,8 +19,8 @@ from typing import NamedTuple
 from boxmatch.broker.access.key_file import FILE as KEYS
 from boxmatch.broker.store.copying import copy_database
 from boxmatch.broker.store.tables import DATABASE
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import sync_folder
 
 DATABASES = (DATABASE, KEYS)
 

@@ -7,10 +7,11 @@ import sqlite3
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from boxmatch.engine import database, folders
-from boxmatch.engine.database import Sync, use_wal
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage import folders
+from boxmatch.storage import sqlite as database
+from boxmatch.storage.folders import sync_folder
+from boxmatch.storage.sqlite import Sync, use_wal
 
 __all__ = [
     "DATABASE",

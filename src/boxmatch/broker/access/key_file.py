@@ -16,9 +16,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from boxmatch.engine.database import connect, is_made, use_wal
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import sync_folder
+from boxmatch.storage.sqlite import connect, is_made, use_wal
 
 _T = TypeVar("_T")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from boxmatch.engine.database import connect
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import sync_folder
+from boxmatch.storage.sqlite import connect
 
 _PAGES_AT_ONCE = 1024
 

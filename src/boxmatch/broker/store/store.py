@@ -32,9 +32,9 @@ from boxmatch.broker.store.tables import DATABASE, prepare
 from boxmatch.broker.store.transaction import Transaction
 from boxmatch.broker.store.write_buffer import MOST_ROW_BYTES
 from boxmatch.broker.store.writer import Writer
-from boxmatch.engine.database import Sync, connect
-from boxmatch.engine.folders import take_lock
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import take_lock
+from boxmatch.storage.sqlite import Sync, connect
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from boxmatch.engine.database import Sync, is_made, use_wal
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import sync_folder
+from boxmatch.storage.sqlite import Sync, is_made, use_wal
 
 DATABASE = "broker.sqlite"
 APPLICATION = 0x426F7842

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.transaction import Transaction
-from boxmatch.engine.database import connect
 from boxmatch.errors import StorageError
+from boxmatch.storage.sqlite import connect
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

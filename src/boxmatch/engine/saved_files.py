@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from boxmatch.engine.folders import alone, sync_folder
 from boxmatch.engine.ids import IdArray, IdKind, as_objects
 from boxmatch.engine.parts import Part, Segment
 from boxmatch.errors import StorageError
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
+from boxmatch.storage.folders import alone, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
