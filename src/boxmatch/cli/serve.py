@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -104,5 +105,6 @@ def serve(
 
 
 def _announce(listening: Listening) -> None:
-    typer.echo(f"Boxmatch listens on {listening.url}")
-    typer.echo(f"Documentation: {listening.url}/docs")
+    with suppress(OSError):  # the output may go to a file on a full disk
+        typer.echo(f"Boxmatch listens on {listening.url}")
+        typer.echo(f"Documentation: {listening.url}/docs")
