@@ -1,8 +1,9 @@
-"""Folders of which one process at a time makes use, and whose names are to be on the disk."""
+"""Folders that one process at a time uses, and files that are there whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,11 +43,54 @@ def alone(folder: Path) -> Iterator[None]:
 
     Leaves nothing behind, since what is locked is the folder itself.
     """
+    if fcntl is None:
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write a file under, which then takes the place of `path` in one step, durably.
+
+    If the block raises, `path` stays what it was. A process that dies leaves a hidden file.
+    """
+    with _draft(path) as draft:
+        yield draft
+        sync_file(draft)
+        os.replace(draft, path)
+        sync_folder(path.absolute().parent)
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[Path]:
+    """As `replacing`, but `FileExistsError` if `path` is there when the block ends."""
+    with _draft(path) as draft:
+        yield draft
+        sync_file(draft)
+        os.link(draft, path)  # unlike a rename, this fails if somebody else was first
+        sync_folder(path.absolute().parent)
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[Path]:
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Make sure that what is in a file is on the disk."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -58,3 +102,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_names(file: Path) -> None:
+    """Make sure that the name of a file is on the disk, and that of its folder."""
+    folder = file.absolute().parent
+    sync_folder(folder)
+    sync_folder(folder.parent)
