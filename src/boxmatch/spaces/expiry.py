@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import Literal
 
 from boxmatch.engine.ids import SubscriptionId
 from boxmatch.errors import RegionError
-
-Which = Literal["publication", "subscription"]
+from boxmatch.spaces.journal_rows import Which
 
 
 def check_ttl(ttl: float | None) -> None:

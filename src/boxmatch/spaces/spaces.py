@@ -18,12 +18,12 @@ from boxmatch.spaces.dimensions import (
     Stored,
     Unchanged,
 )
-from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.journal import Journal
-from boxmatch.spaces.journal_database import Sync
+from boxmatch.spaces.journal_rows import Which
 from boxmatch.spaces.settings import agreed, schemas_of
 from boxmatch.spaces.state import State
 from boxmatch.spaces.transitions import Transitions
+from boxmatch.storage.sqlite import Sync
 
 Given = Mapping[Any, RegionSpec | Stored]
 """Members by id, which is a string or an integer."""
