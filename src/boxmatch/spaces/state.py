@@ -23,7 +23,7 @@ from boxmatch.spaces.expiry import Expiry, check_ttl
 from boxmatch.spaces.journal import Journal, Ticket
 from boxmatch.spaces.journal_rows import Change, Which
 from boxmatch.spaces.member import Member
-from boxmatch.spaces.relation import changing, matching
+from boxmatch.spaces.search import changing, matching
 from boxmatch.spaces.side import Members
 from boxmatch.spaces.transitions import (
     DELETED,
