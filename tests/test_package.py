@@ -22,6 +22,7 @@ LAYERS = [
     "errors",
     "extras",
     "arrays",
+    "storage",
     "kernels",
     "reports",
     "model",

@@ -93,8 +93,8 @@ def test_a_full_disk_is_told_and_may_be_freed(
     with Store.open(tmp_path, pace=0.0) as store:
         feed, ann = make(store)
         append(store, feed, ann)
-        [(pages,)] = store._connection.execute("PRAGMA page_count")
-        store._connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
+        [(pages,)] = store._database.connection.execute("PRAGMA page_count")
+        store._database.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
         gate = threading.Event()
         store.write(lambda t: gate.wait()).add_done_callback(lambda _: None)
         heard: list[object] = []
@@ -120,7 +120,7 @@ def test_a_full_disk_is_told_and_may_be_freed(
         assert again == Appended(2, 2)
         with pytest.raises(StorageError, match="full"):
             append(store, feed, ann, large[0])
-        store._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+        store._database.connection.execute("PRAGMA max_page_count = 1000000").fetchall()
         assert append(store, feed, ann, large[0]) == Appended(3, 3)
         assert heard == errors[:2]
         assert [event.sequence for event in store.reader.events(feed, 0, 10)] == [1, 2, 3]
@@ -217,8 +217,8 @@ def other(name: str) -> FeedSpec:
 def test_a_full_disk_in_the_middle_of_a_change(tmp_path: Path) -> None:
     with Store.open(tmp_path, pace=0.0) as store:
         feed, ann = make(store)
-        [(pages,)] = store._connection.execute("PRAGMA page_count")
-        store._connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
+        [(pages,)] = store._database.connection.execute("PRAGMA page_count")
+        store._database.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
 
         def change(t: Transaction) -> None:
             t.append(feed, 0.0, [b"x" * 200_000], {ann: [(0, ["s"])]})
@@ -234,7 +234,7 @@ def test_a_database_that_another_holds(tmp_path: Path) -> None:
     # Nobody should, but a tool may.
     with Store.open(tmp_path, pace=0.0) as store:
         feed, ann = make(store)
-        store._connection.execute("PRAGMA busy_timeout = 10").fetchall()
+        store._database.connection.execute("PRAGMA busy_timeout = 10").fetchall()
         with closing(sqlite3.connect(tmp_path / "broker.sqlite", isolation_level=None)) as tool:
             tool.execute("BEGIN IMMEDIATE")
             with pytest.raises(StorageError, match="locked"):
@@ -268,11 +268,11 @@ def test_a_read_only_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         feed, ann = make(store)
         append(store, feed, ann)
         # As when it becomes one: all can be read, and when it is over all goes on.
-        store._connection.execute("PRAGMA query_only = 1").fetchall()
+        store._database.connection.execute("PRAGMA query_only = 1").fetchall()
         with pytest.raises(StorageError, match="readonly"):
             append(store, feed, ann)
         assert len(store.reader.inbox(ann, 0, 10)) == 1
-        store._connection.execute("PRAGMA query_only = 0").fetchall()
+        store._database.connection.execute("PRAGMA query_only = 0").fetchall()
         assert append(store, feed, ann) == Appended(2, 2)
 
 
@@ -408,7 +408,7 @@ def test_a_damaged_feed_keeps_the_store_shut(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="feed 'f' is damaged"):
         Store.open(tmp_path)
     change_rows(tmp_path, "DELETE FROM about")
-    with pytest.raises(StorageError, match="lacks the next number"):
+    with pytest.raises(StorageError, match="lacks 'next'"):
         Store.open(tmp_path)
 
 

@@ -419,6 +419,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for module, name in (
         (os, "fsync"),
         (os, "replace"),
+        (os, "unlink"),
         (os, "mkdir"),
         (np, "save"),
         (shutil, "rmtree"),

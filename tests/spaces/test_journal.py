@@ -283,8 +283,8 @@ def test_after_closing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("sync", "level"), [("full", 2), ("normal", 1)])
 def test_sync_is_what_sqlite_does(tmp_path: Path, sync: Any, level: int) -> None:
     with open_journal(tmp_path / "j", sync=sync) as journal:
-        assert journal._writer.execute("PRAGMA synchronous").fetchall() == [(level,)]
-        assert journal._writer.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+        assert journal._database.connection.execute("PRAGMA synchronous").fetchall() == [(level,)]
+        assert journal._database.connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
     with pytest.raises(StorageError, match="sync is"):
         open_journal(tmp_path / "j", sync="off")
 
@@ -391,16 +391,17 @@ def check_prefix(journal: Journal, tells: Sequence[int]) -> int:
 
 
 class Gate:
-    """Sees the writer's statements, and can hold them up."""
+    """Sees the writer's statements, and can hold one of them up."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, held: str) -> None:
+        self._held = held
         self.open = threading.Event()
         self.reached = threading.Event()
         self.commits = 0
-        journal._writer.set_trace_callback(self._see)
+        journal._database.connection.set_trace_callback(self._see)
 
     def _see(self, statement: str) -> None:
-        if statement.startswith("BEGIN"):
+        if statement.startswith(self._held):
             self.reached.set()
             self.open.wait(SOON)
         self.commits += statement == "COMMIT"
@@ -408,7 +409,7 @@ class Gate:
 
 def test_callers_share_a_commit(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
-        gate = Gate(journal)
+        gate = Gate(journal, "COMMIT")
         first = journal.write(put(0))
         assert gate.reached.wait(SOON)
         written = threading.Barrier(33)
@@ -436,9 +437,11 @@ def test_callers_share_a_commit(tmp_path: Path) -> None:
 def test_a_failed_commit_is_the_last(tmp_path: Path) -> None:
     journal = open_journal(tmp_path / "j")
     journal.write(put(0, 1, tells=2)).wait(SOON)
-    [(pages,)] = journal._writer.execute("PRAGMA page_count")
-    journal._writer.execute(f"PRAGMA max_page_count = {pages}")  # as a full disk answers
-    gate = Gate(journal)
+    [(pages,)] = journal._database.connection.execute("PRAGMA page_count")
+    journal._database.connection.execute(
+        f"PRAGMA max_page_count = {pages}"
+    )  # as a full disk answers
+    gate = Gate(journal, "BEGIN")
     large = put(1)._replace(body=b"x" * 100_000)
     tickets = [journal.write(large)]
     assert gate.reached.wait(SOON)
@@ -461,7 +464,7 @@ def test_a_failed_commit_is_the_last(tmp_path: Path) -> None:
 
 def test_a_database_that_another_program_locks(tmp_path: Path) -> None:
     journal = open_journal(tmp_path / "j")
-    journal._writer.execute("PRAGMA busy_timeout = 20")
+    journal._database.connection.execute("PRAGMA busy_timeout = 20")
     other = sqlite3.connect(tmp_path / "j" / "journal.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageError, match="locked"), journal:
@@ -472,7 +475,7 @@ def test_a_database_that_another_program_locks(tmp_path: Path) -> None:
 def test_leaving_the_block_tells_of_what_was_lost(tmp_path: Path) -> None:
     def lose(error: Exception | None) -> None:
         with open_journal(tmp_path / "j") as journal:
-            journal._writer.execute("PRAGMA max_page_count = 1")
+            journal._database.connection.execute("PRAGMA max_page_count = 1")
             journal.write(put(0)._replace(body=b"x" * 100_000))
             if error is not None:
                 raise error

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from boxmatch.arrays import Float64Array
-from boxmatch.engine.database import Sync
+from boxmatch.storage.sqlite import Sync
 from boxmatch.workloads import EqualityWorkload, RangeWorkload
 from boxmatch_bench.cases import Workload
 from boxmatch_bench.competitors import COMPETITORS

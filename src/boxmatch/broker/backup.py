@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from boxmatch.broker.access.key_file import FILE as KEYS
-from boxmatch.broker.store.copying import copy_database
 from boxmatch.broker.store.tables import DATABASE
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import sync_folder
+from boxmatch.storage.sqlite import copy_database
 
 DATABASES = (DATABASE, KEYS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from boxmatch.engine.database import Sync
+from boxmatch.storage.sqlite import Sync
 
 MIB = 1 << 20
 

@@ -13,9 +13,9 @@ from boxmatch.broker.access import Keys
 from boxmatch.broker.access.key_file import FILE as KEYS
 from boxmatch.broker.store import Store
 from boxmatch.broker.store.tables import DATABASE
-from boxmatch.engine.database import connect
-from boxmatch.engine.folders import take_lock
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import take_lock
+from boxmatch.storage.sqlite import connect
 
 _MOST_PROBLEMS = 20
 """Of one file; one damaged page can make thousands."""

@@ -1,1 +1,1 @@
-"""The engine: subscriptions by id over immutable parts, snapshots, compaction, storage."""
+"""The engine: subscriptions by id over immutable parts, snapshots, compaction, saved files."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.engine import storage
+from boxmatch.engine import saved_files
 from boxmatch.engine.bulk import Axes, Bulk, Rejected, place_filters, read_table, without_bad_rows
 from boxmatch.engine.explain import Explainer
 from boxmatch.engine.ids import check_id, check_ids
@@ -314,7 +314,7 @@ class Matcher:
         A process that is killed in the middle leaves what was there before.
         """
         snapshot = self._stores.without_tails()
-        saved = storage.Saved(
+        saved = saved_files.Saved(
             self.schema,
             self.index,
             self._parameters,
@@ -324,12 +324,12 @@ class Matcher:
             snapshot.axes,
             snapshot.parts,
         )
-        storage.save(Path(path), saved)
+        saved_files.save(Path(path), saved)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Matcher:
         """The matcher saved at `path`; its arrays are mapped into memory, not read."""
-        saved = storage.load(Path(path))
+        saved = saved_files.load(Path(path))
         matcher = cls(
             saved.schema, index=saved.index, max_boxes=saved.max_boxes, **saved.parameters
         )

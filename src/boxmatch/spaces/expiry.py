@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import Literal
 
 from boxmatch.errors import RegionError
 from boxmatch.model.ids import SubscriptionId
-
-Which = Literal["publication", "subscription"]
+from boxmatch.spaces.journal_rows import Which
 
 
 def check_ttl(ttl: float | None) -> None:

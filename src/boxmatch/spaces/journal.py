@@ -1,44 +1,32 @@
 """What `Spaces` keeps on disk: its members as they are now, and everything that was told.
 
-A directory with an SQLite database in WAL mode. Callers queue their changes; one thread takes all
-that is queued, writes it in one transaction and commits once, so that callers who come together
-share the wait for the disk. Whenever the process dies, the database holds the changes up to one of
-them, and none after it; every change whose ticket was waited for is among them.
+A directory with an SQLite database, written by group commit: callers who come together share the
+wait for the disk. Whenever the process dies, the database holds the changes up to one of them, and
+none after it; every change whose ticket was waited for is among them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from boxmatch.errors import StorageError
 from boxmatch.model.ids import SubscriptionId
-from boxmatch.spaces.expiry import Which
-from boxmatch.spaces.journal_database import (
-    DATABASE,
-    Sync,
-    check_folder,
-    connect,
-    forget,
-    is_made,
-    prepare,
-    recorded,
-    sequences,
-    storage_error,
-    take_lock,
-)
 from boxmatch.spaces.journal_rows import (
+    FORMAT,
     TELL,
     Change,
+    Which,
     member_checksum,
     member_row,
     table_of,
@@ -47,54 +35,75 @@ from boxmatch.spaces.journal_rows import (
     unpacked,
 )
 from boxmatch.spaces.transitions import Transitions, cut
+from boxmatch.storage.group_commit import GroupCommit, Transaction, wait_for_callers
+from boxmatch.storage.sqlite import (
+    LockedDatabase,
+    Sync,
+    connect,
+    is_made,
+    read_about,
+)
 
+DATABASE = "journal.sqlite"
+_OUR_NAMES = r"lock|journal\.sqlite(-wal|-shm|-journal)?"
 _MEMBERS_PAGE = 1000
 _TOLD_PAGE = 50
-_PATIENCE = 0.25
-"""How long a commit waits for callers that should come, as a share of what the last one took."""
-_MOST_PATIENCE = 0.005
+_PACING = wait_for_callers(share=0.25, most=0.005)
 
 
 class Ticket:
     """Stands for changes that are on their way to the disk. Any thread may wait for it."""
 
     def __init__(self) -> None:
-        self._done = threading.Event()
-        self._failure: _Failure | None = None
+        self._pending = threading.Lock()  # until it is resolved
+        self._pending.acquire()
+        self._error: BaseException | None = None
 
     def wait(self, timeout: float | None = None) -> None:
         """Return once the changes are durable; `StorageError` if they could not be written.
 
         `TimeoutError` says nothing about what becomes of them.
         """
-        if not self._done.wait(timeout):
+        if not self._pending.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
             raise TimeoutError(f"not written after {timeout} seconds")
-        if self._failure is not None:
-            raise self._failure.error() from self._failure.cause
+        self._pending.release()
+        if self._error is not None:
+            # One for each who hears of it: threads must not share a traceback.
+            raise StorageError(str(self._error)) from self._error.__cause__
 
-    def _release(self, failure: _Failure | None = None) -> None:
-        self._failure = failure
-        self._done.set()
-
-
-class _Failure(NamedTuple):
-    message: str
-    cause: Exception
-
-    def error(self) -> StorageError:
-        # One for each who hears of it: threads must not share a traceback.
-        return StorageError(self.message)
+    def _resolve(self, result: BaseException | None) -> None:
+        self._error = result
+        self._pending.release()
 
 
-class _Group:
-    """What goes to the disk together."""
+class _Transaction(Transaction):
+    """Gathers rows, and writes each kind of them at once."""
 
-    def __init__(self) -> None:
-        self.ticket = Ticket()
-        self.calls = 0
-        self.members: list[tuple[str, tuple[Any, ...]]] = []
-        self.told: list[tuple[Any, ...]] = []
-        self.forget: int | None = None
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._members: list[tuple[str, tuple[Any, ...]]] = []
+        self._told: list[tuple[Any, ...]] = []
+
+    def put(self, members: list[tuple[str, tuple[Any, ...]]], told: list[tuple[Any, ...]]) -> None:
+        self._members += members
+        self._told += told
+
+    def forget(self, before: int) -> None:
+        # The batch across the border stays whole, and is cut when it is read.
+        self._flush()
+        self.execute("UPDATE about SET value = ? WHERE name = 'first'", before)
+        self.execute("DELETE FROM told WHERE first < ?1 AND first + count <= ?1", before)
+
+    def commit(self) -> None:
+        self._flush()
+        super().commit()
+
+    def _flush(self) -> None:
+        for statement, rows in groupby(self._members, itemgetter(0)):
+            self._connection.executemany(statement, [values for _, values in rows])
+        if self._told:
+            self._connection.executemany(TELL, self._told)
+        self._members, self._told = [], []
 
 
 class Journal:
@@ -105,23 +114,20 @@ class Journal:
     again. The processes that `os.fork` makes cannot use it, and keep it locked while they live.
     """
 
-    def __init__(self, path: Path, lock: int, writer: sqlite3.Connection) -> None:
-        self._next, self._first = sequences(writer, path)
-        self.path = path
-        self._lock = lock
-        self._writer = writer
-        self._reader = connect(path)
+    def __init__(self, database: LockedDatabase) -> None:
+        self._file = database.file
+        self.path = self._file.parent
+        self._next, self._first = _sequences(database)
+        self._database = database
+        self._reader = connect(self._file)
         self._reader.execute("PRAGMA query_only = 1")
         self._reading = threading.Lock()
-        self._process = os.getpid()
-        self._changed = threading.Condition(threading.Lock())
-        self._group = _Group()
-        self._closing = False
+        self._ordering = threading.Lock()
         self._closed = False
-        self._failure: _Failure | None = None
-        # A process that ends without closing must not wait for this thread for ever.
-        self._thread = threading.Thread(target=self._commit_all, name="journal", daemon=True)
-        self._thread.start()
+        transaction = _Transaction(database.connection)
+        self._writer = GroupCommit(
+            self._file, transaction, pacing=_PACING, stops=True, name="journal"
+        )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, settings: str, sync: Sync = "full") -> Self:
@@ -130,38 +136,37 @@ class Journal:
         `settings` is a text that goes with the journal: kept when it is made, and to be given just
         so whenever it is opened again.
         """
-        if sync not in ("full", "normal"):
-            raise StorageError(f"sync is 'full' or 'normal', not {sync!r}")
         folder = Path(path)
-        check_folder(folder)
-        lock = take_lock(folder)
-        writer: sqlite3.Connection | None = None
+        _check_folder(folder)
+        database: LockedDatabase | None = None
         try:
-            writer = connect(folder)
-            prepare(writer, folder, settings, sync)
-            return cls(folder, lock, writer)
+            database = LockedDatabase(folder / DATABASE, sync)
+            database.prepare(FORMAT, settings=settings, first=1)
+            if (kept := database.read_about("settings", str)) != settings:
+                raise StorageError(f"{folder} was made with other settings: {kept}, not {settings}")
+            return cls(database)
         except BaseException as error:
-            if writer is not None:
-                writer.close()
-            os.close(lock)
-            if isinstance(error, sqlite3.Error):
-                raise storage_error(folder, error) from error
+            if database is not None:
+                database.close()
+            if isinstance(error, (sqlite3.Error, OSError)) and not isinstance(error, StorageError):
+                raise _failed(folder, error) from error
             raise
 
     @staticmethod
     def settings_of(path: str | os.PathLike[str]) -> str | None:
         """The settings of a journal, which may be open elsewhere; None if there is none."""
         folder = Path(path)
-        check_folder(folder)
-        if not (folder / DATABASE).exists():
+        _check_folder(folder)
+        file = folder / DATABASE
+        if not file.exists():
             return None
         try:
-            with closing(connect(folder, mode="rw")) as connection:
-                if not is_made(connection, folder):
+            with closing(connect(file, mode="rw")) as connection:
+                if not is_made(connection, file, FORMAT):
                     return None
-                return recorded(connection, folder, "settings", str)
+                return read_about(connection, file, "settings", str)
         except sqlite3.Error as error:
-            raise storage_error(folder, error) from error
+            raise _failed(folder, error) from error
 
     @property
     def next_sequence(self) -> int:
@@ -188,9 +193,8 @@ class Journal:
         """
         members = [member_row(change) for change in changes]
         told = [told_row(change.told) for change in changes if change.told]
-        self._check_process()
-        with self._changed:
-            self._check_usable()
+        self._writer.check_process()
+        with self._ordering:
             upcoming = self._next
             for first, count, *_ in told:
                 if first != upcoming:
@@ -198,25 +202,25 @@ class Journal:
                         f"transitions from {first} on cannot follow those before {upcoming}"
                     )
                 upcoming += count
+            ticket = Ticket()
+            change = partial(_Transaction.put, members=members, told=told)
+            self._writer.write_and_tell(change, ticket._resolve)
             self._next = upcoming
-            self._group.members += members
-            self._group.told += told
-            return self._ask()
+        return ticket
 
     def check(self) -> None:
         """Raise `StorageError` if nothing can be written any more."""
-        self._check_process()
-        with self._changed:
-            self._check_usable()
+        self._writer.check()
 
     def forget_transitions(self, before: int) -> None:
         """Drop what was told under numbers before this one. Waits for the disk."""
-        self._check_process()
-        with self._changed:
-            self._check_usable()
-            self._first = max(self._first, min(before, self._next))
-            self._group.forget = self._first
-            ticket = self._ask()
+        self._writer.check_process()
+        with self._ordering:
+            first = max(self._first, min(before, self._next))
+            ticket = Ticket()
+            change = partial(_Transaction.forget, before=first)
+            self._writer.write_and_tell(change, ticket._resolve)
+            self._first = first
         ticket.wait()
 
     def members(self, which: Which) -> Iterator[tuple[SubscriptionId, bytes, float | None]]:
@@ -263,23 +267,19 @@ class Journal:
 
         `StorageError` if something could not be written; it is closed all the same.
         """
-        if self._process != os.getpid():
+        if self._writer.is_forked:
             return
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
-        with self._changed, self._reading:
+        self._writer.close()
+        with self._reading:
             if self._closed:
                 return
             self._closed = True
             try:
                 self._reader.close()
-                self._writer.close()
             finally:
-                os.close(self._lock)
-        if self._failure is not None:
-            raise self._failure.error() from self._failure.cause
+                self._database.close()
+        if (failed := self._writer.failed) is not None:
+            raise failed
 
     def __enter__(self) -> Self:
         return self
@@ -296,80 +296,36 @@ class Journal:
             if error is None:  # else it is most likely what this would say
                 raise
 
-    @property
-    def _file(self) -> Path:
-        return self.path / DATABASE
-
-    def _check_process(self) -> None:
-        # Before any lock, which another thread may have held when the processes parted.
-        if self._process != os.getpid():
-            raise StorageError(f"{self.path} was opened by the process that made this one")
-
-    def _check_usable(self) -> None:
-        if self._failure is not None:
-            raise self._failure.error() from self._failure.cause
-        if self._closing:
-            raise StorageError(f"{self.path} is closed")
-
-    def _ask(self) -> Ticket:
-        self._group.calls += 1
-        self._changed.notify()
-        return self._group.ticket
-
     def _read(self, query: str, *values: object) -> list[Any]:
         # Whole pages: a cursor that stays open would keep the log from being taken up.
-        self._check_process()
+        self._writer.check_process()
         with self._reading:
             if self._closed:
                 raise StorageError(f"{self.path} is closed")
             try:
                 return self._reader.execute(query, values).fetchall()
             except (sqlite3.Error, UnicodeDecodeError) as error:
-                raise storage_error(self.path, error) from error
+                raise _failed(self.path, error) from error
 
-    def _commit_all(self) -> None:
-        callers, took = 0, 0.0
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._group.calls or self._closing)
-                self._gather(callers, min(_PATIENCE * took, _MOST_PATIENCE))
-                group = self._group
-                if not group.calls:
-                    return
-                self._group = _Group()
-            begin = time.perf_counter()
-            try:
-                self._commit(group)
-            except Exception as error:  # whatever it is, nobody may wait in vain
-                failure = _Failure(f"cannot write to {self._file}: {error}", error)
-                with self._changed:
-                    self._failure = failure
-                    group.ticket._release(failure)
-                    self._group.ticket._release(failure)
-                return
-            took = time.perf_counter() - begin
-            callers = group.calls + self._group.calls
-            group.ticket._release()
 
-    def _gather(self, callers: int, timeout: float) -> None:
-        """Give those whose tickets were just released the time to come again.
+def _check_folder(folder: Path) -> None:
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _failed(folder, error) from error
+    if any(re.fullmatch(_OUR_NAMES, name) is None for name in names):
+        raise StorageError(f"{folder} holds other files; spaces need a directory of their own")
 
-        Else callers who write and wait fall into two halves, of which one always just misses the
-        commit of the other. A caller who is alone is not waited for.
-        """
-        self._changed.wait_for(lambda: self._group.calls >= callers or self._closing, timeout)
 
-    def _commit(self, group: _Group) -> None:
-        writer = self._writer
-        writer.execute("BEGIN IMMEDIATE")
-        try:
-            for statement, rows in groupby(group.members, itemgetter(0)):
-                writer.executemany(statement, [values for _, values in rows])
-            writer.executemany(TELL, group.told)
-            if group.forget is not None:
-                forget(writer, group.forget)
-            writer.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                writer.execute("ROLLBACK")
-            raise
+def _failed(folder: Path, error: Exception) -> StorageError:
+    return StorageError(f"cannot keep a journal at {folder}: {error}")
+
+
+def _sequences(database: LockedDatabase) -> tuple[int, int]:
+    """The next number, and the first that was not forgotten."""
+    first = database.read_about("first", int)
+    last = database.connection.execute("SELECT first + count FROM told ORDER BY first DESC LIMIT 1")
+    upcoming = last.fetchone()
+    return (first if upcoming is None else max(first, upcoming[0])), first

@@ -1,10 +1,10 @@
-"""Changes as rows of a journal's tables: checked, packed, and unpacked again."""
+"""A journal's tables, and changes as their rows: checked, packed, and unpacked again."""
 
 from __future__ import annotations
 
 import math
 import struct
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xxhash
@@ -12,8 +12,28 @@ import xxhash
 from boxmatch.engine.ids import IdArray, as_objects, check_id
 from boxmatch.errors import StorageError, SubscriptionIdError
 from boxmatch.model.ids import SubscriptionId
-from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.transitions import KINDS, Transitions
+from boxmatch.storage.sqlite import Format
+
+Which = Literal["publication", "subscription"]
+
+# Columns without a type keep integers and texts apart, and all 64 bits.
+FORMAT = Format(
+    application=0x426F784A,
+    version=1,
+    tables=(
+        "CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+        """CREATE TABLE publication (
+        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
+        checksum INTEGER NOT NULL)""",
+        """CREATE TABLE subscription (
+        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
+        checksum INTEGER NOT NULL)""",
+        """CREATE TABLE told (
+        first INTEGER PRIMARY KEY, count INTEGER NOT NULL, columns BLOB NOT NULL,
+        checksum INTEGER NOT NULL)""",
+    ),
+)
 
 # Not REPLACE, which would give the member another place.
 _PUT = (

@@ -1,4 +1,4 @@
-"""Who of one side matches somebody of the other.
+"""Who of one side matches somebody of the other, begins to or ceases to.
 
 The one side of a question is an *actor*: the publication or subscription that an operation is
 about. Which spaces two regions can still meet in is one bit each. Both are valid in some of them to
@@ -9,11 +9,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.arrays import Int64Array, UInt64Array
+from boxmatch.arrays import Int32Array, Int64Array, UInt64Array
 from boxmatch.kernels.jit import kernel
+from boxmatch.spaces.changes import find_changes
 from boxmatch.spaces.endpoints import Endpoints, cell_of
 from boxmatch.spaces.layout import Actor, unpack
+from boxmatch.spaces.member import Member, equal
 from boxmatch.spaces.region_filter import holds
+from boxmatch.spaces.side import Members
+
+
+def matching(member: Member, others: Members) -> Int32Array:
+    """The numbers of those that match."""
+    count = find_matches(member.actor, others.packed(), others.regions)
+    return others.scratch.found[:count].copy()
+
+
+def changing(old: Member, new: Member, others: Members) -> tuple[Int32Array, int]:
+    """The numbers of those that come to match, then of those that cease to; and how many come."""
+    if old.names == new.names and equal(old.valid, new.valid) and equal(old.code, new.code):
+        changes: tuple[Int32Array, int] = find_changes(old.actor, new.actor, others.packed())
+        return changes
+    before, after = (matching(one, others) for one in (old, new))
+    entered = np.setdiff1d(after, before)
+    return np.concatenate([entered, np.setdiff1d(before, after)]), len(entered)
 
 
 @kernel

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn, Self, SupportsIndex
+from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
 from boxmatch.engine.ids import IdArray, check_id
-from boxmatch.errors import StorageError
+from boxmatch.errors import SchemaError, StorageError
 from boxmatch.model.ids import SubscriptionId
-from boxmatch.model.schema import SchemaSpec
+from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spaces.dimensions import (
     ONLY_REGION,
     UNCHANGED,
@@ -19,12 +20,11 @@ from boxmatch.spaces.dimensions import (
     Stored,
     Unchanged,
 )
-from boxmatch.spaces.expiry import Which
 from boxmatch.spaces.journal import Journal
-from boxmatch.spaces.journal_database import Sync
-from boxmatch.spaces.settings import agreed, schemas_of
+from boxmatch.spaces.journal_rows import Which
 from boxmatch.spaces.state import State
 from boxmatch.spaces.transitions import Transitions
+from boxmatch.storage.sqlite import Sync
 
 Given = Mapping[Any, RegionSpec | Stored]
 """Members by id, which is a string or an integer."""
@@ -49,7 +49,7 @@ class Spaces:
         remember: int = 1_000_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.schemas = schemas_of(spaces)
+        self.schemas = _schemas_of(spaces)
         self._state = State(Dimensions(self.schemas), leave, remember, clock)
 
     @classmethod
@@ -71,7 +71,7 @@ class Spaces:
         `StorageError` until the spaces are opened anew.
         """
         kept = Journal.settings_of(path)
-        known = agreed(path, kept, spaces, leave)
+        known = _agreed(path, kept, spaces, leave)
         opened = cls(known.spaces, leave=known.leave, clock=clock)
         journal = Journal.open(path, settings=kept or known.to_json(), sync=sync)
         try:
@@ -304,3 +304,52 @@ def _stored(given: Given) -> dict[SubscriptionId, Stored]:
         member_id: one if isinstance(one, Stored) else Stored(member_id, {ONLY_REGION: one}, None)
         for member_id, one in given.items()
     }
+
+
+class _Settings(NamedTuple):
+    """What spaces on disk are made of, which is said once and kept; and whether `leave` is told."""
+
+    spaces: dict[str, Schema]
+    leave: bool
+
+    def to_json(self) -> str:
+        schemas = {name: json.loads(schema.to_json()) for name, schema in self.spaces.items()}
+        return json.dumps({"spaces": schemas, "leave": self.leave})
+
+    @classmethod
+    def from_json(cls, text: str) -> _Settings:
+        known = json.loads(text)
+        schemas = {n: Schema.from_json(json.dumps(one)) for n, one in known["spaces"].items()}
+        return cls(schemas, known["leave"])
+
+
+def _schemas_of(spaces: Mapping[str, SchemaSpec]) -> dict[str, Schema]:
+    """The schema of each space."""
+    given: object = spaces
+    if not isinstance(given, Mapping):
+        raise SchemaError(f"spaces are a mapping of names to schemas, not {given!r}")
+    schemas = {}
+    for name, spec in spaces.items():
+        try:
+            schemas[name] = Schema(spec)
+        except SchemaError as error:
+            raise SchemaError(f"space {name!r}: {error}") from None
+    return schemas
+
+
+def _agreed(
+    where: object, kept: str | None, spaces: Mapping[str, SchemaSpec] | None, leave: bool | None
+) -> _Settings:
+    """The settings that are kept, if what is given does not say otherwise; else what is given."""
+    if kept is None:
+        if spaces is None:
+            raise StorageError(f"there are no spaces at {where}: say which there shall be")
+        return _Settings(_schemas_of(spaces), leave is not False)
+    known = _Settings.from_json(kept)
+    if spaces is not None and _schemas_of(spaces) != known.spaces:
+        raise StorageError(
+            f"{where} was made with other spaces or other settings of them: {known.to_json()}"
+        )
+    if leave not in (None, known.leave):
+        raise StorageError(f"{where} was made with other settings: leave is {known.leave}")
+    return known

@@ -20,11 +20,11 @@ from boxmatch.spaces.dimensions import (
     Stored,
     Unchanged,
 )
-from boxmatch.spaces.expiry import Expiry, Which, check_ttl
+from boxmatch.spaces.expiry import Expiry, check_ttl
 from boxmatch.spaces.journal import Journal, Ticket
-from boxmatch.spaces.journal_rows import Change
+from boxmatch.spaces.journal_rows import Change, Which
 from boxmatch.spaces.member import Member
-from boxmatch.spaces.relation import changing, matching
+from boxmatch.spaces.search import changing, matching
 from boxmatch.spaces.side import Members
 from boxmatch.spaces.transitions import (
     DELETED,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from boxmatch.errors import SparkError
+from boxmatch.storage.folders import alone, creating
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -193,7 +194,7 @@ class Folder:
             return self.local
         shelf = _shelf()
         copy = shelf / hashlib.sha256(self.address.encode()).hexdigest()[:32]
-        with _alone(shelf):
+        with alone(shelf):
             if not copy.exists():
                 from pyarrow.fs import LocalFileSystem, copy_files
 
@@ -237,17 +238,11 @@ def _far(address: str) -> tuple[FileSystem, str]:
 
 def _create(path: Path, content: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-    with open(draft, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
     try:
-        os.link(draft, path)  # unlike a rename, this fails if somebody else was first
+        with creating(path) as draft:
+            draft.write_bytes(content)
     except FileExistsError:
         return False
-    finally:
-        draft.unlink()
     return True
 
 
@@ -267,16 +262,3 @@ def _clear(shelf: Path) -> None:
         if copy.is_dir() and copy.stat().st_mtime < oldest:
             # Who has mapped its files keeps them.
             shutil.rmtree(copy, ignore_errors=True)
-
-
-@contextmanager
-def _alone(shelf: Path) -> Iterator[None]:
-    """One process of this machine at a time, where the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix system: two copies at worst
-        yield
-        return
-    with open(shelf / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

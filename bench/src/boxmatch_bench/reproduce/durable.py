@@ -16,9 +16,9 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.spaces.journal_database import Sync
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
+from boxmatch.storage.sqlite import Sync
 from boxmatch_bench.answers import within
 from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import Series

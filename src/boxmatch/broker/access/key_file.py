@@ -10,26 +10,29 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from boxmatch.engine.database import connect, is_made, use_wal
-from boxmatch.engine.folders import sync_folder
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import creating, sync_names
+from boxmatch.storage.sqlite import Format, connect, is_made, make, use_wal
 
 _T = TypeVar("_T")
 
 FILE = "keys.sqlite"
-FORMAT = 1
-_APPLICATION = 0x426F784B
 _READER_MILLISECONDS = 100
 """How long one who asks is kept waiting: not for writers, in WAL mode, but for a recovery."""
-_TABLE = """CREATE TABLE key (
-    id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL, roles TEXT NOT NULL,
-    limits TEXT NOT NULL, created REAL NOT NULL, expires REAL, revoked REAL) WITHOUT ROWID"""
+_FORMAT = Format(
+    application=0x426F784B,
+    version=1,
+    tables=(
+        """CREATE TABLE key (
+        id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL, roles TEXT NOT NULL,
+        limits TEXT NOT NULL, created REAL NOT NULL, expires REAL, revoked REAL) WITHOUT ROWID""",
+    ),
+)
 
 
 class KeyRow(NamedTuple):
@@ -140,27 +143,16 @@ def _make(path: Path) -> None:
     It gets its name when it is complete, so nobody sees it half made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Only its user may read it, and the files that SQLite puts beside it.
-    handle, name = tempfile.mkstemp(prefix=f"{FILE}-", dir=path.parent)
-    os.close(handle)
-    try:
-        with closing(connect(Path(name), "rw")) as connection:
+    with suppress(FileExistsError), creating(path) as draft:
+        draft.touch(0o600)  # only its user may read it, and the files that SQLite puts beside it
+        with closing(connect(draft, "rw")) as connection:
             use_wal(connection, path, "full")
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-            connection.execute("COMMIT")
-        with suppress(FileExistsError):
-            os.link(name, path)
-    finally:
-        os.unlink(name)
-    sync_folder(path.parent)
-    sync_folder(path.absolute().parent.parent)
+            make(connection, _FORMAT)
+    sync_names(path)
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    if not is_made(connection, path, application=_APPLICATION, version=FORMAT):
+    if not is_made(connection, path, _FORMAT):
         raise StorageError(f"{path} is empty: it is not a file of keys")
 
 

@@ -33,8 +33,8 @@ from boxmatch.broker.store.rows import (
     unpack_notifications,
 )
 from boxmatch.broker.store.write_buffer import json_text
-from boxmatch.engine.database import connect
 from boxmatch.errors import StorageError
+from boxmatch.storage.sqlite import connect
 from boxmatch.wire.requests import FeedKind
 
 _log = logging.getLogger(__name__)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from boxmatch.broker.settings import Retention
-from boxmatch.broker.store.copying import copy_database
 from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.retention import tidy
@@ -25,9 +22,8 @@ from boxmatch.broker.store.tables import DATABASE, prepare
 from boxmatch.broker.store.transaction import Transaction
 from boxmatch.broker.store.write_buffer import MOST_ROW_BYTES
 from boxmatch.broker.store.writer import Writer
-from boxmatch.engine.database import Sync, connect
-from boxmatch.engine.folders import take_lock
 from boxmatch.errors import StorageError
+from boxmatch.storage.sqlite import LockedDatabase, Sync, checkpoint, copy_database
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -44,20 +40,18 @@ class Store:
     whose futures get the error: the next ones are tried afresh.
     """
 
-    def __init__(
-        self, file: Path, lock: int, connection: sqlite3.Connection, sync: Sync, pace: float
-    ) -> None:
+    def __init__(self, database: LockedDatabase, pace: float) -> None:
+        file = database.file
         reserve = Reserve(file.parent)
         reserve.release()  # a full disk must not keep it from starting
-        next_sequence = prepare(connection, file, sync)
+        next_sequence = prepare(database)
         reserve.restore()
         self.path = file.parent
         self._file = file
-        self._lock = lock
-        self._connection = connection
+        self._database = database
         self.reader = Reader(file)
         self.reader.feeds()  # what is damaged there should show now
-        self._writer = Writer(file, connection, reserve, next_sequence, pace)
+        self._writer = Writer(file, database.connection, reserve, next_sequence, pace)
         self._closing = threading.Event()
         self._closed = False
         self._checkpoints = threading.Thread(
@@ -73,17 +67,13 @@ class Store:
         by one but many a second then share their waits for the disk.
         """
         file = Path(folder) / DATABASE
-        connection: sqlite3.Connection | None = None
-        lock: int | None = None
+        database: LockedDatabase | None = None
         try:
-            lock = take_lock(file.parent)
-            connection = connect(file)
-            return cls(file, lock, connection, sync, pace)
+            database = LockedDatabase(file, sync)
+            return cls(database, pace)
         except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if lock is not None:
-                os.close(lock)
+            if database is not None:
+                database.close()
             # What is damaged may be anything: no number, or no text.
             damage = (sqlite3.Error, OSError, UnicodeDecodeError, TypeError, ValueError)
             if isinstance(error, damage) and not isinstance(error, StorageError):
@@ -101,9 +91,8 @@ class Store:
         self._checkpoints.join()
         try:
             self.reader.close()
-            self._connection.close()
         finally:
-            os.close(self._lock)
+            self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +124,7 @@ class Store:
         full, only a change that `frees` room is carried out; it may then run more than once, and
         all but the last time nothing of it is kept.
         """
-        return self._writer.write(change, done, frees)
+        return self._writer.write(change, done, frees=frees)
 
     async def commit(self, change: Callable[[Transaction], T], *, frees: bool = False) -> T:
         """`write` for an event loop; returns when the change is durable."""
@@ -193,7 +182,6 @@ class Store:
             if self._closing.is_set():
                 return
             try:
-                with closing(connect(self._file, "rw")) as connection:
-                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                checkpoint(self._file, "PASSIVE")
             except sqlite3.Error:
                 _log.exception("cannot take up the write-ahead log of %s", self._file)

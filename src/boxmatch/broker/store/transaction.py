@@ -10,16 +10,17 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store.rows import Appended, pack_feed, text_checksum
 from boxmatch.broker.store.write_buffer import PAGE, Inboxes, WriteBuffer, batch_rows, json_text
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
+from boxmatch.storage import group_commit
 
 REPEATABLE = 24 * 3600.0
 """How long a feed knows the key of what was published."""
 
 
-class Transaction:
+class Transaction(group_commit.Transaction):
     """Given to a change, in the writer thread; not to be kept."""
 
     def __init__(self, connection: sqlite3.Connection, next_sequence: int) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self.next_sequence = next_sequence
         self._feeds = frozenset(n for (n,) in connection.execute("SELECT number FROM feed"))
         [(self._subscribers,)] = connection.execute(
@@ -28,7 +29,8 @@ class Transaction:
         self._group_mark = self._change_mark = self._mark()
         self._earlier = WriteBuffer()
         self._own = WriteBuffer()
-        self._savepoint = False
+        self.admits_all = True
+        """Whether changes may write that free no room."""
         self.refuses = False
         """Whether the change may not write, since the disk is full and it frees no room."""
         self.written = 0
@@ -38,22 +40,16 @@ class Transaction:
 
     def begin(self) -> None:
         self._group_mark = self._mark()
-        self._connection.execute("BEGIN IMMEDIATE")
+        super().begin()
 
     def commit(self) -> None:
         self.written += self._earlier.flush(self._connection) + 4 * PAGE
-        self._connection.execute("COMMIT")
+        super().commit()
 
     def roll_back(self) -> None:
         self._earlier = WriteBuffer()
         self._return_to(self._group_mark)
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-    @property
-    def is_open(self) -> bool:
-        """SQLite ends a transaction by itself after some failures."""
-        return self._connection.in_transaction
+        super().roll_back()
 
     @property
     def nbytes(self) -> int:
@@ -73,26 +69,22 @@ class Transaction:
     def begin_change(self) -> None:
         self._own = WriteBuffer()
         self._change_mark = self._mark()
-        self._savepoint = False
+        super().begin_change()
 
     def end_change(self) -> None:
-        if self._savepoint:
-            self._connection.execute("RELEASE change")
+        super().end_change()
         self._earlier.add(self._own)
 
     def undo_change(self) -> None:
         self._return_to(self._change_mark)
-        if self._savepoint:
-            self._connection.execute("ROLLBACK TO change")
-            self._connection.execute("RELEASE change")
+        super().undo_change()
 
     def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         """Run a statement. It sees all that was gathered, and is undone with its change."""
         self._check_room()
         if not self._savepoint:
             self.written += self._earlier.flush(self._connection)
-            self._connection.execute("SAVEPOINT change")
-            self._savepoint = True
+            self._set_savepoint()
         self.written += self._own.flush(self._connection) + PAGE
         return self._connection.execute(statement, values)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import re
 import shutil
 import threading
@@ -23,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from boxmatch.engine.folders import alone, sync_folder
 from boxmatch.engine.ids import IdArray, as_objects
 from boxmatch.engine.parts import Part, Segment
 from boxmatch.errors import StorageError
@@ -31,6 +29,7 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
+from boxmatch.storage.folders import alone, replacing, sync_file, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 FORMAT = 3
 _MANIFEST = "manifest.json"
 _DATA = "data-"
-_OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json(\.[0-9a-f]{32})?"
+_OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json|\.?manifest\.json\.[0-9a-f]{32}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,10 @@ def _save(path: Path, saved: Saved) -> None:
     }
     manifest["files"] = writer.files
     sync_folder(folder)
-    _replace(path / _MANIFEST, manifest)
+    text = json.dumps(manifest, indent=1)
+    checksum = xxhash.xxh3_128_hexdigest(text.encode())
+    with replacing(path / _MANIFEST) as draft:
+        draft.write_text(f"{checksum}\n{text}", encoding="utf-8")
     # Also what saves left that were cut short.
     for old in path.iterdir():
         if not _is_ours(old) or old.name in (folder.name, _MANIFEST):
@@ -132,18 +134,6 @@ def _save_part(writer: _Writer, name: str, part: Part) -> dict[str, Any]:
     return entry
 
 
-def _replace(path: Path, manifest: dict[str, Any]) -> None:
-    text = json.dumps(manifest, indent=1)
-    checksum = xxhash.xxh3_128_hexdigest(text.encode())
-    draft = path.with_name(f"{_MANIFEST}.{uuid.uuid4().hex}")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(f"{checksum}\n{text}")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    sync_folder(path.parent)
-
-
 class _Writer:
     """Writes arrays and tables into a folder and remembers their checksums."""
 
@@ -169,8 +159,7 @@ class _Writer:
     def _write(self, name: str, write: Any) -> str:
         path = self._folder / name
         write(path)
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
+        sync_file(path)
         self.files[name] = {"bytes": path.stat().st_size, "xxh3": _checksum(path)}
         return name
 

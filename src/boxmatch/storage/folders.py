@@ -1,0 +1,111 @@
+"""Folders that one process at a time uses, and files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]  # not a Unix system
+
+from boxmatch.errors import StorageError
+
+LOCK = "lock"
+
+
+def take_lock(folder: Path) -> int:
+    """Hold the directory's lock, where the system has such locks; it dies with the process.
+
+    An OSError that is no StorageError is the system's, as it came.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if isinstance(error, BlockingIOError):
+                reason = "is open already, here or in another process"
+                raise StorageError(f"{folder} {reason}") from None
+            raise
+    return handle
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait for others who are alone in the folder, where the system has such locks.
+
+    Leaves nothing behind, since what is locked is the folder itself.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write a file under, which then takes the place of `path` in one step, durably.
+
+    If the block raises, `path` stays what it was. A process that dies leaves a hidden file.
+    """
+    with _draft(path) as draft:
+        yield draft
+        sync_file(draft)
+        os.replace(draft, path)
+        sync_folder(path.absolute().parent)
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[Path]:
+    """As `replacing`, but `FileExistsError` if `path` is there when the block ends."""
+    with _draft(path) as draft:
+        yield draft
+        sync_file(draft)
+        os.link(draft, path)  # unlike a rename, this fails if somebody else was first
+        sync_folder(path.absolute().parent)
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[Path]:
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Make sure that what is in a file is on the disk."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_names(file: Path) -> None:
+    """Make sure that the name of a file is on the disk, and that of its folder."""
+    folder = file.absolute().parent
+    sync_folder(folder)
+    sync_folder(folder.parent)

@@ -1,0 +1,356 @@
+"""Group commit: one thread runs all changes that are queued and commits them in one transaction.
+
+Callers who come together share the wait for the disk. Whenever the process dies, the database holds
+the changes up to one of them, and none after it; every change whose future was resolved is among
+them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from boxmatch.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+_LONGEST = 0.05
+"""After this many seconds a group takes no more changes: those in it wait for the disk too."""
+
+
+class Transaction:
+    """What changes write to, in the writer thread. Subclasses say what a change can do.
+
+    A change gets a savepoint with its first statement, so rows that a subclass only gathers, to
+    write them with the commit, take no statement for each change.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._savepoint = False
+
+    def begin(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @property
+    def is_open(self) -> bool:
+        """SQLite ends a transaction by itself after some failures."""
+        return self._connection.in_transaction
+
+    def begin_change(self) -> None:
+        self._savepoint = False
+
+    def end_change(self) -> None:
+        if self._savepoint:
+            self._connection.execute("RELEASE change")
+
+    def undo_change(self) -> None:
+        if self._savepoint:
+            self._connection.execute("ROLLBACK TO change")
+            self._connection.execute("RELEASE change")
+
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        """Run a statement, which is undone with its change."""
+        self._set_savepoint()
+        return self._connection.execute(statement, values)
+
+    def _set_savepoint(self) -> None:
+        if not self._savepoint:
+            self._connection.execute("SAVEPOINT change")
+            self._savepoint = True
+
+
+class LastGroup(NamedTuple):
+    """What the pacing of the next group may depend on."""
+
+    began: float = -math.inf
+    """On the monotonic clock."""
+    seconds: float = 0.0
+    """Until it was committed."""
+    callers: int = 0
+    """Changes that were in it, and those that were queued when it was committed."""
+
+
+class Pause(NamedTuple):
+    """How long a group waits for more changes, once there is one: until so many are queued."""
+
+    changes: float
+    seconds: float
+
+
+Pacing = Callable[[LastGroup], Pause]
+
+
+def space_groups(seconds: float) -> Pacing:
+    """Groups begin at least so far apart: many small changes need not as many waits for the disk.
+
+    A change that comes after a pause does not wait.
+    """
+    return lambda last: Pause(math.inf, last.began + seconds - time.monotonic())
+
+
+def wait_for_callers(share: float, most: float) -> Pacing:
+    """Give those whose changes were just committed the time to come again: a share of what the
+    commit took, up to `most` seconds.
+
+    Else callers who write and wait fall into two halves, of which one always just misses the
+    commit of the other. A caller who is alone is not waited for.
+    """
+    return lambda last: Pause(last.callers, min(share * last.seconds, most))
+
+
+class Queued(NamedTuple):
+    """A change that nobody has run yet."""
+
+    change: Callable[[Any], Any]
+    future: Future[Any] | None
+    done: Callable[[Any], None] | None
+
+
+class Raised(NamedTuple):
+    """In the place of a result."""
+
+    error: Exception
+
+
+class Attempt(NamedTuple):
+    """Changes that were to be committed together, with their results unless that failed."""
+
+    group: list[Queued]
+    results: list[Any]
+    error: Exception | None = None
+
+
+class _Failure(NamedTuple):
+    message: str
+    cause: Exception
+
+    def error(self) -> StorageError:
+        # One for each who hears of it: threads must not share a traceback.
+        error = StorageError(self.message)
+        error.__cause__ = self.cause
+        return error
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Transaction)
+
+
+class GroupCommit(Generic[S]):
+    """Runs changes in the order in which they were queued. Methods may be called by any thread.
+
+    A change that raises has done nothing, and concerns nobody else. A commit that fails loses the
+    changes of its group; with `stops` it is the last one, and nothing more is accepted: whether
+    what failed is on disk shows when the database is opened again. Else the next group is tried
+    afresh. The processes that `os.fork` makes cannot use it.
+    """
+
+    def __init__(
+        self, file: Path, transaction: S, *, pacing: Pacing, stops: bool, name: str
+    ) -> None:
+        self._file = file
+        self._transaction = transaction
+        self._pacing = pacing
+        self._stops = stops
+        self._process = os.getpid()
+        self._queue: deque[Queued] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._awaited: float = 1
+        """So many queued changes wake the writer thread."""
+        self._last = LastGroup()
+        self._closing = False
+        self._failure: _Failure | None = None
+        # A process that ends without closing must not wait for this thread for ever.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def write(
+        self,
+        change: Callable[[S], T],
+        done: Callable[[T | BaseException], None] | None = None,
+    ) -> Future[T]:
+        """Queue a change; does not wait for the disk. After the commit the future is resolved, and
+        `done` called in the writer thread.
+
+        A future that is cancelled before its change begins keeps it from running. The queue has no
+        bound: callers who never wait may fill the memory.
+        """
+        future: Future[T] = Future()
+        self._add(Queued(change, future, done))
+        return future
+
+    def write_and_tell(
+        self, change: Callable[[S], T], done: Callable[[T | BaseException], None]
+    ) -> None:
+        """As `write`, for those who need no future, which takes longer than what is done here."""
+        self._add(Queued(change, None, done))
+
+    def check(self) -> None:
+        """Raise `StorageError` if nothing can be written any more."""
+        self.check_process()
+        with self._changed:
+            self._check_usable()
+
+    def check_process(self) -> None:
+        """Raise `StorageError` in a process that was forked."""
+        # Before any lock, which another thread may have held when the processes parted.
+        if self.is_forked:
+            raise StorageError(f"{self._file.parent} was opened by the process that made this one")
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is another process than that of the writer thread."""
+        return self._process != os.getpid()
+
+    @property
+    def failed(self) -> StorageError | None:
+        """Why it has stopped, if it has."""
+        return None if self._failure is None else self._failure.error()
+
+    def close(self) -> None:
+        """Return when all that is queued is written."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _add(self, queued: Queued) -> None:
+        self.check_process()
+        with self._changed:
+            self._check_usable()
+            self._queue.append(queued)
+            if len(self._queue) >= self._awaited:
+                self._changed.notify()
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._failure.error()
+        if self._closing:
+            raise StorageError(f"{self._file.parent} is closed")
+
+    # In the writer thread.
+
+    def _run(self) -> None:
+        while self._failure is None and self._wait_for_changes():
+            self._write_group()
+
+    def _wait_for_changes(self) -> bool:
+        """False when it is closed and all is written."""
+        with self._changed:
+            self._wait_until(1, None)
+            self._wait_until(*self._pacing(self._last))
+            self._awaited = math.inf
+            return bool(self._queue)
+
+    def _wait_until(self, changes: float, seconds: float | None) -> None:
+        if seconds is None or seconds > 0:
+            self._awaited = changes
+            self._changed.wait_for(lambda: len(self._queue) >= changes or self._closing, seconds)
+
+    def _write_group(self) -> None:
+        began = time.monotonic()
+        group, results, error = self._commit_group(self._taken(began + _LONGEST))
+        if error is not None:
+            failure = _Failure(f"cannot write to {self._file}: {error}", error)
+            if self._stops:
+                with self._changed:
+                    self._failure = failure
+                group += self._taken(math.inf)
+            results = [Raised(failure.error()) for _ in group]
+        # Before they are told, else those who come again at once are counted twice.
+        callers = len(group) + len(self._queue)
+        self._last = LastGroup(began, time.monotonic() - began, callers)
+        for queued, result in zip(group, results, strict=True):
+            _resolve(queued, result)
+
+    def _commit_group(self, changes: Iterator[Queued]) -> Attempt:
+        """Commit what there is of the changes. Subclasses may try again."""
+        return self._try(changes)
+
+    def _try(self, changes: Iterable[Queued]) -> Attempt:
+        """Run changes and commit them."""
+        taken = iter(changes)
+        group: list[Queued] = []
+        results: list[Any] = []
+        try:
+            self._transaction.begin()
+            for queued in taken:
+                group.append(queued)
+                results.append(self._run_change(queued.change))
+            self._transaction.commit()
+        except Exception as error:  # whatever it is, nobody may wait in vain
+            self._undo_group()
+            if not group:  # it could not even begin
+                group += islice(taken, 1)
+            return Attempt(group, [], error)
+        return Attempt(group, results)
+
+    def _taken(self, deadline: float) -> Iterator[Queued]:
+        """What is queued, up to a time; but one at least."""
+        is_first = True
+        while self._queue and (is_first or time.monotonic() < deadline):
+            queued = self._queue.popleft()
+            if queued.future is None or queued.future.set_running_or_notify_cancel():
+                is_first = False
+                yield queued
+            else:  # nobody wants it any more
+                _tell(queued.done, CancelledError())
+
+    def _run_change(self, change: Callable[[S], Any]) -> Any:
+        """Its result, or what it has raised, and then it has done nothing."""
+        transaction = self._transaction
+        transaction.begin_change()
+        try:
+            result = change(transaction)
+            transaction.end_change()
+        except Exception as error:
+            if not transaction.is_open or _is_of_the_disk(error):
+                raise
+            transaction.undo_change()
+            return Raised(error)
+        return result
+
+    def _undo_group(self) -> None:
+        try:
+            self._transaction.roll_back()
+        except sqlite3.Error:
+            _log.exception("cannot undo what was not written to %s", self._file)
+
+
+def _is_of_the_disk(error: Exception) -> bool:
+    mistakes = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, mistakes)
+
+
+def _resolve(queued: Queued, result: Any) -> None:
+    if queued.future is not None:
+        if isinstance(result, Raised):
+            queued.future.set_exception(result.error)
+        else:
+            queued.future.set_result(result)
+    _tell(queued.done, result.error if isinstance(result, Raised) else result)
+
+
+def _tell(done: Callable[[Any], None] | None, result: Any) -> None:
+    if done is not None:
+        try:
+            done(result)
+        except Exception:
+            _log.exception("what was to follow a write has failed")
