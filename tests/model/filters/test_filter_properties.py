@@ -127,7 +127,9 @@ def test_templates_with_foreign_constants_fail_as_the_full_path_does(data: st.Da
 def range_forms(draw: st.DrawFn, low: Any, high: Any, low_open: bool, high_open: bool) -> Any:
     """A range as a tuple, which is closed, or in a form that says which ends are open."""
     mapping = {"low": low, "high": high, "low_open": low_open, "high_open": high_open}
-    can_go = [name for name, value in mapping.items() if value is None or value is False]
+    # A bound of False says something; only a flag that is False can be left out.
+    can_go = [name for name, value in mapping.items() if value is None]
+    can_go += [name for name in ("low_open", "high_open") if not mapping[name]]
     gone = draw(st.sets(st.sampled_from(can_go))) if can_go else set()
     short = {name: value for name, value in mapping.items() if name not in gone}
     if not short.keys() & {"low", "high"}:
