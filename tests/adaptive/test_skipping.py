@@ -12,7 +12,7 @@ from published_rates import counted_losses, expected_rate, skippable_predicates
 
 from boxmatch.adaptive.excess import Excess, rarest_first
 from boxmatch.adaptive.skipping import SkipPlan, choose_skipped
-from boxmatch.indexes.scan import ScanIndex
+from boxmatch.indexes.scan import scan_over
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 from boxmatch.workloads.ranges import RangeWorkload
@@ -96,14 +96,14 @@ class Trial:
     def __init__(self, boxes: Boxes, points: np.ndarray) -> None:
         self.boxes = boxes
         self.points = points
-        self.exact = ScanIndex.over(boxes, boxes.count).count(points)
+        self.exact = scan_over(boxes, boxes.count).count(points)
 
     def measured(self, skipped: np.ndarray) -> tuple[float, float]:
         """False matches for each true one over all points, and its standard error.
 
         Events are independent, so the error comes from how much the excess varies between them.
         """
-        loose = ScanIndex.over(self.boxes, self.boxes.count).count(self.points, None, skipped)
+        loose = scan_over(self.boxes, self.boxes.count).count(self.points, None, skipped)
         false = loose - self.exact
         rate = false.sum() / self.exact.sum()
         spread = np.std(false - rate * self.exact) / np.sqrt(len(self.points))

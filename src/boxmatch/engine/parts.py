@@ -18,7 +18,7 @@ from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
 from boxmatch.engine.ids import IdArray, Lookup
 from boxmatch.indexes.base import Index, Matches
-from boxmatch.indexes.scan import ScanIndex
+from boxmatch.indexes.scan import scan_over
 from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
@@ -402,7 +402,7 @@ class Tail(Store):
         return [position for one in here for position in self.find(one)]
 
     def search(self, rows: int) -> Index:
-        return ScanIndex.over(self._boxes, rows)
+        return scan_over(self._boxes, rows)
 
     @property
     def nbytes(self) -> dict[str, int]:

@@ -30,13 +30,6 @@ class ScanIndex(Index):
     def build(self, boxes: Boxes) -> None:
         self._boxes, self._rows = boxes, boxes.count
 
-    @classmethod
-    def over(cls, boxes: Boxes, rows: int) -> Self:
-        """An index of the first `rows` boxes, whose arrays may be longer. Made in no time."""
-        index = cls.__new__(cls)  # there are no parameters that could be wrong
-        index._boxes, index._rows = boxes, rows
-        return index
-
     def match(
         self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
@@ -87,6 +80,14 @@ class ScanIndex(Index):
         index = cls(dimensions, **parameters)
         index.build(Boxes(dimensions, **arrays))
         return index
+
+
+def scan_over(boxes: Boxes, rows: int) -> ScanIndex:
+    """An index of the first `rows` boxes, whose arrays may be longer. Made in no time."""
+    index = ScanIndex.__new__(ScanIndex)  # there are no parameters that could be wrong
+    index.dimensions = boxes.dimensions
+    index._boxes, index._rows = boxes, rows
+    return index
 
 
 @kernel
