@@ -211,7 +211,7 @@ class GroupCommit(Generic[S]):
     def check_process(self) -> None:
         """Raise `StorageError` in a process that was forked."""
         # Before any lock, which another thread may have held when the processes parted.
-        if self.is_forked:
+        if self._process != os.getpid():
             raise StorageError(f"{self._file.parent} was opened by the process that made this one")
 
     @property
