@@ -47,7 +47,7 @@ def test_predicates_that_never_hold_are_kept() -> None:
 
 
 @pytest.mark.parametrize("selectivity", [-0.1, 1.1, float("nan")])
-def test_a_matchability_is_a_share(selectivity: float) -> None:
+def test_a_selectivity_is_a_share(selectivity: float) -> None:
     with pytest.raises(ValueError, match="selectivity"):
         choose_skipped(np.array([1, 2]), 10, selectivity, 0.1)
 

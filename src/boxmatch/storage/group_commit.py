@@ -196,7 +196,7 @@ class GroupCommit(Generic[S]):
         self._add(Queued(change, future, done))
         return future
 
-    def write_and_tell(
+    def write_with_callback(
         self, change: Callable[[S], T], done: Callable[[T | BaseException], None]
     ) -> None:
         """As `write`, for those who need no future, which takes longer than what is done here."""
@@ -218,6 +218,11 @@ class GroupCommit(Generic[S]):
     def is_forked(self) -> bool:
         """Whether this is another process than that of the writer thread."""
         return self._process != os.getpid()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the writer thread runs. Without it, nothing that is queued is resolved."""
+        return self._thread.is_alive()
 
     @property
     def failed(self) -> StorageError | None:
@@ -274,7 +279,7 @@ class GroupCommit(Generic[S]):
                     self._failure = failure
                 group += self._taken(math.inf)
             results = [Raised(failure.error()) for _ in group]
-        # Before they are told, else those who come again at once are counted twice.
+        # Before they are notified, else those who come again at once are counted twice.
         callers = len(group) + len(self._queue)
         self._last = LastGroup(began, time.monotonic() - began, callers)
         for queued, result in zip(group, results, strict=True):
@@ -311,7 +316,7 @@ class GroupCommit(Generic[S]):
                 is_first = False
                 yield queued
             else:  # nobody wants it any more
-                _tell(queued.done, CancelledError())
+                _call(queued.done, CancelledError())
 
     def _run_change(self, change: Callable[[S], Any]) -> Any:
         """Its result, or what it has raised, and then it has done nothing."""
@@ -345,10 +350,10 @@ def _resolve(queued: Queued, result: Any) -> None:
             queued.future.set_exception(result.error)
         else:
             queued.future.set_result(result)
-    _tell(queued.done, result.error if isinstance(result, Raised) else result)
+    _call(queued.done, result.error if isinstance(result, Raised) else result)
 
 
-def _tell(done: Callable[[Any], None] | None, result: Any) -> None:
+def _call(done: Callable[[Any], None] | None, result: Any) -> None:
     if done is not None:
         try:
             done(result)

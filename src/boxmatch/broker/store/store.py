@@ -138,7 +138,7 @@ class Store:
     @property
     def is_alive(self) -> bool:
         """Whether the writer thread runs. Without it, no future of `write` is resolved."""
-        return self._writer._thread.is_alive()
+        return self._writer.is_alive
 
     def probe(self) -> None:
         """After a failure, see whether one can write again: as much as a large row has, since on a
