@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import boxmatch as bm
-from boxmatch.engine import compaction, parallel, stores
+from boxmatch.engine import compaction, results, stores
 from boxmatch.model import strings
 
 SCHEMA = bm.Schema({"x": "int", "y": "int", "s": "string"})
@@ -315,7 +315,7 @@ def test_large_batches_on_several_threads_while_writing() -> None:
 
 
 def test_batches_of_any_size_share_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "cores", lambda: 13)
+    monkeypatch.setattr(results, "cores", lambda: 13)
     before = set(threading.enumerate())
 
     def work(points: Any) -> int:
@@ -323,6 +323,6 @@ def test_batches_of_any_size_share_their_threads(monkeypatch: pytest.MonkeyPatch
         return len(points)
 
     for wanted in range(2, 14):
-        points = np.zeros((wanted * parallel._SMALL, 1), np.int64)
-        assert parallel.by_chunks(work, points, None) == [parallel._SMALL] * wanted
+        points = np.zeros((wanted * results._SMALL, 1), np.int64)
+        assert results.by_chunks(work, points, None) == [results._SMALL] * wanted
     assert len(set(threading.enumerate()) - before) <= 13

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import boxmatch as bm
-from boxmatch.spark import shards as open_ones
+from boxmatch.spark import segments as open_ones
 from boxmatch.spark.segments import Recipe, open_segment, open_shards, rejected
 from boxmatch.spark.store import Folder
 from boxmatch.spark.update import update_shard

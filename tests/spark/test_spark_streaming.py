@@ -17,6 +17,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.spark import ParquetSink, SparkSink, TableSink, build_index, match, match_stream
+from boxmatch.spark.build import IndexSettings
 from boxmatch.spark.sources import FilesOfSubscriptions, IndexedSubscriptions
 from boxmatch.spark.versions import version_numbers
 
@@ -345,7 +346,7 @@ def test_old_batches_and_versions_are_forgotten(
     spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boxmatch.spark.streaming._KEPT", 2)
-    monkeypatch.setattr("boxmatch.spark.sources._KEPT_VERSIONS", 3)
+    monkeypatch.setattr("boxmatch.spark.streaming._KEPT_VERSIONS", 3)
     monkeypatch.setattr("boxmatch.spark.versions._GRACE_SECONDS", -1)
     times = []
     for number in range(5):
@@ -385,7 +386,7 @@ class TestTableInMotion:
     @pytest.fixture
     def follow(self, place: Place, source: FilesOfSubscriptions) -> Callable[[], Any]:
         index = str(place.folder / "index")
-        return lambda: IndexedSubscriptions(source, index, SCHEMA, "subscription_id", "filter", 1)
+        return lambda: IndexedSubscriptions(source, index, IndexSettings(SCHEMA, 1))
 
     def test_unchanged(self, spark: SparkSession, follow: Callable[[], Any]) -> None:
         one = follow()

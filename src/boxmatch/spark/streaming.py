@@ -43,6 +43,8 @@ _OURS = "boxmatch"  # our folder in the checkpoint
 _PINS = "batches"
 _KEPT = 100
 """Batches whose version is remembered; Spark remembers as many."""
+_KEPT_VERSIONS = 10
+"""A batch that runs again is the last one, and needs no version but its own."""
 
 
 def match_stream(
@@ -106,7 +108,9 @@ def match_stream(
         else:
             source = FilesOfSubscriptions(os.fspath(subscriptions), format, dict(options or {}))
         check_events(events, schema, event_id)
-        settings = IndexSettings(schema, shards, subscription_id, filter)
+        settings = IndexSettings(
+            schema, shards, subscription_id, filter, keep_versions=_KEPT_VERSIONS
+        )
         wanted = IndexedSubscriptions(source, str(folder / "index"), settings)
     # What is wrong shows now, not in the first batch; and a stream that starts without
     # subscriptions would look as if nobody wanted anything.
