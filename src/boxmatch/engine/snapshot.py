@@ -45,6 +45,8 @@ class Snapshot:
         None if there are none, so that the answer is exact: also where an index cannot do without
         its predicates, and where all is so new that no index has it.
         """
+        if type(rate) is float and rate == 0:
+            return None  # the usual one, without asking for a microsecond what kind of number it is
         if not is_rate(rate):
             raise IndexConfigError(
                 f"max_false_positive_rate must be from 0 up to, but not, 1, not {rate!r}"

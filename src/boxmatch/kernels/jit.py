@@ -25,8 +25,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _decorating = Lock()
 
-_KERNEL = re.compile(rb"^@(?:kernel|inlined)\b", re.MULTILINE)
-_IMPORT = re.compile(rb"^\s*from boxmatch\.([\w.]+) import ([\w, ]+|\([^)]*\))", re.MULTILINE)
+_KERNELS = (b"\n@kernel\n", b"\n@inlined\n")
+_IMPORT = re.compile(rb"^from boxmatch\.([\w.]+) import ([\w, ]+|\([^)]*\))", re.MULTILINE)
 _NAME = re.compile(rb"\w+")
 
 
@@ -93,10 +93,11 @@ def _fingerprint() -> str:
         for layer in ("kernels", "model", "adaptive", "indexes", "engine", "spaces")
         for path in (package / layer).rglob("*.py")
     }
-    pending = [path for path, text in sources.items() if _KERNEL.search(text)]
+    pending = [path for path, text in sources.items() if any(mark in text for mark in _KERNELS)]
     seen = set(pending)
     while pending:
-        for module, names in _IMPORT.findall(sources[pending.pop()]):
+        head = sources[pending.pop()].partition(b"\n\n\n")[0]  # what kernels use is imported there
+        for module, names in _IMPORT.findall(head):
             folder = package.joinpath(*module.decode().split("."))
             modules = [folder.with_suffix(".py")]
             modules += [folder / f"{name.decode()}.py" for name in _NAME.findall(names)]
