@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from boxmatch.client.documents import unsaid
+from boxmatch.client.documents import find_not_finite
 from boxmatch.errors import EventError
 from boxmatch.wire.http import ARROW, NDJSON
 
@@ -120,7 +120,7 @@ def encode(event: Any, index: int) -> bytes:
         line = orjson.dumps(event, default=_plain, option=options)
     except TypeError as error:
         raise EventError(f"event {index}: {error.__cause__ or error}") from None
-    if b"null" in line and (found := unsaid(event)) is not None:
+    if b"null" in line and (found := find_not_finite(event)) is not None:
         raise EventError(f"event {index}: {found}")
     return line
 

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
 
 
-def _dumped(value: Any) -> bytes:
+def _dump(value: Any) -> bytes:
     try:
         text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
     except TypeError as error:
         raise ClientError(f"this cannot be said in JSON: {error}") from None
-    if b"null" in text and (found := unsaid(value)) is not None:
+    if b"null" in text and (found := find_not_finite(value)) is not None:
         raise ClientError(found)
     return text
 
 
-def unsaid(value: Any, name: object = None) -> str | None:
+def find_not_finite(value: Any, name: object = None) -> str | None:
     """Where there is a NaN or an infinity, for which the encoder writes null; None if nowhere."""
     if isinstance(value, Mapping):
-        found = (unsaid(inner, key) for key, inner in value.items())
+        found = (find_not_finite(inner, key) for key, inner in value.items())
     elif isinstance(value, (list, tuple)):
-        found = (unsaid(inner, name) for inner in value)
+        found = (find_not_finite(inner, name) for inner in value)
     else:
         from boxmatch.model.keys import NO_PLACE, is_nan
 
@@ -53,7 +53,7 @@ def query_of(**wanted: float | str | None) -> dict[str, str]:
 
 def body_of(request: Request) -> bytes:
     """A request as JSON, without what the broker would take it to be anyway."""
-    return _dumped(
+    return _dump(
         {
             name: value
             for name, default in _defaults(type(request))
@@ -73,7 +73,7 @@ def read_receipt(answer: Answer) -> Receipt:
     return replace(receipt, first=receipt.first or None, last=receipt.last or None)
 
 
-def joined(before: Receipt, later: Receipt) -> Receipt:
+def join_receipts(before: Receipt, later: Receipt) -> Receipt:
     if before.count == 0:
         return later
     return Receipt(
@@ -85,7 +85,7 @@ def joined(before: Receipt, later: Receipt) -> Receipt:
     )
 
 
-def placed(error: ClientError, published: int) -> ClientError:
+def number_among_all(error: ClientError, published: int) -> ClientError:
     """The error of one of several requests, its event numbered among all of them."""
     if not published:
         return error

@@ -27,8 +27,8 @@ from boxmatch.client.batches import BATCH, parts
 from boxmatch.client.documents import (
     body_of,
     filter_json,
-    joined,
-    placed,
+    join_receipts,
+    number_among_all,
     query_of,
     read_receipt,
     regions_json,
@@ -194,12 +194,12 @@ class Operations:
                     )
                 except ClientError as error:
                     if error.status != 413 or part.count < 2:
-                        raise placed(error, done.count) from None
+                        raise number_among_all(error, done.count) from None
                     first, second = part.halves()  # the key has smaller limits than usual
                     waiting += [(second, name + "b"), (first, name + "a")]
                     continue
                 receipt = read_receipt(answer)
-                done = joined(done, receipt)
+                done = join_receipts(done, receipt)
                 if on_receipt is not None:
                     on_receipt(receipt)
         return done
