@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import boxmatch as bm
+from boxmatch.cli import remote
 from boxmatch.client import Feed, Subscription
 from command_line import Command
 
@@ -41,9 +41,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Remembering:
     def connect(url: str, key: str | None, trust: Path | None) -> Iterator[Remembering]:
         yield found
 
-    for name in ("feeds", "subscribe"):
-        # By the module: in the package the name is that of the command.
-        monkeypatch.setattr(sys.modules[f"boxmatch.cli.{name}"], "connect", connect)
+    monkeypatch.setattr(remote, "connect", connect)
     return found
 
 

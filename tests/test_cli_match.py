@@ -292,7 +292,9 @@ def test_mistakes(
     assert set(files.iterdir()) == there, "something half-written was left behind"
 
 
-@pytest.mark.parametrize(("kind", "writer"), [("csv", matches.Table), ("jsonl", matches.Lines)])
+@pytest.mark.parametrize(
+    ("kind", "writer"), [("csv", matches.TableWriter), ("jsonl", matches.LineWriter)]
+)
 def test_a_full_disk(
     files: Path, run_boxmatch: Command, monkeypatch: pytest.MonkeyPatch, kind: str, writer: Any
 ) -> None:

@@ -13,15 +13,12 @@ from boxmatch.cli import problems
 from boxmatch.cli.admin import admin
 from boxmatch.cli.backup import backup
 from boxmatch.cli.demo import demo
-from boxmatch.cli.feeds import feeds
 from boxmatch.cli.help import Command, Group
 from boxmatch.cli.inspect import check, info
-from boxmatch.cli.listen import listen
 from boxmatch.cli.match import match
 from boxmatch.cli.pipeline import pipeline
-from boxmatch.cli.publish import publish
+from boxmatch.cli.remote import feeds, listen, publish, subscribe
 from boxmatch.cli.serve import serve
-from boxmatch.cli.subscribe import subscribe
 from boxmatch.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -33,13 +30,13 @@ _SPARK = "On Spark"
 
 
 _ELSEWHERE = {"bench": "boxmatch_bench"}
-"""Commands that have moved out, and the module of each; an extra of the same name brings it."""
+"""Commands of other distributions, with their modules; the extra of the same name installs them."""
 
 
 class _Root(Group):
-    """Lists commands and groups in the order in which one comes to need them.
+    """Lists commands and groups in the order in which people come to need them.
 
-    Those of other distributions are looked up when somebody asks for them, or for all.
+    Commands of other distributions are looked up when they are called or listed.
     """
 
     order = (
@@ -138,7 +135,7 @@ def main() -> None:
             code = app(arguments, prog_name="boxmatch", standalone_mode=False)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader, such as `head`, has left
-            problems.leave_quietly()
+            problems.exit_quietly()
         except KeyboardInterrupt:
             code = 130
         except Exception as error:
@@ -150,5 +147,5 @@ def main() -> None:
             else:
                 code = problems.report_error(error, debug=debug)
         finally:
-            problems.give_up_output()
+            problems.discard_unwritable_output()
     sys.exit(code if isinstance(code, int) else 0)

@@ -34,11 +34,11 @@ _CHUNK = 1 << 20
 
 
 class FileError(EventError):
-    """A file that is not what it says; `open_input` adds its name."""
+    """A file that is not in its format; `open_input` adds the name."""
 
 
 def format_of(file: str, given: Format | None = None, *, option: str = "--format") -> Format:
-    """What a file is, by its name if that is not given; standard input is NDJSON."""
+    """The format of a file: as given, or by its name; standard input is NDJSON."""
     if given is not None:
         return given
     if file == STANDARD:
@@ -91,7 +91,7 @@ def lines_as_they_come(
 ) -> Iterator[list[Any]]:
     """The values of NDJSON, in lists of what has arrived together.
 
-    So what trickles in is not kept waiting, and what comes in bulk comes in bulk.
+    A slow source does not wait for a full batch, and a fast one gets large batches.
     """
     read: Callable[[int], bytes] = getattr(source, "read1", source.read)
     rest, number = b"", 0
@@ -111,7 +111,7 @@ def _parse_lines(lines: list[bytes], before: int, loads: Callable[[bytes], Any])
                 value = loads(line)
             except (ValueError, RecursionError) as error:
                 raise FileError(f"line {number} is not JSON: {error}") from None
-            # An array on one line is what `curl` and the like hand over.
+            # Tools such as `curl` send an array on one line.
             yield from value if isinstance(value, list) else (value,)
 
 
@@ -128,7 +128,7 @@ def tables(
     source: IO[bytes],
     types: Mapping[str, pa.DataType] | None,
 ) -> pa.RecordBatchReader:
-    """A file of columns as batches. Those of CSV have the types given; others are looked for."""
+    """A file of columns as batches. Columns of CSV have the types given, or inferred ones."""
     import pyarrow as pa
 
     with translate_errors(kind):
@@ -160,7 +160,7 @@ def _csv(source: IO[bytes], types: Mapping[str, pa.DataType] | None) -> pa.Recor
 
     options = pyarrow.csv.ConvertOptions(column_types=dict(types or {}), strings_can_be_null=True)
     if types is None:
-        # As a whole: to look for types in the first part only would refuse what comes later.
+        # Read as a whole: types inferred from the first block may not fit later rows.
         return pyarrow.csv.read_csv(source, convert_options=options).to_reader()
     return pyarrow.csv.open_csv(source, convert_options=options)
 

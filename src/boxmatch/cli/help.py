@@ -1,10 +1,10 @@
-"""How help reads: plain text that fits the terminal, commands in groups, examples for each."""
+"""The format of help: plain text that fits the terminal, commands in groups, with examples."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import typer
@@ -34,10 +34,7 @@ _RANGES = (
 
 
 def examples(*lines: str) -> Callable[[Function], Function]:
-    """Lines that a shell runs as they are, with a comment where they need one; `--help` shows them.
-
-    A test parses each of them.
-    """
+    """Examples that `--help` shows: lines for a shell, with comments. A test parses each."""
 
     def keep(function: Function) -> Function:
         setattr(function, _EXAMPLES, lines)
@@ -60,7 +57,7 @@ class Command(TyperCommand):
         _write_examples(examples_of(self), formatter)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        # Arguments first: that is how one types it.
+        # Arguments first, as people type them.
         shown = []
         for parameter in self.get_params(ctx):
             if parameter.param_type_name == "argument":
@@ -79,7 +76,7 @@ class Group(TyperGroup):
         _write_examples(examples_of(self), formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        # Commands come first: they are what one looks for here.
+        # Commands first: they are what people look for here.
         self.format_commands(ctx, formatter)
         _write_parameters("Options", "option", self, ctx, formatter)
 
@@ -120,8 +117,13 @@ def walk(command: Any, words: tuple[str, ...] = ("boxmatch",)) -> Iterator[Docum
                 yield from walk(below, (*words, name))
 
 
+def filter_by_prefix(names: Iterable[str], incomplete: str) -> list[str]:
+    """The names that a shell offers after the letters that were typed."""
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def examples_of(command: Any) -> tuple[str, ...]:
-    """The lines that `examples` has noted down; those of a group are its epilog."""
+    """The examples of a command; those of a group are its epilog."""
     found: tuple[str, ...] | None = getattr(command.callback, _EXAMPLES, None)
     return tuple((command.epilog or "").splitlines()) if found is None else found
 
@@ -162,7 +164,7 @@ def _write_parameters(
 def _write_examples(lines: tuple[str, ...], formatter: Any) -> None:
     if lines:
         with formatter.section("Examples"):
-            # Not wrapped: what is copied from here should run.
+            # Not wrapped, so that a copied line runs.
             for line in lines:
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
@@ -170,5 +172,5 @@ def _write_examples(lines: tuple[str, ...], formatter: Any) -> None:
 def _bold_headings(text: str) -> str:
     if os.environ.get("NO_COLOR"):
         return text
-    # `echo` takes the codes out again where there is no terminal.
+    # `echo` strips the codes where there is no terminal.
     return _HEADING.sub(lambda found: typer.style(found[0], bold=True), text)

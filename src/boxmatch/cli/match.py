@@ -131,7 +131,7 @@ def match(
         with show_spinner("loading subscriptions"):
             saved = _load_saved(subscriptions, given)
             known = given if saved is None else saved.schema
-            feed = _Feed.open(format_of(events, format_), source, known)
+            feed = _Events.open(format_of(events, format_), source, known)
             write = writer_for(output, keep or [], feed.schema, as_json=as_json)
             matcher = saved
             if saved is None and feed.schema is not None:
@@ -141,7 +141,7 @@ def match(
         if matcher is not None and explain is not None:
             _explain(matcher, explain, feed, display_name(events), as_json=as_json)
             return
-        # Where lines appear on a terminal, they show by themselves how far it is.
+        # Lines that appear on a terminal show the progress themselves.
         quiet = output is None and sys.stdout.isatty()
         with write, show_count("events", shown=not quiet) as count:
             if matcher is not None:  # or else there are no events, and so no schema
@@ -154,7 +154,7 @@ def match(
 
 
 def _match_batches(
-    matcher: Matcher, feed: _Feed, threads: int | None, name: str
+    matcher: Matcher, feed: _Events, threads: int | None, name: str
 ) -> Iterator[tuple[int, Any, MatchResult]]:
     """Batches, each with the number of its first row and its matches."""
     for first, batch in feed.batches():
@@ -165,11 +165,11 @@ def _match_batches(
         yield first, batch, found
 
 
-class _Feed(NamedTuple):
+class _Events(NamedTuple):
     """Events in batches."""
 
     schema: Schema | None
-    """As given, or what the first events say; None if there are none."""
+    """As given, or inferred from the first events; None if there are none."""
     hint: str
     """Where the schema comes from, if it was not given, for errors that may be due to it."""
     ahead: list[Any]
@@ -177,7 +177,7 @@ class _Feed(NamedTuple):
     rest: Iterator[Any]
 
     @classmethod
-    def open(cls, kind: Format, source: IO[bytes], known: Schema | None) -> _Feed:
+    def open(cls, kind: Format, source: IO[bytes], known: Schema | None) -> _Events:
         rest: Iterator[Any]
         if kind == "ndjson":
             rest = lines_as_they_come(source)
@@ -187,7 +187,7 @@ class _Feed(NamedTuple):
             rest = _slices(kind, source, None if known is None else csv_types(known))
         if known is not None:
             return cls(known, "", [], rest)
-        # One batch is what is there already: who writes into a pipe may wait for an answer.
+        # Only one batch, which is there already: the writer of a pipe may wait for its matches.
         ahead = [batch for batch in islice(rest, 1) if len(batch)]
         if not ahead:
             return cls(None, "", [], rest)
@@ -291,7 +291,7 @@ def _locate_error(
     return BoxmatchError(f"{name}{where}: {error}{hint}")
 
 
-def _explain(matcher: Matcher, text: str, feed: _Feed, name: str, *, as_json: bool) -> None:
+def _explain(matcher: Matcher, text: str, feed: _Events, name: str, *, as_json: bool) -> None:
     from boxmatch.cli.matches import event_json, rows_of
 
     explainer = matcher.explainer(_id(matcher, text))

@@ -1,4 +1,4 @@
-"""Where matches go: lines for people, JSON lines, or a file with a row for each."""
+"""Output of matches: lines for people, JSON lines, or a file with one row for each match."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import errno
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -25,51 +26,40 @@ if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
 
 _NAMED = 8
-"""Subscriptions of an event that a terminal shows by name."""
-
-
-class Writer(Protocol):
-    """Takes the matches of one batch after the other."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-    def add(self, first: int, batch: Any, found: MatchResult) -> None: ...
-    def conclude(self) -> None: ...
+"""How many subscriptions of an event a terminal lists."""
 
 
 def writer_for(
     path: Path | None, keep: Sequence[str], schema: Schema | None, *, as_json: bool
-) -> Writer:
+) -> MatchWriter:
     """The writer that fits the name of the file, or standard output."""
     if path is None:
         if keep:
             raise typer.BadParameter("--keep is for --output; elsewhere events are whole")
-        return Lines(None, as_json=as_json)
+        return LineWriter(None, as_json=as_json)
     if as_json:
         raise typer.BadParameter("give --json or --output, not both")
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
-        return Lines(path, as_json=True)
+        return LineWriter(path, as_json=True)
     if suffix not in (".csv", ".parquet", ".arrow"):
         raise typer.BadParameter(
             f"--output {path}: the name must end with .csv, .parquet, .arrow or .jsonl"
         )
-    return Table(path, suffix, keep, schema)
+    return TableWriter(path, suffix, keep, schema)
 
 
-class _Counted:
-    """Counts what was matched, and keeps a file out of sight until it is whole."""
+class MatchWriter(ABC):
+    """Writes the matches of one batch after the other, and counts them.
+
+    A file appears under its name only when it is complete.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._events = 0
         self._matches = 0
-        self._wanted = 0
+        self._matched = 0
 
     def __exit__(
         self,
@@ -94,14 +84,14 @@ class _Counted:
         assert self._path is not None
         return self._path.with_name(f".{self._path.name}.partial")
 
-    def _make(self) -> None:
-        """Find out now that nothing can be written there."""
+    def _create_partial(self) -> None:
+        """Create the file, to fail before matching if it cannot be written."""
         with self._translate_errors():
             self._partial.touch()
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Errors of the system name the file."""
+        """Name the file in errors of the operating system."""
         try:
             yield
         except OSError as error:
@@ -113,16 +103,23 @@ class _Counted:
     def _count(self, found: MatchResult) -> None:
         self._events += len(found.counts)
         self._matches += len(found)
-        self._wanted += int((found.counts > 0).sum())
+        self._matched += int((found.counts > 0).sum())
 
-    def _close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def add(self, first: int, batch: Any, found: MatchResult) -> None:
+        """Write the matches of a batch whose first event is row `first` of the input."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
 
     def conclude(self) -> None:
-        """Say how much it was: after a file, or to somebody who sees nothing but lines."""
+        """Print the totals: after a file, or to standard error on a terminal."""
         text = (
             f"{self._events:,} event{'s' * (self._events != 1)}, "
-            f"{self._wanted:,} of them matched, {self._matches:,} matches"
+            f"{self._matched:,} of them matched, {self._matches:,} matches"
         )
         if self._path is not None:
             typer.echo(f"{text} in {self._path}")
@@ -130,8 +127,8 @@ class _Counted:
             typer.echo(text, err=True)
 
 
-class Lines(_Counted):
-    """A line for each event that somebody wants."""
+class LineWriter(MatchWriter):
+    """One line for each event that has matches."""
 
     def __init__(self, path: Path | None, *, as_json: bool) -> None:
         super().__init__(path)
@@ -141,7 +138,7 @@ class Lines(_Counted):
 
     def __enter__(self) -> Self:
         if self._path is not None:
-            self._make()
+            self._create_partial()
             self._file = self._partial.open("w", encoding="utf-8")
         return self
 
@@ -171,8 +168,8 @@ class Lines(_Counted):
             self._file.close()
 
 
-class Table(_Counted):
-    """A row for each match: the event's row, what is kept of it, and the subscription."""
+class TableWriter(MatchWriter):
+    """One row for each match: the event's row, the columns to keep, and the subscription."""
 
     def __init__(self, path: Path, suffix: str, keep: Sequence[str], schema: Schema | None) -> None:
         super().__init__(path)
@@ -182,7 +179,7 @@ class Table(_Counted):
         self._writer: Any = None
 
     def __enter__(self) -> Self:
-        self._make()
+        self._create_partial()
         return self
 
     def add(self, first: int, batch: Any, found: MatchResult) -> None:

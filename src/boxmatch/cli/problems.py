@@ -20,15 +20,15 @@ _VARIABLE = "BOXMATCH_DEBUG"
 _INVALID = "Invalid value: "
 
 _HINTS = {401: "\nGive a key with --key or BOXMATCH_KEY."}
-"""What helps when a broker answers so."""
-_TALKATIVE = ("pyarrow", "pyspark", "py4j")
-"""Packages whose errors are about the data: the first line says what, the others where in them."""
+"""What to do about a status of the broker."""
+_VERBOSE = ("pyarrow", "pyspark", "py4j")
+"""Packages whose errors are about the data; only the first line of the text is for the user."""
 
 
 class Interrupts:
-    """Remembers Ctrl-C, which a compiler in C may swallow, and then fail for a reason of its own.
+    """Remembers Ctrl-C: a library in C may swallow it and then fail with another error.
 
-    What is half done when the signal comes complains while it is thrown away: that is kept quiet.
+    Objects that are finalised after the interrupt may print errors of their own; they are muted.
     """
 
     happened = False
@@ -36,7 +36,7 @@ class Interrupts:
     def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)
         self._hook = sys.unraisablehook
-        # Whoever has set another one knows why.
+        # A handler that somebody else has set stays.
         self._ours = self._before is signal.default_int_handler
         if self._ours:
             signal.signal(signal.SIGINT, self._handle)
@@ -57,7 +57,7 @@ class Interrupts:
 def wants_traceback(arguments: list[str]) -> tuple[list[str], bool]:
     """The arguments without `--debug`, wherever it stands, and whether it was there.
 
-    Who has just seen an error adds it at the end of the line.
+    After an error, people add it at the end of the line.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     before = [word for word in arguments[:end] if word != DEBUG]
@@ -74,7 +74,7 @@ def report_error(error: BaseException, *, debug: bool) -> int:
 
 
 def explain(error: BaseException) -> str:
-    """What went wrong, in words for who typed the command."""
+    """What went wrong, in words for the person who typed the command."""
     if _about_usage(error):
         return _usage(error)
     if isinstance(error, MemoryError) and not isinstance(error, BoxmatchError):
@@ -90,7 +90,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, sqlite3.Error):
         return f"cannot use the database of the broker: {error}"
     first = str(error).strip().partition("\n")[0]
-    if type(error).__module__.partition(".")[0] in _TALKATIVE:
+    if type(error).__module__.partition(".")[0] in _VERBOSE:
         return first
     return (
         f"internal error: {type(error).__name__}{': ' if first else ''}{first}\n"
@@ -99,7 +99,7 @@ def explain(error: BaseException) -> str:
 
 
 def _about_usage(error: BaseException) -> bool:
-    """Raised while arguments were read. Typer has its own copy of these classes, or it has not."""
+    """Whether parsing arguments raised it. Some versions of Typer vendor these classes."""
     return hasattr(error, "format_message")
 
 
@@ -123,16 +123,16 @@ def is_call_for_help(error: BaseException) -> bool:
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
-def leave_quietly() -> NoReturn:
-    """End where nobody reads any more."""
-    give_up_output()
+def exit_quietly() -> NoReturn:
+    """Exit because the reader of standard output has closed it."""
+    discard_unwritable_output()
     sys.exit(1)
 
 
-def give_up_output(*streams: TextIO) -> None:
-    """Let go of what cannot be printed, to these streams or to any.
+def discard_unwritable_output(*streams: TextIO) -> None:
+    """Discard what cannot be written to these streams, by default to both.
 
-    Python would try it once more at its end, and then complain, with an exit code of its own.
+    Python would try again at exit, print an error, and change the exit code.
     """
     for stream in streams or (sys.stdout, sys.stderr):
         try:

@@ -1,4 +1,4 @@
-"""Schemas and filters as the command line has them: in a file, typed, or inferred."""
+"""Schemas and filters on the command line: from a file, as an option, or inferred."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from boxmatch.cli.completion import attribute_types
 from boxmatch.cli.files import FileError
+from boxmatch.cli.help import filter_by_prefix
 from boxmatch.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 _EXACT = 1 << 53
 """Up to here every integer is a float."""
 _REASONS = 3
-"""Reasons that a message lists, of perhaps many."""
+"""How many reasons a message lists."""
+
+
+def attribute_types(incomplete: str) -> list[str]:
+    """`price=` is completed with the types that there are."""
+    name, equals, _ = incomplete.partition("=")
+    kinds = ("int", "float", "string", "bool", "timestamp")
+    return filter_by_prefix([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
+
 
 SchemaFile = Annotated[
     Path | None,
@@ -72,11 +80,11 @@ def given_schema(path: Path | None, attributes: list[str]) -> Schema | None:
 
 
 class Inferred(NamedTuple):
-    """A schema of what events can have. Other columns do no harm until a filter asks for one."""
+    """A schema of the columns that have a type of ours; others matter only if a filter uses one."""
 
     schema: Schema
     left_out: tuple[str, ...]
-    """What was wrong with them."""
+    """Why columns were left out."""
 
     def __str__(self) -> str:
         names = ", ".join(f"{attribute.name}={attribute.type}" for attribute in self.schema)

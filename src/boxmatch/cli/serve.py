@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch.cli.problems import give_up_output
+from boxmatch.cli.problems import discard_unwritable_output
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
@@ -119,5 +119,5 @@ def _announce(listening: Listening) -> None:
     try:
         typer.echo(f"Boxmatch listens on {listening.url}")
         typer.echo(f"Documentation: {listening.url}/docs")
-    except OSError:  # a file on a full disk, or nobody who reads: it serves all the same
-        give_up_output(sys.stdout)
+    except OSError:  # a full disk or a closed pipe is no reason not to serve
+        discard_unwritable_output(sys.stdout)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 _WIDE = 140
-"""Columns of a table that goes into a file or a pipe, where there is no width to respect."""
+"""Width of a table that is written to a file or a pipe."""
 
 
 def print_json(row: Mapping[str, Any]) -> None:
-    """One line of JSON; what JSON has no word for, such as a time, as text."""
+    """Print one line of JSON; values that JSON lacks, such as times, become text."""
     typer.echo(json.dumps(row, ensure_ascii=False, default=str))
 
 
 def output(*, wide: int = _WIDE, prose: bool = False) -> Console:
-    """For tables and text on standard output; `prose` is wrapped on a terminal only."""
+    """A console on standard output; `prose` is wrapped only on a terminal."""
     from rich.console import Console
 
     if sys.stdout.isatty():
@@ -36,9 +36,9 @@ def output(*, wide: int = _WIDE, prose: bool = False) -> Console:
 
 
 def progress(*columns: ProgressColumn, transient: bool = True, record: bool = False) -> Progress:
-    """A progress bar on standard error, if that is a terminal; it leaves nothing behind.
+    """A progress bar on standard error, if that is a terminal; it disappears at the end.
 
-    Of a `record` the last state is written elsewhere too, as in the log of a job.
+    The last state of a `record` stays, and is also written where there is no terminal.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -54,7 +54,7 @@ def progress(*columns: ProgressColumn, transient: bool = True, record: bool = Fa
 
 @contextlib.contextmanager
 def show_count(what: str, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """Shows how many there were so far, where nobody knows how many there will be."""
+    """Show a running count of something whose total is unknown."""
     if not (shown and sys.stderr.isatty()):
         yield lambda number: None
         return
@@ -67,7 +67,7 @@ def show_count(what: str, *, shown: bool = True) -> Iterator[Callable[[int], Non
 
 
 def show_spinner(what: str) -> AbstractContextManager[object]:
-    """Shows that something goes on, where nobody knows how far it has got."""
+    """Show that something is in progress."""
     if not sys.stderr.isatty():
         return contextlib.nullcontext()
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boxmatch.cli.completion import filter_by_prefix
-from boxmatch.cli.help import examples
+from boxmatch.cli.help import examples, filter_by_prefix
 from boxmatch.cli.terminal import AsJson, output, print_json, progress
 from boxmatch.extras import requires
 from boxmatch_bench.cli.rows import exit_on_failure, show

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boxmatch.cli.completion import filter_by_prefix
-from boxmatch.cli.help import examples
+from boxmatch.cli.help import examples, filter_by_prefix
 from boxmatch.cli.terminal import output, progress
 from boxmatch_bench.cli.rows import JsonLines, JsonPath, collect, show, show_origin
 

@@ -1,0 +1,364 @@
+"""Commands that talk to a broker: `feeds`, `subscribe`, `publish` and `listen`."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from boxmatch.cli.files import (
+    Format,
+    csv_types,
+    document,
+    format_of,
+    lines_as_they_come,
+    open_input,
+    tables,
+)
+from boxmatch.cli.help import Command, Group, examples, filter_by_prefix
+from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
+from boxmatch.cli.terminal import AsJson, output, print_json, show_count
+from boxmatch.errors import ClientError
+
+if TYPE_CHECKING:
+    from boxmatch.client import Client, Feed, Notification, Receipt
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+_CONNECT_SECONDS = 5.0
+_COMPLETION_SECONDS = 0.5
+
+Url = Annotated[
+    str, typer.Option(envvar="BOXMATCH_URL", metavar="URL", help="Address of the broker.")
+]
+Key = Annotated[str | None, typer.Option(envvar="BOXMATCH_KEY", metavar="KEY", help="An API key.")]
+Trust = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, help="CA certificates (PEM), instead of the default ones."
+    ),
+]
+
+
+def feed_names(ctx: Any, incomplete: str) -> list[str]:
+    """Feeds of the broker that the command would talk to, to complete a name.
+
+    It offers none if they cannot be listed at once: completion must neither print nor fail.
+    """
+    import urllib.request
+
+    url = ctx.params.get("url") or os.environ.get("BOXMATCH_URL") or DEFAULT_URL
+    key = ctx.params.get("key") or os.environ.get("BOXMATCH_KEY")
+    if not url.startswith(("http://", "https://")):
+        return []
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    request = urllib.request.Request(f"{url.rstrip('/')}/feeds", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=_COMPLETION_SECONDS) as response:
+            names = [str(feed["name"]) for feed in json.load(response)["feeds"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return filter_by_prefix(names, incomplete)
+
+
+FeedName = Annotated[
+    str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
+]
+SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.")]
+
+
+def connect(url: str, key: str | None, trust: Path | None) -> Client:
+    """A client with these options; `ClientError` if no broker listens there.
+
+    The client itself retries for a minute. That suits a broker that restarts, but is too long to
+    wait for one that was never started.
+    """
+    from boxmatch.client import Client
+
+    client = Client(url, key, verify=True if trust is None else trust)
+    try:
+        _check_listening(url)
+    except ClientError:
+        client.close()
+        raise
+    return client
+
+
+def _check_listening(url: str) -> None:
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    where = urlsplit(url)
+    if where.scheme in getproxies() or where.hostname is None:
+        return
+    port = where.port or (443 if where.scheme == "https" else 80)
+    try:
+        socket.create_connection((where.hostname, port), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClientError(
+            f"there is no broker at {url} ({error.strerror or error}): start one with "
+            "boxmatch serve, or give its address with --url or BOXMATCH_URL"
+        ) from None
+
+
+feeds = typer.Typer(
+    cls=Group,
+    help="Create and list feeds.",
+    epilog="boxmatch feeds create ticks --attribute symbol=string --attribute price=float\n"
+    "boxmatch feeds list",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@feeds.command(cls=Command)
+@examples(
+    "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
+    "boxmatch feeds create orders --schema schema.json --unknown carry",
+)
+def create(
+    name: Annotated[str, typer.Argument(metavar="FEED", help="Name of the feed.")],
+    schema: SchemaFile = None,
+    attribute: Attributes = None,
+    unknown: Annotated[
+        Literal["refuse", "carry"],
+        typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
+    ] = "refuse",
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a feed of events."""
+    known = given_schema(schema, attribute or [])
+    if known is None:
+        raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
+    with connect(url, key, trust) as client:
+        made = client.create_feed(name, known, unknown=unknown)
+    if as_json:
+        print_json(_feed_document(made))
+    else:
+        typer.echo(f"Created feed {made.name} with {', '.join(made.schema.names)}.")
+
+
+@feeds.command("list", cls=Command)
+@examples("boxmatch feeds list", "boxmatch feeds list --json")
+def list_feeds(
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the feeds that the key may see."""
+    with connect(url, key, trust) as client:
+        found = client.feeds()
+    if as_json:
+        for feed in found:
+            print_json(_feed_document(feed))
+        return
+    if not found:
+        typer.echo("There are no feeds yet: boxmatch feeds create --help")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("feed", "kind", box=None)
+    table.add_column("subscriptions", justify="right")
+    table.add_column("last sequence", justify="right")
+    table.add_column("attributes")
+    for feed in found:
+        attributes = ", ".join(
+            f"{attribute.name} {attribute.type}"
+            for schema in feed.spaces.values()
+            for attribute in schema
+        )
+        row = (feed.name, feed.kind, f"{feed.subscriptions:,}", f"{feed.last_sequence:,}")
+        table.add_row(*map(Text, (*row, attributes)))
+    output().print(table)
+
+
+def _feed_document(feed: Feed) -> dict[str, Any]:
+    """As the broker itself describes it."""
+    spaces = {name: json.loads(schema.to_json()) for name, schema in feed.spaces.items()}
+    shape = {"schema": spaces[feed.name]} if feed.kind == "events" else {"spaces": spaces}
+    return {
+        "name": feed.name,
+        "kind": feed.kind,
+        **shape,
+        "unknown": feed.unknown,
+        "subscriptions": feed.subscriptions,
+        "publications": feed.publications,
+        "last_sequence": feed.last_sequence,
+    }
+
+
+@examples(
+    """boxmatch subscribe alice cheap ticks "symbol = 'IBM' AND price < 30\"""",
+    """boxmatch subscribe alice large ticks '{"volume": {"low": 5000}}'""",
+    "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
+)
+def subscribe(
+    subscriber: SubscriberName,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.")],
+    feed: FeedName,
+    filter_: Annotated[
+        str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression, or a JSON object.")
+    ],
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Always match exactly, even if the feed is adaptive.")
+    ] = False,
+    try_: Annotated[
+        bool, typer.Option("--dry-run", help="Only count how many of the last events match.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Create or replace a subscription.
+
+    A subscription with the same id is replaced.
+    """
+    wanted = given_filter(filter_)
+    with connect(url, key, trust) as client:
+        if try_:
+            tried = client.dry_run(feed, wanted)
+            if as_json:
+                print_json({"matches": tried.matches, "events": tried.events})
+            else:
+                typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
+            return
+        made = client.subscribe(subscriber, id_, feed, wanted, exact=exact)
+    if as_json:
+        print_json({"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted})
+    else:
+        typer.echo(f"Subscribed {made.subscriber}/{made.id} to {feed}: {filter_}")
+
+
+@examples(
+    "boxmatch publish ticks ticks.ndjson",
+    "boxmatch publish ticks ticks.csv --url https://broker.example:8080",
+    "boxmatch publish ticks ticks.parquet --idempotency-key monday   # only once",
+    """echo '{"symbol": "IBM", "price": 24.5}' | boxmatch publish ticks""",
+)
+def publish(
+    feed: FeedName,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The events; '-' is standard input.")
+    ] = "-",
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    format_: Annotated[
+        Format | None,
+        typer.Option("--format", help="Format of the file, if its name does not tell."),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Events per request.")] = 5_000,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(help="Publish the file only once under this key, even if repeated."),
+    ] = None,
+    wait: Annotated[
+        Literal["durable", "received"],
+        typer.Option(help="Wait until the events are on disk, or only received."),
+    ] = "durable",
+    as_json: AsJson = False,
+) -> None:
+    """Publish the events of a file to a feed.
+
+    Formats: JSON, NDJSON, CSV, Parquet or Arrow, by file name; NDJSON from standard input.
+    """
+    kind = format_of(file, format_)
+    with (
+        connect(url, key, trust) as client,
+        open_input(file) as source,
+        show_count("events") as count,
+    ):
+        events = _events(kind, source, client, feed)
+        receipt = client.publish(
+            feed,
+            events,
+            key=idempotency_key,
+            wait=wait,
+            batch=batch,
+            on_receipt=lambda receipt: count(receipt.count),
+        )
+    if as_json:
+        from msgspec.structs import asdict
+
+        print_json(asdict(receipt))
+    else:
+        typer.echo(_summary(receipt))
+
+
+def _summary(receipt: Receipt) -> str:
+    if receipt.count == 0:
+        return "No events."
+    text = f"{receipt.count:,} event{'s' * (receipt.count > 1)}"
+    if receipt.first is not None:
+        text += f", sequence numbers {receipt.first} to {receipt.last}"
+    return text + (" (already published under this key)" if receipt.repeated else "")
+
+
+def _events(kind: Format, source: IO[bytes], client: Client, feed: str) -> Any:
+    import orjson
+
+    if kind == "ndjson":
+        return chain.from_iterable(lines_as_they_come(source, orjson.loads))
+    if kind == "json":
+        return document(source.read(), orjson.loads)
+    # Columns of a CSV file have the types of the feed's schema.
+    types = csv_types(client.feed(feed).schema) if kind == "csv" else None
+    return tables(kind, source, types)
+
+
+@examples(
+    "boxmatch listen alice",
+    "boxmatch listen alice --count 10 --json",
+    "boxmatch listen alice --after 0 --idle 5   # everything that is kept",
+)
+def listen(
+    subscriber: SubscriberName,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, help="Start after this sequence number instead of the cursor."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many notifications.")
+    ] = None,
+    idle: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop after this many seconds without a notification."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the notifications of a subscriber as they arrive.
+
+    Acknowledges each notification after printing it. Stop it with Ctrl-C.
+    """
+    with connect(url, key, trust) as client:
+        if not client.subscriber(subscriber).subscriptions:  # a name that is misspelt, or too early
+            typer.echo(f"boxmatch: subscriber {subscriber!r} has no subscriptions yet", err=True)
+        with client.listen(subscriber, after=after, idle=idle) as notifications:
+            for number, notification in enumerate(notifications, 1):
+                print(_line(notification, as_json=as_json), flush=True)
+                if number == count:
+                    break
+
+
+def _line(notification: Notification, *, as_json: bool) -> str:
+    if as_json:
+        from boxmatch.wire.codec import encode
+
+        return encode(notification).decode()
+    names = ", ".join(notification.subscriptions)
+    body = json.dumps(notification.body, ensure_ascii=False)
+    head = f"{notification.sequence}  {notification.time:%H:%M:%S}  {notification.feed}"
+    return f"{head}  {names}  {body}"
