@@ -145,7 +145,7 @@ def test_lost_updates_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lists_fewer_events_where_most_subscriptions_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_LISTED", 1_000)
+    monkeypatch.setattr(measure, "LISTED", 1_000)
     everything = replace(SMALL, predicates=0)
     result = measure.measure_matcher(
         MatcherSetting(preset="test", workload=everything, updates=0),

@@ -16,8 +16,7 @@ from boxmatch.indexes.scan import ScanIndex
 from boxmatch.indexes.tile.index import TileIndex
 from boxmatch.workloads import RangeWorkload, write_sample_events
 from boxmatch_bench.answers import MismatchError, compare, split
-from boxmatch_bench.measure import measure_index
-from boxmatch_bench.reproduce import rein, runner, tables, updates
+from boxmatch_bench.reproduce import matching, rein, runner, tables
 from boxmatch_bench.reproduce.catalogue import PAPERS, choose
 from boxmatch_bench.reproduce.experiment import (
     FEWEST_SUBSCRIPTIONS,
@@ -29,7 +28,7 @@ from boxmatch_bench.reproduce.experiment import (
     Series,
     scaled,
 )
-from boxmatch_bench.reproduce.plan import Options, plan
+from boxmatch_bench.reproduce.matching import measure_index
 from boxmatch_bench.reproduce.quantities import (
     BATCH,
     INSERTION,
@@ -38,9 +37,8 @@ from boxmatch_bench.reproduce.quantities import (
     SINGLE,
     TIME_PER_MATCH,
 )
-from boxmatch_bench.reproduce.setting import Setting, answers_of_scan
-from boxmatch_bench.reproduce.skipping import skipped_by
-from boxmatch_bench.reproduce.subject import Subject
+from boxmatch_bench.reproduce.runner import Options, plan
+from boxmatch_bench.reproduce.subject import Setting, Subject, answers_of_scan, skipped_by
 from boxmatch_bench.results import Results
 from boxmatch_bench.timing import Effort, best_time, by_matches
 
@@ -295,7 +293,7 @@ class TestWrongAnswers:
         everything = replace(SMALL, predicates=0)  # matches every event, so removals show
         series = Series(label="REIN", index="rein")
         with pytest.raises(MismatchError, match="after updates"):
-            measure_index(series, Setting(everything, 20), frozenset({"updates"}), QUICK)
+            measure_index(Setting(everything, 20), series, frozenset({"updates"}), QUICK)
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, name: str, index: type) -> None:
@@ -331,7 +329,7 @@ class TestRefusals:
         pretend(monkeypatch, "rein", Cramped)
         setting = Setting(replace(SMALL, subscriptions=2_000), 20)
         series = Series(label="REIN", index="rein")
-        figures = measure_index(series, setting, frozenset({"updates"}), QUICK)
+        figures = measure_index(setting, series, frozenset({"updates"}), QUICK)
         assert figures["updates_refused"] == "no room to grow"
         assert "insertion" not in figures
         assert figures["single"]["mean"] > 0
@@ -342,7 +340,7 @@ class TestRefusals:
         setting = Setting(SMALL, 20)
         wide = setting.boxes._replace(dimensions=2**19)
         setting.boxes = wide
-        found = measure_index(NUMPY, setting, frozenset(), QUICK)
+        found = measure_index(setting, NUMPY, frozenset(), QUICK)
         assert "GB" in found["refused"]
 
 
@@ -352,7 +350,7 @@ class TestMeasures:
         workload = replace(SMALL, subscriptions=3_000)
         series = Series(label=index, index=index)
         extras: frozenset[Extra] = frozenset({"updates"})
-        figures = measure_index(series, Setting(workload, 20), extras, QUICK)
+        figures = measure_index(Setting(workload, 20), series, extras, QUICK)
         for part in ("insertion", "deletion"):
             assert figures[part]["one"] > 0
             assert figures[part]["many"] > 0
@@ -365,16 +363,17 @@ class TestMeasures:
     def test_the_first_insertion_is_not_in_the_mean(self, monkeypatch: pytest.MonkeyPatch) -> None:
         calls = []
 
-        def took(call: Callable[[], object]) -> float:
-            """Five seconds for the first call, a tenth of a millisecond for the others."""
-            call()
-            calls.append(call)
+        def took(call: Callable[..., object], *arguments: object) -> float:
+            """Five seconds for the first update, a tenth of a millisecond for the others."""
+            call(*arguments)
+            if not arguments:  # else it is built
+                calls.append(call)
             return 5.0 if len(calls) == 1 else 1e-4
 
-        monkeypatch.setattr(updates, "_took", took)
+        monkeypatch.setattr(matching, "took", took)
         setting = Setting(replace(SMALL, subscriptions=3_000), 20)
         series = Series(label="REIN", index="rein")
-        insertion = measure_index(series, setting, frozenset({"updates"}), QUICK)["insertion"]
+        insertion = measure_index(setting, series, frozenset({"updates"}), QUICK)["insertion"]
         assert insertion["first"] == 5e6
         assert insertion["one"] == pytest.approx(100)
         assert insertion["ones"] > 3  # the first one did not use up the time of the others
@@ -385,7 +384,7 @@ class TestMeasures:
         avoided = []
         for groups in (2, 8):
             series = Series(label="HEM", index="hem", parameters={"groups": groups})
-            marks = measure_index(series, setting, extras, QUICK)["marks"]
+            marks = measure_index(setting, series, extras, QUICK)["marks"]
             assert marks["per_event"] < marks["without"]
             avoided.append(marks["avoided"])
         assert avoided[0] < avoided[1] < 1
@@ -422,7 +421,7 @@ class TestMeasures:
             label=index, index=index, parameters={"rate": 0.1, "selectivity": 0.5}, exact=False
         )
         series = by_argument if index == "tile" else by_rate
-        errors = measure_index(series, setting, frozenset({"errors"}), QUICK)["errors"]
+        errors = measure_index(setting, series, frozenset({"errors"}), QUICK)["errors"]
         assert errors["rate"] == 0.1
         assert errors["events"] == 200
         assert 0 < errors["attributes"] < 30
@@ -523,7 +522,7 @@ class TestCatalogue:
 
     def test_published_matches_are_what_the_workloads_expect(self) -> None:
         """The papers drew other random numbers, so our settings are theirs if these agree."""
-        for chosen in rein.EXPERIMENTS:
+        for chosen in rein.PAPER.experiments:
             for figure in chosen.published:
                 if figure.quantity.path == MATCHES.path and figure.value > 1_000:
                     (point,) = (p for p in chosen.points if p.x == figure.x)

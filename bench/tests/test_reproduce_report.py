@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import sys
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,17 +15,15 @@ import pytest
 
 from boxmatch_bench.reproduce import charts, findings, html, tables
 from boxmatch_bench.reproduce.catalogue import PAPERS, choose
-from boxmatch_bench.reproduce.experiment import Experiment
-from boxmatch_bench.reproduce.grid import (
-    NOT_COMPARABLE,
-    Grid,
+from boxmatch_bench.reproduce.experiment import (
+    Experiment,
     change,
-    increase,
-    ratio,
-    reduction,
-    value,
+    percent_less,
+    percent_more,
+    times,
 )
 from boxmatch_bench.reproduce.quantities import BATCH, IMPROVEMENT, MATCHES, SINGLE
+from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid
 from boxmatch_bench.timing import Effort
 from command_line import Command
 
@@ -177,14 +176,19 @@ class TestGrid:
             for label, time in zip(("REIN", "HEM"), times, strict=True)
         ]
         grid = Grid(chosen, rows)
-        assert value(SINGLE, "HEM", 300_000)(grid) == pytest.approx(0.1)
-        assert ratio(SINGLE, "REIN", "HEM")(grid) == pytest.approx(6.5)
-        assert ratio(SINGLE, "REIN", "HEM", at=1_000_000)(grid) == pytest.approx(5)
-        assert reduction(SINGLE, "HEM", "REIN", at=300_000)(grid) == pytest.approx(87.5)
-        assert increase(SINGLE, "REIN", "HEM", at=300_000)(grid) == pytest.approx(700)
-        assert change(BATCH, "HEM", 300_000, 1_000_000)(grid) == pytest.approx(6)
-        assert ratio(SINGLE, "TAMA", "HEM")(grid) is None
-        assert value(SINGLE, "HEM", 3_000_000)(grid) is None
+        assert grid.value(SINGLE, "HEM", 300_000) == pytest.approx(0.1)
+        for figure, wanted, unit in (
+            (times(SINGLE, "REIN", "HEM"), 6.5, "×"),
+            (times(SINGLE, "REIN", "HEM", at=1_000_000), 5, "×"),
+            (percent_less(SINGLE, "HEM", "REIN", at=300_000), 87.5, "%"),
+            (percent_more(SINGLE, "REIN", "HEM", at=300_000), 700, "%"),
+            (replace(times(SINGLE, "HEM", "REIN", at=300_000), kind="percent"), 12.5, "%"),
+            (change(BATCH, "HEM", 300_000, 1_000_000), 6, "×"),
+        ):
+            assert figure.measured(grid) == pytest.approx(wanted)
+            assert figure.unit == unit
+        assert times(SINGLE, "TAMA", "HEM").measured(grid) is None
+        assert grid.value(SINGLE, "HEM", 3_000_000) is None
         assert grid.xs == [300_000, 1_000_000]
 
     def test_improvement_is_against_another_series(self) -> None:

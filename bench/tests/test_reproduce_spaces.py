@@ -24,10 +24,9 @@ from boxmatch_bench.reproduce.experiment import (
     scaled,
 )
 from boxmatch_bench.reproduce.findings import spaces_aims
-from boxmatch_bench.reproduce.grid import Grid
-from boxmatch_bench.reproduce.plan import Options, plan
 from boxmatch_bench.reproduce.regions import Regions, Walk, check
-from boxmatch_bench.reproduce.runner import METHODS
+from boxmatch_bench.reproduce.runner import METHODS, Options, plan
+from boxmatch_bench.reproduce.tables import Grid
 from boxmatch_bench.timing import Effort
 from command_line import Command
 
@@ -95,13 +94,13 @@ def test_every_figure_at_a_small_scale(run_boxmatch: Command, tmp_path: Path) ->
     assert done.code == 0, done.err
     wanted = {
         (e.name, point.x, series.label)
-        for e in subject_spaces.EXPERIMENTS
+        for e in subject_spaces.PAPER.experiments
         for point in e.points
         for series in e.measured
     }
     rows = rows_of(tmp_path)
     assert {(row["experiment"], row["x"], row["series"]) for row in rows} == wanted
-    for experiment in subject_spaces.EXPERIMENTS:
+    for experiment in subject_spaces.PAPER.experiments:
         grid = Grid(experiment, [row for row in rows if row["experiment"] == experiment.name])
         for quantity in experiment.y:
             found = [
@@ -126,7 +125,7 @@ class TestOperations:
     def test_figures(self, series: Series) -> None:
         stages: list[str] = []
         figures = operations.measure(
-            series, Regions(SMALL), 80, EVERYTHING, Effort(5.0), stages.append
+            Regions(SMALL), 80, series, EVERYTHING, Effort(5.0), stages.append
         )
         for kind in ("adding", "random", "incremental"):
             assert figures[kind]["operations"] == 80
@@ -144,19 +143,19 @@ class TestOperations:
     def test_spaces_and_numpy_are_told_the_same(self) -> None:
         regions = Regions(SMALL)
         ours, numpy = (
-            operations.measure(series, regions, 50, EVERYTHING, Effort(5.0))
+            operations.measure(regions, 50, series, EVERYTHING, Effort(5.0))
             for series in (SPACES, NUMPY)
         )
         for kind in ("adding", "random", "incremental"):
             assert ours[kind]["transitions"] == numpy[kind]["transitions"]
 
     def test_only_what_is_asked_for(self) -> None:
-        figures = operations.measure(SPACES, Regions(SMALL), 5, frozenset({"adding"}), QUICK)
+        figures = operations.measure(Regions(SMALL), 5, SPACES, frozenset({"adding"}), QUICK)
         assert "adding" in figures
         assert not {"random", "incremental", "profile", "line"} & set(figures)
 
     def test_slow_ones_are_cut_short(self) -> None:
-        figures = operations.measure(SPACES, Regions(SMALL), 500, frozenset({"moves"}), Effort(0.0))
+        figures = operations.measure(Regions(SMALL), 500, SPACES, frozenset({"moves"}), Effort(0.0))
         assert figures["random"]["operations"] == operations.AT_ONCE * operations.TURNS
 
     def test_publications_that_were_added_go_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +169,7 @@ class TestOperations:
 
         monkeypatch.setattr(Spaces, "publish", counted)
         many = replace(SMALL, publications=500)
-        operations.measure(SPACES, Regions(many), 60, frozenset({"adding"}), Effort(5.0))
+        operations.measure(Regions(many), 60, SPACES, frozenset({"adding"}), Effort(5.0))
         assert max(counts) == 505
 
     @pytest.mark.parametrize("name", ["publish", "update_publication"])
@@ -179,7 +178,7 @@ class TestOperations:
     ) -> None:
         monkeypatch.setattr(Spaces, name, forgetful(getattr(Spaces, name)))
         with pytest.raises(MismatchError, match=r"publication \d+: .* and 1 missing"):
-            operations.measure(SPACES, Regions(SMALL), 5, EVERYTHING, QUICK)
+            operations.measure(Regions(SMALL), 5, SPACES, EVERYTHING, QUICK)
 
     def test_no_line_through_one_number(self) -> None:
         assert operations._line(np.array([5, 7]), np.array([3, 3])) == {}

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import chain, groupby
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -15,8 +16,8 @@ from boxmatch.storage.sqlite import Sync
 from boxmatch.workloads import EqualityWorkload, RangeWorkload
 from boxmatch_bench.cases import Workload
 from boxmatch_bench.competitors import COMPETITORS
-from boxmatch_bench.reproduce.ada_rein import DEFAULT
-from boxmatch_bench.reproduce.experiment import scaled
+from boxmatch_bench.reproduce import ada_rein, hem
+from boxmatch_bench.reproduce.experiment import Experiment, scaled
 
 FEED: Final = "bench"
 """The name of the broker's."""
@@ -54,68 +55,50 @@ class MatcherSetting:
     updates: int = 10_000
 
 
-def _cpp(milliseconds: float, algorithm: str = "HEM, wide OR") -> Reference:
-    # The papers' own authors' C++ at -O3, which counts matches and does not list ids.
-    return Reference(f"{algorithm} (C++)", milliseconds * 1000)
+def _best_cpp(experiment: Experiment, x: float | str) -> Reference | None:
+    """The fastest of the authors' C++ at a point; it counts matches and does not list ids."""
+    there = [one for one in experiment.published if one.x == x]
+    if not there:
+        return None
+    best = min(there, key=lambda one: one.value)
+    return Reference(f"{best.series}{best.source.removeprefix('C++')} (C++)", best.value * 1000)
 
 
-def _ranges(preset: str, reference: Reference | None, **parameters: Any) -> MatcherSetting:
-    return MatcherSetting(
-        preset=preset,
-        workload=RangeWorkload(**parameters),
-        reference=reference,
-    )
+_SWEEPS: Final = {
+    "width": hem.WIDTH,
+    "subscription-size": hem.SIZE,
+    "event-size": hem.EVENT_SIZE,
+    "attributes": hem.ATTRIBUTES,
+    "subscriptions": hem.SUBSCRIPTIONS,
+}
 
 
-def _sweeps() -> Iterable[MatcherSetting]:
-    hem = {"attributes": 20, "predicates": 10, "event_size": 20, "width": 0.3}
-    default = _ranges("hem-default", _cpp(0.855), **hem)
-    yield replace(default, updates=100_000)
-    for width, best in ((0.1, 0.849), (0.5, 0.539), (0.7, 0.360), (0.9, 0.172)):
-        yield _ranges("width", _cpp(best), predicates=5, width=width)
-    for predicates, best in ((5, 0.473), (10, 0.564), (20, 0.736), (30, 0.892)):
-        yield _ranges(
-            "subscription-size",
-            _cpp(best),
-            attributes=30,
-            predicates=predicates,
-            event_size=30,
-            width=0.7,
-        )
-    for event_size, best in ((30, 1.51), (50, 2.40), (80, 2.45)):
-        yield _ranges("event-size", _cpp(best), attributes=80, event_size=event_size)
-    for attributes, reference in (
-        (30, _cpp(0.668)),
-        (100, _cpp(0.995)),
-        (300, _cpp(2.20)),
-        (900, _cpp(2.11, "OpIndex")),
-    ):
-        yield _ranges("attributes", reference, attributes=attributes, width=0.5)
-    for subscriptions in (300_000, 1_000_000, 3_000_000):
-        best_known = _cpp(0.855) if subscriptions == 1_000_000 else None
-        yield _ranges("subscriptions", best_known, **hem, subscriptions=subscriptions)
+def _presets() -> Iterable[MatcherSetting]:
     yield MatcherSetting(
-        preset="equality",
-        workload=EqualityWorkload(),
-        reference=Reference("be-tree (C)", 2.7),
+        preset="hem-default",
+        workload=hem.DEFAULT,
+        reference=_best_cpp(hem.SUBSCRIPTIONS, hem.DEFAULT.subscriptions),
+        updates=100_000,
     )
-    yield _ranges(
-        "ranges-10k",
-        Reference("be-tree (C)", 1_012),
-        **hem | {"predicates": 5},
-        subscriptions=10_000,
-    )
-    yield _ranges("ranges-100k", Reference("be-tree (C)", 20_765), **hem, subscriptions=100_000)
+    for preset, experiment in _SWEEPS.items():
+        for point in experiment.points:
+            reference = _best_cpp(experiment, point.x)
+            if isinstance(point.workload, RangeWorkload) and (reference or preset != "width"):
+                yield MatcherSetting(preset=preset, workload=point.workload, reference=reference)
+    few = replace(hem.DEFAULT, predicates=5, subscriptions=10_000)
+    more = replace(hem.DEFAULT, subscriptions=100_000)
+    for name, workload, microseconds in (
+        ("equality", EqualityWorkload(), 2.7),
+        ("ranges-10k", few, 1_012),
+        ("ranges-100k", more, 20_765),
+    ):
+        reference = Reference("be-tree (C)", microseconds)
+        yield MatcherSetting(preset=name, workload=workload, reference=reference)
 
 
-def _by_preset(settings: Iterable[MatcherSetting]) -> dict[str, tuple[MatcherSetting, ...]]:
-    presets: dict[str, tuple[MatcherSetting, ...]] = {}
-    for setting in settings:
-        presets[setting.preset] = (*presets.get(setting.preset, ()), setting)
-    return presets
-
-
-PRESETS: Final[Mapping[str, tuple[MatcherSetting, ...]]] = _by_preset(_sweeps())
+PRESETS: Final[Mapping[str, tuple[MatcherSetting, ...]]] = {
+    name: tuple(settings) for name, settings in groupby(_presets(), key=lambda one: one.preset)
+}
 """Settings by name, the default first. The sweeps are those of the HEM paper."""
 
 
@@ -131,7 +114,7 @@ def choose_presets(
     for name in presets:
         if name != "all" and name not in PRESETS:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)} and all")
-        for setting in _flat(PRESETS.values()) if name == "all" else PRESETS[name]:
+        for setting in chain(*PRESETS.values()) if name == "all" else PRESETS[name]:
             known = {field.name for field in fields(setting.workload)}
             for parameter in overrides:
                 if parameter not in known:
@@ -147,10 +130,6 @@ def choose_presets(
                 )
             )
     return chosen
-
-
-def _flat(groups: Iterable[tuple[MatcherSetting, ...]]) -> Iterable[MatcherSetting]:
-    return (setting for group in groups for setting in group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +310,7 @@ ADJUSTMENTS: Final = (OFF, PAPER, MORE)
 
 
 _WORKLOAD: Final = replace(
-    DEFAULT, subscriptions=100_000, attributes=616, event_size=616, width=0.3
+    ada_rein.DEFAULT, subscriptions=100_000, attributes=616, event_size=616, width=0.3
 )
 
 

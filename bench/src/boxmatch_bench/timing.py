@@ -16,6 +16,12 @@ import numpy as np
 from boxmatch.arrays import Float64Array, Int64Array
 
 Item = TypeVar("Item")
+Stage = Callable[[str], None]
+"""Is told what is measured next."""
+Figures = dict[str, Any]
+
+LISTED = 20_000_000
+"""Most matches to list in one call: memory, not time, is the limit."""
 
 _REPEATS = 5
 _BINS_PER_DOUBLING = 4
@@ -86,24 +92,25 @@ def best_time(run: Callable[[int], object], most: int, seconds: float) -> Timing
     run(1)
     sample, spent = 1, 0.0
     while True:
-        took = _took(run, sample)
-        spent += took
-        if sample == most or took > seconds / 4:
+        last = took(run, sample)
+        spent += last
+        if sample == most or last > seconds / 4:
             break
-        sample = min(most, max(sample + 1, int(sample * min(0.5 * seconds / took, 16.0))))
-    best = took
+        sample = min(most, max(sample + 1, int(sample * min(0.5 * seconds / last, 16.0))))
+    best = last
     for _ in range(_REPEATS - 1):
-        if spent + took > seconds:
+        if spent + last > seconds:
             break
-        took = _took(run, sample)
-        spent += took
-        best = min(best, took)
+        last = took(run, sample)
+        spent += last
+        best = min(best, last)
     return Timing(1e6 * best / sample, sample)
 
 
-def _took(run: Callable[[int], object], events: int) -> float:
+def took(call: Callable[..., object], *arguments: object) -> float:
+    """Seconds of one call."""
     began = perf_counter()
-    run(events)
+    call(*arguments)
     return perf_counter() - began
 
 

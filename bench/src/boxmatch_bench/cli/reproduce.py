@@ -102,8 +102,7 @@ def reproduce(
         return
     from boxmatch_bench.reproduce.catalogue import PAPERS, choose
     from boxmatch_bench.reproduce.html import require_plotting
-    from boxmatch_bench.reproduce.plan import Options
-    from boxmatch_bench.reproduce.runner import run
+    from boxmatch_bench.reproduce.runner import Options, run
     from boxmatch_bench.results import Results
     from boxmatch_bench.settings import Bed
 
@@ -214,9 +213,8 @@ def _write(
     path: Path,
 ) -> None:
     from boxmatch_bench.reproduce.findings import spaces_aims, tile_not_fastest
-    from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
     from boxmatch_bench.reproduce.html import report
-    from boxmatch_bench.reproduce.tables import tables
+    from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, tables
 
     rows = results.of_run(run)
     grids = [Grid(e, [r for r in rows if r["experiment"] == e.name]) for e in experiments]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from boxmatch_bench.reproduce.experiment import NUMPY
-from boxmatch_bench.reproduce.grid import Grid
 from boxmatch_bench.reproduce.quantities import Quantity
-from boxmatch_bench.reproduce.tables import REFUSED, place_of, refusal
+from boxmatch_bench.reproduce.tables import REFUSED, Grid, place_of, refusal
 
 Record = dict[str, Any]
 Specification = dict[str, Any]

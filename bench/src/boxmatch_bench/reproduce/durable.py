@@ -20,10 +20,9 @@ from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.storage.sqlite import Sync
 from boxmatch_bench.answers import within
-from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import Series
 from boxmatch_bench.reproduce.regions import Regions, Step, Walk, check
-from boxmatch_bench.timing import Effort, spread
+from boxmatch_bench.timing import Effort, Figures, Stage, spread
 
 _CHECKED = 10  # updates of each thread
 _PAGE = 4096

@@ -5,29 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from boxmatch.workloads import RangeWorkload
-from boxmatch_bench.reproduce import cpp, subject_spaces
-from boxmatch_bench.reproduce.experiment import NUMPY
-from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
-from boxmatch_bench.reproduce.quantities import (
-    ADDING,
-    BATCH,
-    COUNT,
-    EXPECTED_RATE,
-    INCREMENTAL_UPDATE,
-    MEASURED_RATE,
-    SINGLE,
-    UPDATES_PER_SECOND,
-    Quantity,
-)
-from boxmatch_bench.reproduce.series import TILE
-from boxmatch_bench.reproduce.tables import shown_x
+from boxmatch_bench.reproduce import hem, subject_spaces
+from boxmatch_bench.reproduce import quantities as q
+from boxmatch_bench.reproduce.experiment import NUMPY, TILE
+from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, shown_x
 from boxmatch_bench.tables import Row, Table, number, optional
 
-RIVALRY = (BATCH, COUNT, SINGLE)
+_RIVALRY = (q.BATCH, q.COUNT, q.SINGLE)
 """How indexes are compared: listing and counting in batches, and event by event."""
-
-HEM_DEFAULT = "hem-subscriptions", 1_000_000
-"""The experiment and the point in it that are HEM's default setting."""
 
 _TOLERANCE = 0.5
 """How far from the C++, up or down, counts as close."""
@@ -38,7 +23,7 @@ def tile_not_fastest(grids: Iterable[Grid]) -> tuple[Table, int]:
     rows, won = [], 0
     for grid in grids:
         for x in grid.xs:
-            for quantity in RIVALRY:
+            for quantity in _RIVALRY:
                 ours = grid.value(quantity, TILE.label, x)
                 rivals = _rivals(grid, quantity, x)
                 if ours is None or not rivals:
@@ -67,7 +52,7 @@ def on_ranges(grid: Grid) -> bool:
     return isinstance(grid.experiment.points[0].workload, RangeWorkload)
 
 
-def _rivals(grid: Grid, quantity: Quantity, x: float | str) -> list[tuple[float, str]]:
+def _rivals(grid: Grid, quantity: q.Quantity, x: float | str) -> list[tuple[float, str]]:
     found = []
     for series in grid.experiment.series:
         value = grid.value(quantity, series.label, x)
@@ -78,25 +63,26 @@ def _rivals(grid: Grid, quantity: Quantity, x: float | str) -> list[tuple[float,
 
 def hem_default(grids: Iterable[Grid]) -> tuple[Table, list[str]] | None:
     """HEM's default setting: ours and the authors' C++, both as shares of NumPy's time."""
-    name, x = HEM_DEFAULT
+    x = hem.DEFAULT.subscriptions
+    name = hem.SUBSCRIPTIONS.name
     grid = next((g for g in grids if g.experiment.name == name and x in g.xs), None)
-    numpy = None if grid is None else grid.value(SINGLE, NUMPY.label, x)
+    numpy = None if grid is None else grid.value(q.SINGLE, NUMPY.label, x)
     if grid is None or not numpy:
         return None
-    authors = dict(zip(cpp.COLUMNS, cpp.DEFAULT, strict=True))
+    authors = dict(zip(hem.CPP_COLUMNS, hem.CPP_DEFAULT, strict=True))
     rows, times = [], {}
     for series in (*grid.experiment.series, NUMPY):
-        times[series.label] = grid.value(SINGLE, series.label, x)
+        times[series.label] = grid.value(q.SINGLE, series.label, x)
         theirs = authors.get((series.label, "C++"))
-        theirs = cpp.NUMPY if series is NUMPY else theirs
-        figures = [grid.value(quantity, series.label, x) for quantity in (SINGLE, BATCH, COUNT)]
-        shares = [None if value is None else value / numpy for value in (*figures[:2],)]
+        theirs = hem.CPP_NUMPY if series is NUMPY else theirs
+        figures = [grid.value(one, series.label, x) for one in (q.SINGLE, q.BATCH, q.COUNT)]
+        shares = [None if value is None else value / numpy for value in figures[:2]]
         rows.append(
             (
                 series.label,
                 *map(optional, figures),
                 *map(optional, shares),
-                *map(optional, [theirs, None if theirs is None else theirs / cpp.NUMPY]),
+                *map(optional, [theirs, None if theirs is None else theirs / hem.CPP_NUMPY]),
             )
         )
     columns = (
@@ -119,7 +105,7 @@ def _verdicts(
 ) -> list[str]:
     verdicts = []
     for label in ("REIN", "HEM", "TAMA"):
-        ours, theirs = times.get(label), authors[label, "C++"] / cpp.NUMPY
+        ours, theirs = times.get(label), authors[label, "C++"] / hem.CPP_NUMPY
         if ours is not None:
             ratio = ours / numpy / theirs
             word = "within" if abs(ratio - 1) <= _TOLERANCE else "NOT within"
@@ -141,7 +127,7 @@ def rates_kept(grids: Iterable[Grid]) -> list[str]:
     broken, counted = [], 0
     for grid in grids:
         for row in grid.rows:
-            wanted, measured = EXPECTED_RATE.of(row), MEASURED_RATE.of(row)
+            wanted, measured = q.EXPECTED_RATE.of(row), q.MEASURED_RATE.of(row)
             if wanted is None or measured is None:
                 continue
             counted += 1
@@ -176,16 +162,16 @@ def spaces_aims(grids: Iterable[Grid]) -> list[str]:
     moving = by_name.get(subject_spaces.INCREMENTAL.name)
     durable = by_name.get(subject_spaces.DURABLE.name)
     if adding is not None:
-        judge("Adding a publication", adding.value(ADDING, label, most), "ms", below=2)
+        judge("Adding a publication", adding.value(q.ADDING, label, most), "ms", below=2)
     if moving is not None:
-        took = moving.value(INCREMENTAL_UPDATE, label, most)
+        took = moving.value(q.INCREMENTAL_UPDATE, label, most)
         judge("An incremental update", took, "ms", below=0.2)
-        ratio = subject_spaces.cheaper(most)(moving)
+        ratio = subject_spaces.CHEAPER.measured(moving)
         judge("A random update compared with an incremental one", ratio, "×", above=10)
-        ratio = subject_spaces.cheaper(most, together=True)(moving)
+        ratio = subject_spaces.CHEAPER_TOGETHER.measured(moving)
         judge("The same, with 100 updates in one operation", ratio, "×", above=10)
     if durable is not None:
-        rates = {x: durable.value(UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
+        rates = {x: durable.value(q.UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
         known = [(rate, threads) for threads, rate in rates.items() if rate is not None]
         if known:
             best, threads = max(known)

@@ -25,8 +25,7 @@ from boxmatch_bench.reproduce.findings import (
     spaces_aims,
     tile_not_fastest,
 )
-from boxmatch_bench.reproduce.grid import NOT_COMPARABLE, Grid
-from boxmatch_bench.reproduce.tables import tables
+from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, tables
 from boxmatch_bench.tables import Row, Table
 
 __all__ = ["PlottingError", "report", "require_plotting"]

@@ -18,10 +18,9 @@ from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.answers import within
-from boxmatch_bench.measure import Figures, Stage
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch_bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication
-from boxmatch_bench.timing import Effort, by_matches, spread
+from boxmatch_bench.timing import Effort, Figures, Stage, by_matches, spread
 
 Operation = Callable[[Step], Transitions]
 
@@ -77,9 +76,9 @@ class _InNumPy:
 
 
 def measure(
-    series: Series,
     regions: Regions,
     most: int,
+    series: Series,
     extras: frozenset[Extra],
     effort: Effort,
     stage: Stage = lambda _: None,

@@ -1,19 +1,21 @@
-"""Runs experiments: workload by workload, index by index, a row at a time."""
+"""Runs experiments: workload by workload, index by index, a row at a time, nothing twice."""
 
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, Protocol
 
 from boxmatch.engine.memory import release_free_memory
-from boxmatch.workloads import RegionWorkload
+from boxmatch.workloads import RangeWorkload, RegionWorkload
+from boxmatch.workloads.event_file import read_events
 from boxmatch_bench.answers import within
-from boxmatch_bench.measure import Figures, Stage, measure_index
 from boxmatch_bench.provenance import provenance
 from boxmatch_bench.reproduce import durable, operations
 from boxmatch_bench.reproduce.experiment import (
@@ -21,14 +23,129 @@ from boxmatch_bench.reproduce.experiment import (
     Experiment,
     Extra,
     Method,
+    Point,
     Series,
     Workload,
+    changed,
+    scaled,
 )
-from boxmatch_bench.reproduce.plan import Group, Options, Task, plan
+from boxmatch_bench.reproduce.matching import measure_index
 from boxmatch_bench.reproduce.regions import Regions
-from boxmatch_bench.reproduce.setting import Setting
+from boxmatch_bench.reproduce.subject import Setting
 from boxmatch_bench.results import Results
-from boxmatch_bench.timing import Effort
+from boxmatch_bench.timing import Effort, Figures, Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is the same for all experiments of a run."""
+
+    scale: float = 1.0
+    seed: int = 1
+    event_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale <= 10:
+            raise ValueError(f"scale must be above 0 and at most 10, not {self.scale}")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What rows of the same run have in common, apart from the commit."""
+        file = None if self.event_file is None else str(self.event_file)
+        return {"scale": self.scale, "seed": self.seed, "event_file": file}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in which experiment a measurement belongs, and under which name."""
+
+    experiment: Experiment
+    point: Point
+    series: Series
+    workload: Workload
+
+    def heading(self, options: Options, commit: str | None) -> dict[str, Any]:
+        """All that is known of the row before anything is measured."""
+        series = self.series
+        return {
+            "paper": self.experiment.paper,
+            "experiment": self.experiment.name,
+            "x": self.point.x,
+            "series": series.label,
+            "index": series.index,
+            "exact": series.exact,
+            "asked": {"parameters": dict(series.parameters), "skipping": series.skipping},
+            "workload": parameters_of(self.workload),
+            **options.identity,
+            "commit": commit,
+        }
+
+
+def parameters_of(workload: Workload) -> dict[str, Any]:
+    """All parameters of a workload, and its kind, as they go into a row."""
+    if not is_dataclass(workload) or isinstance(workload, type):
+        raise TypeError(f"{type(workload).__name__} is not a dataclass")
+    values = {
+        name: value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+        for name, value in asdict(workload).items()
+    }
+    return {"kind": type(workload).__name__, **values}
+
+
+@dataclass
+class Task:
+    """One index to be measured at one workload, for all experiments that ask for it."""
+
+    series: Series
+    extras: frozenset[Extra]
+    places: list[Place]
+
+
+@dataclass
+class Group:
+    """All tasks at one workload."""
+
+    method: Method
+    workload: Workload
+    events: int
+    tasks: dict[str, Task]
+
+
+def plan(experiments: Iterable[Experiment], options: Options) -> list[Group]:
+    """The measurements of these experiments, by workload, each one once."""
+    groups: dict[tuple[Method, Workload, int], Group] = {}
+    for experiment in experiments:
+        for point in experiment.points:
+            for member in experiment.measured:
+                series = point.series(member)
+                workload = workload_of(experiment, point, series, options)
+                key = experiment.method, workload, experiment.events
+                group = groups.setdefault(key, Group(*key, {}))
+                wanted = [series.index, series.parameters, series.skipping]
+                same = json.dumps(wanted, sort_keys=True)
+                task = group.tasks.setdefault(same, Task(series, frozenset(), []))
+                task.extras |= experiment.extras
+                task.places.append(Place(experiment, point, series, workload))
+    for group in groups.values():
+        # The quickest first: it also says how many matches there are.
+        group.tasks = dict(sorted(group.tasks.items(), key=lambda item: _late(item[1].series)))
+    return list(groups.values())
+
+
+def _late(series: Series) -> bool:
+    return series.index != "tile" or not series.exact
+
+
+def workload_of(experiment: Experiment, point: Point, series: Series, options: Options) -> Workload:
+    """A series' workload at a point, at this run's scale, with its seed and event file if any."""
+    workload = changed(point.workload, **series.changes)
+    workload = changed(scaled(workload, options.scale), seed=options.seed)
+    file = options.event_file
+    if file is None or not experiment.real_events or not isinstance(workload, RangeWorkload):
+        return workload
+    columns = read_events(file).values.shape[1]
+    return replace(workload, event_file=str(file)) if workload.attributes <= columns else workload
+
 
 Measure = Callable[[Series, frozenset[Extra], Effort, Stage], Figures]
 """All figures of one series; raises `MismatchError` when an answer is wrong."""
@@ -41,32 +158,18 @@ SetUp = Callable[[Workload, int, Path], AbstractContextManager[Measure]]
 def _matching(workload: Workload, events: int, _: Path) -> Iterator[Measure]:
     if not isinstance(workload, EventWorkload):
         raise TypeError(f"{type(workload).__name__} has no events")
-    setting = Setting(workload, events)
-
-    def measure(series: Series, extras: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
-        return measure_index(series, setting, extras, effort, stage)
-
-    yield measure
+    yield partial(measure_index, Setting(workload, events))
 
 
 @contextmanager
 def _operations(workload: Workload, most: int, _: Path) -> Iterator[Measure]:
-    regions = _regions(workload)
-
-    def measure(series: Series, extras: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
-        return operations.measure(series, regions, most, extras, effort, stage)
-
-    yield measure
+    yield partial(operations.measure, _regions(workload), most)
 
 
 @contextmanager
 def _durable(workload: Workload, moving: int, folder: Path) -> Iterator[Measure]:
     with durable.Disk(_regions(workload), moving, folder) as disk:
-
-        def measure(series: Series, _: frozenset[Extra], effort: Effort, stage: Stage) -> Figures:
-            return disk.measure(series, effort, stage)
-
-        yield measure
+        yield lambda series, _, effort, stage: disk.measure(series, effort, stage)
 
 
 def _regions(workload: Workload) -> Regions:
@@ -102,13 +205,17 @@ def run(
     kept of a measurement that failed.
     """
     origin = provenance()
-    commit = origin["commit"]
     groups = plan(experiments, options)
     total = sum(len(group.tasks) for group in groups)
-    open_groups = [_missing(group, options, results, commit) for group in groups]
-    watcher.start(total, total - sum(len(group.tasks) for group in open_groups))
+    for group in groups:
+        for key, task in list(group.tasks.items()):
+            headings = [(place, place.heading(options, origin["commit"])) for place in task.places]
+            task.places = [place for place, heading in headings if heading not in results]
+            if not task.places:
+                del group.tasks[key]
+    watcher.start(total, total - sum(len(group.tasks) for group in groups))
     effort = Effort.at_scale(options.scale)
-    for group in open_groups:
+    for group in groups:
         if not group.tasks:
             continue
         first = next(iter(group.tasks.values())).places[0]
@@ -117,7 +224,10 @@ def run(
         folder = results.path.parent
         with METHODS[group.method](group.workload, group.events, folder) as measure:
             for task in group.tasks.values():
-                _measure(task, measure, options, effort, results, origin, watcher)
+                figures = _measure(task, measure, effort, watcher)
+                for place in task.places:
+                    heading = place.heading(options, origin["commit"])
+                    results.add({**heading, **figures, **origin})
                 watcher.finished()
         del measure
         gc.collect()
@@ -125,35 +235,15 @@ def run(
     return origin
 
 
-def _missing(group: Group, options: Options, results: Results, commit: str | None) -> Group:
-    """The part of a group that has no rows yet."""
-    tasks = {}
-    for key, task in group.tasks.items():
-        places = [p for p in task.places if p.heading(options, commit) not in results]
-        if places:
-            tasks[key] = Task(task.series, task.extras, places)
-    return replace(group, tasks=tasks)
-
-
-def _measure(
-    task: Task,
-    measure: Measure,
-    options: Options,
-    effort: Effort,
-    results: Results,
-    origin: dict[str, Any],
-    watcher: Watcher,
-) -> None:
+def _measure(task: Task, measure: Measure, effort: Effort, watcher: Watcher) -> Figures:
     place = task.places[0]
-    label = f"{place.experiment.name} at {place.point.x}: {place.series.label}"
+    where = f"{place.experiment.name} at {place.point.x}"
     began = perf_counter()
-    with within(f"{place.experiment.name} at {place.point.x}"):
+    with within(where):
         figures = measure(
             task.series,
             task.extras,
             effort,
-            lambda stage: watcher.doing(f"{label}, {stage}"),
+            lambda stage: watcher.doing(f"{where}: {place.series.label}, {stage}"),
         )
-    figures["took_seconds"] = perf_counter() - began
-    for place in task.places:
-        results.add({**place.heading(options, origin["commit"]), **figures, **origin})
+    return {**figures, "took_seconds": perf_counter() - began}

@@ -1,21 +1,107 @@
-"""What is measured: an index, with what has to be passed to it at every call."""
+"""What is measured: a workload made real, an index over its boxes, and what the index skips."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.adaptive.cost import CostModel, fit, matching_work
+from boxmatch.adaptive.selectivity import measure_selectivity
+from boxmatch.adaptive.skipping import choose_skipped
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import IndexTooLargeError
 from boxmatch.indexes.base import Matches
+from boxmatch.indexes.papers.rein import ReinIndex
 from boxmatch.indexes.registry import index_class
+from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
-from boxmatch_bench.reproduce.experiment import NUMPY, Series
+from boxmatch.workloads import RangeWorkload
+from boxmatch_bench.answers import MismatchError, split
+from boxmatch_bench.reproduce.experiment import NUMPY, EventWorkload, Series
+from boxmatch_bench.timing import best_time
 
-_LARGEST_COLUMNS = 2 * 1024**3
+ARRIVALS: Final = 6_000
+"""Subscriptions that come after the others, for measuring updates."""
+
+_CHECKED: Final = 10
+_LARGEST_COLUMNS: Final = 2 * 1024**3
+_TRIALS: Final = (
+    # Share of the boxes, attributes, predicates, buckets: each makes another step weigh.
+    (0.2, 20, 10, 1_000),
+    (0.2, 20, 4, 100),
+    (0.05, 1_000, 4, 500),
+    (0.005, 1_000, 2, 1_000),
+    (1.0, 20, 1, 50),
+    (0.2, 100, 8, 2_000),
+)
+_TRIAL_EVENTS: Final = 50
+_TRIAL_SECONDS: Final = 0.2
+
+
+class Setting:
+    """Boxes and events that all indexes at a point share, made once."""
+
+    def __init__(self, workload: EventWorkload, events: int) -> None:
+        self.workload = workload
+        self.boxes = workload.boxes()
+        self.points = workload.event_keys(0, events)
+
+    @cached_property
+    def frequency(self) -> Int64Array:
+        """Predicates on each attribute."""
+        return np.bincount(self.boxes.attribute, minlength=self.boxes.dimensions)
+
+    @cached_property
+    def selectivity(self) -> float:
+        """The share of events that satisfy a predicate."""
+        return measure_selectivity(self.boxes, self.points)
+
+    @cached_property
+    def arrivals(self) -> Boxes:
+        """Boxes that follow the others."""
+        return self.workload.boxes(self.boxes.count, self.boxes.count + ARRIVALS)
+
+    @cached_property
+    def truth(self) -> list[Int64Array]:
+        """The rows that match each of the first events, by brute force."""
+        return answers_of_scan(self.boxes, self.points[:_CHECKED])
+
+    @cached_property
+    def counts(self) -> Int64Array:
+        """How many boxes match each event. Set by the first exact index that counted them all."""
+        index = index_class("tile")(self.boxes.dimensions)
+        index.build(self.boxes)
+        return index.count(self.points)
+
+    def learn(self, counts: Int64Array) -> None:
+        """Take the counts of an exact index for true; where they are known, compare."""
+        known = self.__dict__.setdefault("counts", counts)
+        if not np.array_equal(known, counts):
+            raise MismatchError("two exact indexes count different numbers of matches")
+
+    @cached_property
+    def unsatisfied(self) -> float:
+        """Predicates that an event does not satisfy, on average: what marking alone has to mark."""
+        total = 0
+        for attribute in range(self.boxes.dimensions):
+            mine = self.boxes.attribute == attribute
+            keys = self.points[:, attribute]
+            low, high = np.sort(self.boxes.low[mine]), np.sort(self.boxes.high[mine])
+            total += int((len(low) - np.searchsorted(low, keys, "right")).sum())
+            total += int(np.searchsorted(high, keys, "left").sum())
+        return total / len(self.points)
+
+
+def answers_of_scan(boxes: Boxes, points: Int64Array) -> list[Int64Array]:
+    """Matching rows, ascending, of each point."""
+    scan = ScanIndex(boxes.dimensions)
+    scan.build(boxes)
+    counts, positions = scan.match(points)
+    return split(counts, positions)
 
 
 class Subject:
@@ -91,3 +177,73 @@ class BruteForce:
     @property
     def nbytes(self) -> dict[str, int]:
         return {"columns": self._low.nbytes + self._high.nbytes}
+
+
+@lru_cache(maxsize=2)
+def calibrated(boxes: int) -> CostModel:
+    """The time model of REIN on this machine, for about so many boxes."""
+    work, seconds = [], []
+    for share, attributes, predicates, buckets in _TRIALS:
+        workload = RangeWorkload(
+            subscriptions=max(1_000, round(share * boxes)),
+            attributes=attributes,
+            predicates=predicates,
+            event_size=attributes,
+            width=0.5,
+        )
+        trial = Setting(workload, _TRIAL_EVENTS)
+        index = ReinIndex(attributes, cells=buckets)
+        index.build(trial.boxes)
+        timing = best_time(
+            lambda n, i=index, t=trial: i.match(t.points[:n]),  # type: ignore[misc]  # by defaults
+            _TRIAL_EVENTS,
+            _TRIAL_SECONDS,
+        )
+        work.append(matching_work(trial.frequency, trial.boxes.count, buckets))
+        seconds.append(timing.microseconds / 1e6)
+    return fit(np.stack(work), np.array(seconds))
+
+
+def skipped_attributes(series: Series, setting: Setting) -> BoolArray | None:
+    """The attributes that a series skips by argument; None if it leaves none out that way."""
+    if series.skipping is None:
+        return None
+    return choose_skipped(
+        setting.frequency, setting.boxes.count, setting.selectivity, series.skipping
+    )
+
+
+def skipped_by(subject: Subject) -> BoolArray:
+    """The attributes that a subject skips, by argument or by its own rate."""
+    if subject.skipped is not None:
+        return subject.skipped
+    # What it would use itself, and has no other way to tell.
+    marks: BoolArray = subject.index._marks(None)
+    return marks if len(marks) else np.zeros(subject.index.dimensions, bool)
+
+
+def skipping_figures(subject: Subject, setting: Setting, *, count: bool) -> dict[str, Any]:
+    """What is skipped; with `count` also what that leads to, over all events.
+
+    The measured rate is all false matches divided by all true ones. The expected improvement is
+    REIN's, by the calibrated time model.
+    """
+    skipped = skipped_by(subject)
+    figures: dict[str, Any] = {
+        "rate": subject.rate,
+        "attributes": int(skipped.sum()),
+        "predicates": int(setting.frequency[skipped].sum()),
+    }
+    if not count:
+        return figures
+    true, found = int(setting.counts.sum()), int(subject.count(setting.points).sum())
+    figures |= {"true": true, "false": found - true, "events": len(setting.points)}
+    figures["measured"] = (found - true) / true if true else None
+    buckets = subject.index.chosen["cells"]
+    if subject.skipped is None:  # only of REIN is there a time model
+        model = calibrated(setting.boxes.count)
+        figures["improvement"] = model.improvement(
+            setting.frequency, setting.boxes.count, buckets, skipped
+        )
+        figures["model"] = vars(model)
+    return figures

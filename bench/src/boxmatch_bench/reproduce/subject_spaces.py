@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from boxmatch.workloads import RegionWorkload
-from boxmatch_bench.reproduce.experiment import Axis, Claim, Experiment, Point, Published, Series
-from boxmatch_bench.reproduce.grid import Grid, change
-from boxmatch_bench.reproduce.quantities import (
-    ADDING,
-    CORRELATION,
-    DISK_SYNCS,
-    FIXED_TIME,
-    INCREMENTAL_TOGETHER,
-    INCREMENTAL_UPDATE,
-    RANDOM_TOGETHER,
-    RANDOM_UPDATE,
-    TIME_OF_EACH,
-    TOLD_BY_ADDING,
-    TOLD_BY_INCREMENTAL,
-    TOLD_BY_RANDOM,
-    TRANSITIONS,
-    UPDATE_BY_MATCHES,
-    UPDATES_PER_SECOND,
-    WAITED,
+from boxmatch_bench.reproduce import quantities as q
+from boxmatch_bench.reproduce.experiment import (
+    Axis,
+    Cell,
+    Claim,
+    Comparison,
+    Experiment,
+    Paper,
+    Point,
+    Published,
+    Series,
+    change,
+    vary,
 )
 
 MOST: Final = 100_000
@@ -33,7 +27,6 @@ MOST: Final = 100_000
 
 _INSERTED: Final = RegionWorkload(publications=MOST, subscriptions=MOST, publication_constraints=20)
 _UPDATED: Final = replace(_INSERTED, publication_constraints=25)
-_N: Final = Axis("Number of subscriptions", log=True, scaled=True)
 _NUMBERS: Final = (10, 100, 1_000, 10_000, MOST)
 _NOTES: Final = (
     "The lines are named for the numbers of publications at full size. The paper does not say how "
@@ -50,45 +43,36 @@ def stored(publications: int) -> Series:
 
 
 LARGEST: Final = stored(MOST)
-_SERIES: Final = (LARGEST, *(stored(number) for number in (10_000, 1_000, 100)))
-_SHARED: Final[dict[str, Any]] = {
-    "paper": "subject-spaces",
-    "method": "operations",
-    "compared": "spaces with",
-    "events": 1_000,
-}
-_BY_NUMBERS: Final[dict[str, Any]] = {**_SHARED, "x": _N, "series": _SERIES}
+
+_experiment = partial(
+    Experiment, paper="subject-spaces", method="operations", compared="spaces with", events=1_000
+)
+_by_number = partial(
+    _experiment,
+    x=Axis("Number of subscriptions", log=True, scaled=True),
+    series=(LARGEST, *(stored(number) for number in (10_000, 1_000, 100))),
+)
 
 
-def _numbers(workload: RegionWorkload) -> tuple[Point, ...]:
-    return tuple(Point(x=n, workload=replace(workload, subscriptions=n)) for n in _NUMBERS)
-
-
-def cheaper(at: int, *, together: bool = False) -> Callable[[Grid], float | None]:
+def _cheaper(random: q.Quantity, incremental: q.Quantity) -> Comparison:
     """How many times as long a random update takes as an incremental one."""
-    quantities = (
-        (RANDOM_TOGETHER, INCREMENTAL_TOGETHER) if together else (RANDOM_UPDATE, INCREMENTAL_UPDATE)
-    )
-
-    def measured(grid: Grid) -> float | None:
-        random, incremental = (grid.value(one, LARGEST.label, at) for one in quantities)
-        return None if random is None or not incremental else random / incremental
-
-    return measured
+    return Comparison(Cell(random, LARGEST.label, MOST), Cell(incremental, LARGEST.label, MOST))
 
 
-INSERTION: Final = Experiment(
-    **_BY_NUMBERS,
+CHEAPER: Final = _cheaper(q.RANDOM_UPDATE, q.INCREMENTAL_UPDATE)
+CHEAPER_TOGETHER: Final = _cheaper(q.RANDOM_TOGETHER, q.INCREMENTAL_TOGETHER)
+
+INSERTION: Final = _by_number(
     name="subject-spaces-insertion",
     figure="Figure 11",
     title="Adding a publication (50 dimensions, 20 constraints, subscriptions with 2)",
-    y=(ADDING,),
-    tabled=(TOLD_BY_ADDING,),
-    points=_numbers(_INSERTED),
+    y=(q.ADDING,),
+    tabled=(q.TOLD_BY_ADDING,),
+    points=vary(_INSERTED, _NUMBERS, "subscriptions"),
     extras=frozenset({"adding"}),
     published=(
-        Published(ADDING, LARGEST.label, 10, 172),
-        Published(ADDING, LARGEST.label, MOST, 776),
+        Published(q.ADDING, LARGEST.label, 10, 172),
+        Published(q.ADDING, LARGEST.label, MOST, 776),
     ),
     claims=(
         Claim(
@@ -96,8 +80,7 @@ INSERTION: Final = Experiment(
             "subscriptions as among 10",
             "7.1.1",
             4.5,
-            "×",
-            change(ADDING, LARGEST.label, 10, MOST),
+            change(q.ADDING, LARGEST.label, 10, MOST),
         ),
     ),
     found="Time grows far less than the number of subscriptions; on the curve of 100,000 "
@@ -105,28 +88,24 @@ INSERTION: Final = Experiment(
     notes=f"Of the figure, only these two values are in the paper's text. {_NOTES} Publications "
     "that were added are retracted in time, so that there are at most 1 % more than the line says.",
 )
-
-RANDOM: Final = Experiment(
-    **_BY_NUMBERS,
+RANDOM: Final = _by_number(
     name="subject-spaces-random",
     figure="Figure 12",
     title="Updating all 25 values of a publication, to any value",
-    y=(RANDOM_UPDATE,),
-    tabled=(RANDOM_TOGETHER, TOLD_BY_RANDOM),
-    points=_numbers(_UPDATED),
+    y=(q.RANDOM_UPDATE,),
+    tabled=(q.RANDOM_TOGETHER, q.TOLD_BY_RANDOM),
+    points=vary(_UPDATED, _NUMBERS, "subscriptions"),
     extras=frozenset({"moves"}),
     found="Time grows with the numbers of publications and subscriptions.",
     notes=f"The paper's text has no values of this figure. {_NOTES}",
 )
-
-INCREMENTAL: Final = Experiment(
-    **_BY_NUMBERS,
+INCREMENTAL: Final = _by_number(
     name="subject-spaces-incremental",
     figure="Figure 13",
     title="Updating all 25 values of a publication, each by one",
-    y=(INCREMENTAL_UPDATE,),
-    tabled=(INCREMENTAL_TOGETHER, TOLD_BY_INCREMENTAL),
-    points=_numbers(_UPDATED),
+    y=(q.INCREMENTAL_UPDATE,),
+    tabled=(q.INCREMENTAL_TOGETHER, q.TOLD_BY_INCREMENTAL),
+    points=RANDOM.points,
     extras=frozenset({"moves"}),
     claims=(
         Claim(
@@ -134,31 +113,27 @@ INCREMENTAL: Final = Experiment(
             "publications and subscriptions",
             "7.1.2, “much less time”",
             None,
-            "×",
-            cheaper(MOST),
+            CHEAPER,
         ),
         Claim(
             "The same where 100 updates are one operation",
             "not in the paper",
             None,
-            "×",
-            cheaper(MOST, together=True),
+            CHEAPER_TOGETHER,
         ),
     ),
     found="It takes much less time to update values incrementally than randomly.",
     notes=f"The paper's text has no values of this figure. {_NOTES}",
 )
-
-BY_MATCHES: Final = Experiment(
-    **_SHARED,
+BY_MATCHES: Final = _experiment(
     name="subject-spaces-matches",
     figure="Figure 14",
     title="Time of an update against the matches that it changes (100,000 of each)",
     x=Axis("Matches that come or go", log=True),
-    y=(UPDATE_BY_MATCHES,),
-    tabled=(FIXED_TIME, TIME_OF_EACH, CORRELATION),
+    y=(q.UPDATE_BY_MATCHES,),
+    tabled=(q.FIXED_TIME, q.TIME_OF_EACH, q.CORRELATION),
     series=(LARGEST,),
-    points=_numbers(_UPDATED)[-1:],
+    points=RANDOM.points[-1:],
     extras=frozenset({"profile"}),
     found="The time of an update depends linearly on the number of matches.",
     notes="The paper's text has no values of this figure, and does not say which updates it shows. "
@@ -166,17 +141,16 @@ BY_MATCHES: Final = Experiment(
     "matches are put together, four bins to each doubling. The straight line is that of least "
     "squares through all of them.",
 )
-
 DURABLE: Final = Experiment(
     name="subject-spaces-durable",
     paper="subject-spaces",
     figure="Updates on disk",
     title="Updates a second from concurrent callers (100,000 of each, about ten transitions)",
     x=Axis("Threads", log=True),
-    y=(UPDATES_PER_SECOND, WAITED),
-    tabled=(TRANSITIONS, DISK_SYNCS),
+    y=(q.UPDATES_PER_SECOND, q.WAITED),
+    tabled=(q.TRANSITIONS, q.DISK_SYNCS),
     series=tuple(
-        Series(label, "spaces", parameters={"sync": sync})
+        Series(label, "spaces", {"sync": sync})
         for label, sync in (("full", "full"), ("normal", "normal"), ("in memory", None))
     ),
     points=tuple(
@@ -198,4 +172,9 @@ DURABLE: Final = Experiment(
     "The disk is that of the results; how often it syncs for a single writer stands beside.",
 )
 
-EXPERIMENTS: Final = (INSERTION, RANDOM, INCREMENTAL, BY_MATCHES, DURABLE)
+PAPER: Final = Paper(
+    "Subject spaces: publications that stay",
+    "Inserting subscriptions and deleting publications, which the paper expects to take the same "
+    "time as inserting publications and does not draw.",
+    (INSERTION, RANDOM, INCREMENTAL, BY_MATCHES, DURABLE),
+)

@@ -1,4 +1,4 @@
-"""Tables: ours beside the paper's, the same for the console and for the report."""
+"""The rows of one experiment as a grid, and its tables: ours beside the paper's."""
 
 from __future__ import annotations
 
@@ -6,12 +6,65 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log2
 from typing import Any
 
-from boxmatch_bench.reproduce.experiment import Published, X
-from boxmatch_bench.reproduce.grid import Grid
+from boxmatch_bench.reproduce.experiment import Experiment, X
 from boxmatch_bench.reproduce.quantities import Quantity, bins_of
-from boxmatch_bench.tables import Row, Table, number
+from boxmatch_bench.tables import Row, Table, number, optional
 
 REFUSED = "not enough memory"
+
+NOT_COMPARABLE = (
+    "Published figures are for the full size and for made-up events; this run had others, so they "
+    "are not drawn, and what stands beside them in tables is not the same setting."
+)
+
+
+class Grid:
+    """Rows by series and place on the axis."""
+
+    def __init__(self, experiment: Experiment, rows: Iterable[Row]) -> None:
+        self.experiment = experiment
+        self._rows = {(row["series"], row["x"]): row for row in rows}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows."""
+        return list(self._rows.values())
+
+    @property
+    def xs(self) -> list[X]:
+        """The places that have a row, in the experiment's order."""
+        have = {x for _, x in self._rows}
+        return [point.x for point in self.experiment.points if point.x in have]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the rows are of the published setting: at full size, on made-up events."""
+        return all(row["scale"] == 1 and not row["workload"].get("event_file") for row in self.rows)
+
+    def row(self, series: str, x: X) -> Row | None:
+        """The row, if there is one."""
+        return self._rows.get((series, x))
+
+    def value(self, quantity: Quantity, series: str, x: X) -> float | None:
+        """A quantity of one row; None where it was not measured, or the index refused."""
+        row = self.row(series, x)
+        mine = None if row is None else quantity.of(row)
+        if quantity.saved_against is None or mine is None:
+            return mine
+        other = self.row(quantity.saved_against, x)
+        theirs = None if other is None else quantity.of(other)
+        return 100 * (1 - mine / theirs) if theirs else None
+
+    def has(self, quantity: Quantity, series: str | None = None) -> bool:
+        """Whether any row (of the series) has the quantity."""
+        return any(
+            quantity.of(row) is not None
+            for (name, _), row in self._rows.items()
+            if series in (None, name)
+        )
 
 
 def tables(grid: Grid) -> list[Table]:
@@ -113,10 +166,9 @@ def _curves(grid: Grid, quantity: Quantity) -> Table:
 def _claims(grid: Grid) -> Table:
     rows = []
     for claim in grid.experiment.claims:
-        measured = claim.measured(grid)
         theirs, ours = (
-            "" if value is None else f"{number(value)} {claim.unit}"
-            for value in (claim.published, measured)
+            "" if value is None else f"{number(value)} {claim.figure.unit}"
+            for value in (claim.published, claim.figure.measured(grid))
         )
         rows.append((claim.text, claim.where, theirs or "no number", ours))
     return Table("What the text says", ("statement", "where", "paper", "ours"), tuple(rows), 2)
@@ -128,13 +180,15 @@ def _seen(grid: Grid, series: str, quantity: Quantity) -> bool:
 
 def _cell(grid: Grid, quantity: Quantity, series: str, x: X, who: str) -> str:
     if who != "ours":
-        found = published(grid, quantity, series, x, who)
-        return "" if found is None else number(found.value)
+        place = quantity, series, x, who
+        for figure in grid.experiment.published:
+            if (figure.quantity, figure.series, figure.x, figure.source) == place:
+                return number(figure.value)
+        return ""
     row = grid.row(series, x)
     if row is not None and refusal(row, quantity):
         return REFUSED
-    value = grid.value(quantity, series, x)
-    return "" if value is None else number(value)
+    return optional(grid.value(quantity, series, x))
 
 
 def refusal(row: Row, quantity: Quantity) -> str | None:
@@ -143,15 +197,6 @@ def refusal(row: Row, quantity: Quantity) -> str | None:
     if reason is None and quantity.path[0] in ("insertion", "deletion"):
         reason = row.get("updates_refused")
     return reason
-
-
-def published(grid: Grid, quantity: Quantity, series: str, x: X, source: str) -> Published | None:
-    """The published figure of this source for a place, if there is one."""
-    for figure in grid.experiment.published:
-        place = figure.quantity, figure.series, figure.x, figure.source
-        if place == (quantity, series, x, source):
-            return figure
-    return None
 
 
 def shown_x(grid: Grid, x: X) -> str:
@@ -166,5 +211,4 @@ def place_of(grid: Grid, x: X) -> X:
     """Where a point really lies: a run at another scale has other numbers of subscriptions."""
     if not grid.experiment.x.scaled:
         return x
-    rows: Iterable[int] = (r["workload"]["subscriptions"] for r in grid.rows if r["x"] == x)
-    return next(iter(rows), x)
+    return next((r["workload"]["subscriptions"] for r in grid.rows if r["x"] == x), x)
