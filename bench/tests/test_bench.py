@@ -11,14 +11,15 @@ from rich.console import Console
 
 from boxmatch import Matcher
 from boxmatch.workloads import EqualityWorkload, RangeWorkload, write_sample_events
-from boxmatch_bench import answers, competitors, measure, provenance, settings, tables, timing
+from boxmatch_bench import answers, competitors, measure, provenance, tables, timing
 from boxmatch_bench.cases import make_case
+from boxmatch_bench.options import MatcherOptions
 from boxmatch_bench.settings import PRESETS, MatcherSetting, Reference, choose_presets
 
 SMALL = RangeWorkload(subscriptions=400, predicates=3, event_size=15)
 SPARSE = replace(SMALL, attributes=50, event_size=45)  # too sparse for dense bulk loading
 EQUAL = EqualityWorkload(subscriptions=2_000, accounts=30)
-QUICK = settings.MatcherOptions(
+QUICK = MatcherOptions(
     index="scan", events=40, batch=15, single=10, repeats=1, competitor_seconds=0.01
 )
 

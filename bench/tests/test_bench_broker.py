@@ -21,7 +21,8 @@ from boxmatch_bench.broker.deliveries import Truth, compare, find_truth
 from boxmatch_bench.broker.processes import LoadGenerator
 from boxmatch_bench.broker.watch import disk, slope
 from boxmatch_bench.broker.wire import HttpConnection, TextSocket, WireError, request_bytes
-from boxmatch_bench.settings import BrokerOptions, BrokerSetting, Load
+from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.settings import BrokerSetting, Load
 
 TINY = ["--subscriptions", "400", "--subscribers", "20", "--width", "0.3", "--pool", "300"]
 TINY += ["--batch", "10", "--seconds", "0.4", "--latency-seconds", "0.4", "--rate", "200"]

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from boxmatch.cli import app
 from boxmatch.errors import SparkError
 from boxmatch_bench.answers import FailedError, MismatchError
-from boxmatch_bench.settings import SWEEPS, SparkOptions, SparkSetting, choose_sweeps
+from boxmatch_bench.options import SparkOptions
+from boxmatch_bench.settings import SWEEPS, SparkSetting, choose_sweeps
 from boxmatch_bench.spark import engine, measure, memory
 from boxmatch_bench.spark.estimate import Rates, Target, growth, needs
 from boxmatch_bench.spark.files import Digest, Files, pairs_of

@@ -16,8 +16,9 @@ from boxmatch_bench import competitors
 from boxmatch_bench.answers import by_event, compare
 from boxmatch_bench.cases import Case, make_case
 from boxmatch_bench.competitors import Answer
+from boxmatch_bench.options import MatcherOptions
 from boxmatch_bench.provenance import resident_bytes
-from boxmatch_bench.settings import MatcherOptions, MatcherSetting
+from boxmatch_bench.settings import MatcherSetting
 from boxmatch_bench.timing import LISTED, Figures, Stage, best_time, time_each, took
 
 _SINGLE_SECONDS = 5.0

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain, groupby
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import numpy as np
 
 from boxmatch.arrays import Float64Array
-from boxmatch.storage.sqlite import Sync
 from boxmatch.workloads import EqualityWorkload, RangeWorkload
 from boxmatch_bench.cases import Workload
-from boxmatch_bench.competitors import COMPETITORS
 from boxmatch_bench.reproduce import ada_rein, hem
 from boxmatch_bench.reproduce.experiment import Experiment, scaled
 
 FEED: Final = "bench"
 """The name of the broker's."""
-Plan = Literal["auto", "replicated", "sharded"]
-
-
-def _check(options: object, least: float, *names: str) -> None:
-    """Raise `ValueError` for the first of these that is less."""
-    for name in names:
-        value = getattr(options, name)
-        if value < least:
-            if least:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
-            raise ValueError(f"{name} must not be negative, but is {value}")
 
 
 # --- a matcher: presets ------------------------------------------------------------------------
@@ -132,30 +118,6 @@ def choose_presets(
     return chosen
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatcherOptions:
-    """What is the same for all settings of a run."""
-
-    index: str = "tile"
-    index_options: dict[str, Any] = field(default_factory=dict)
-    events: int = 2_000
-    batch: int = 2_000
-    single: int = 2_000
-    repeats: int = 5
-    threads: int = 1
-    check: int = 20
-    competitors: tuple[str, ...] = tuple(COMPETITORS)
-    competitor_seconds: float = 3.0
-
-    def __post_init__(self) -> None:
-        _check(self, 1, "events", "batch", "repeats", "threads")
-        _check(self, 0, "single", "check")
-        for name in self.competitors:
-            if name not in COMPETITORS:
-                known = ", ".join(COMPETITORS)
-                raise ValueError(f"no competitor {name!r}; there are {known}")
-
-
 # --- a broker ----------------------------------------------------------------------------------
 
 
@@ -173,50 +135,6 @@ class BrokerSetting:
             raise ValueError("events must have all attributes")
         if not 1 <= self.subscribers <= self.workload.subscriptions:
             raise ValueError("there must be a subscriber, and a subscription for each")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BrokerOptions:
-    """The load, and how the broker is run."""
-
-    seconds: float = 20.0
-    """Of publishing in batches, as fast as it goes."""
-    batch: int = 100
-    publishers: int = 8
-    """Batches under way at a time."""
-    latency_seconds: float = 20.0
-    rate: float = 1_000.0
-    """Single events a second when latency is measured."""
-    connections: int = 128
-    """Single events under way at a time."""
-    soak_seconds: float = 0.0
-    soak_rate: float = 5_000.0
-    """Events a second, in batches, while memory is watched."""
-    warmup_seconds: float = 3.0
-    pool: int = 100_000
-    """Different events; they are published again and again in this order."""
-    acknowledge: int = 20
-    """A subscriber acknowledges after so many notifications, and when a phase ends."""
-    put: int = 100
-    """Subscriptions in one request while they are loaded."""
-    loaders: int = 64
-    """Such requests under way at a time."""
-    sync: Sync = "full"
-
-    def __post_init__(self) -> None:
-        _check(
-            self, 1, "batch", "publishers", "connections", "pool", "acknowledge", "put", "loaders"
-        )
-        for name in ("rate", "soak_rate"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
-        _check(self, 0, "seconds", "latency_seconds", "soak_seconds", "warmup_seconds")
-        if self.pool % self.batch:
-            raise ValueError(
-                f"the pool of {self.pool} events must be whole batches of {self.batch}"
-            )
-        if self.sync not in get_args(Sync):
-            raise ValueError(f"sync is one of {', '.join(get_args(Sync))}, not {self.sync!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -377,47 +295,6 @@ class SparkSetting:
     def __post_init__(self) -> None:
         if self.events < 1 or self.workload.subscriptions < 1:
             raise ValueError("there must be at least one subscription and one event")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SparkOptions:
-    """What is the same for all settings of a run."""
-
-    master: str = "local[2]"
-    driver_memory: str = "2g"
-    plan: Plan = "replicated"
-    shards: int | None = None
-    repeats: int = 3
-    batch: int = 16_384
-    """Events that the engine alone matches at a time."""
-    sql_sample: int = 100
-    """Events of the join in Spark SQL; 0 leaves it out."""
-    sql_subscriptions: int = 1_000_000
-    """Subscriptions of that join at the most; the time for more is scaled up from there."""
-    check: int = 20
-    """Events that are compared with scan, id by id."""
-
-    def __post_init__(self) -> None:
-        if self.plan not in get_args(Plan):
-            raise ValueError(f"plan is one of {', '.join(get_args(Plan))}, not {self.plan!r}")
-        if self.shards is not None and self.shards < 1:
-            raise ValueError(f"shards must be at least 1, not {self.shards}")
-        _check(self, 1, "repeats", "batch", "sql_subscriptions")
-        _check(self, 0, "sql_sample", "check")
-        if self.cores < 1:
-            raise ValueError(f"master must have at least one core, not {self.master!r}")
-
-    @property
-    def cores(self) -> int:
-        """Tasks that Spark runs at once, and threads that the engine alone gets."""
-        found = re.fullmatch(r"local\[(\d+)\]|local-cluster\[(\d+),(\d+),\d+\]", self.master)
-        if not found:
-            raise ValueError(
-                f"master must say how many cores there are, local[N] or local-cluster[N,CORES,MB], "
-                f"so that the engine alone gets as many; not {self.master!r}"
-            )
-        local, machines, each = found.groups()
-        return int(local) if local else int(machines) * int(each)
 
 
 _SUBSCRIPTIONS: Final = 1_000_000

@@ -9,7 +9,8 @@ import numpy as np
 from boxmatch.arrays import Float64Array, Int64Array
 from boxmatch.engine.matcher import Matcher
 from boxmatch_bench.answers import MismatchError
-from boxmatch_bench.settings import BrokerOptions, BrokerSetting
+from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.settings import BrokerSetting
 
 
 class Truth(NamedTuple):

@@ -21,7 +21,8 @@ from boxmatch.broker.server.sockets import raise_file_limit
 from boxmatch_bench.broker.publisher import Publisher
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
-from boxmatch_bench.settings import FEED, BrokerOptions, BrokerSetting, Schedule, subscriber_name
+from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.settings import FEED, BrokerSetting, Schedule, subscriber_name
 
 _HOST: Final = "127.0.0.1"
 _AT_ONCE: Final = 50

@@ -15,7 +15,8 @@ from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker.deliveries import Truth, compare, find_truth
 from boxmatch_bench.broker.processes import LoadGenerator, Server, usage
 from boxmatch_bench.broker.watch import Watch, disk
-from boxmatch_bench.settings import BrokerOptions, BrokerSetting, Load
+from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.settings import BrokerSetting, Load
 from boxmatch_bench.timing import spread_ms
 
 _LOADED: Final = "bench.json"

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker import generator
-from boxmatch_bench.settings import BrokerOptions, BrokerSetting
+from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.settings import BrokerSetting
 
 _START: Final = 120.0
 _STOP: Final = 60.0

@@ -1,23 +1,29 @@
-"""Rows as they are found: as JSON lines, with where they come from, and what is said at the end."""
+"""What the commands share: options from dataclasses, progress, and rows as JSON and as tables."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
-from boxmatch.cli.terminal import print_json
+from boxmatch.cli.terminal import output, print_json, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from boxmatch_bench.tables import Table
+
+Row = dict[str, Any]
 
 JsonPath = Annotated[
     Path | None,
@@ -27,6 +33,52 @@ JsonPath = Annotated[
         help="Append JSON lines to this file; without PATH, print them instead of tables.",
     ),
 ]
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters that are dataclasses become an option for each annotated field.
+
+    What a dataclass refuses is a bad parameter, and so is a `ValueError` before anything is
+    measured.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    kinds: dict[str, dict[str, Field[Any]]] = {}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(function).parameters.items():
+        kind = hints[name]
+        if not is_dataclass(kind):
+            parameters.append(parameter.replace(annotation=kind))
+            continue
+        its = get_type_hints(kind, include_extras=True)
+        kinds[name] = {
+            one.name: one for one in fields(kind) if get_origin(its[one.name]) is Annotated
+        }
+        parameters += [
+            Parameter(one, Parameter.KEYWORD_ONLY, default=known.default, annotation=its[one])
+            for one, known in kinds[name].items()
+            if known.default is not MISSING
+        ]
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        with refused_parameters():
+            made = {
+                name: hints[name](**{one: given.pop(one) for one in its})
+                for name, its in kinds.items()
+            }
+        function(**made, **given)
+
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
+    return command
+
+
+@contextmanager
+def refused_parameters() -> Iterator[None]:
+    """A `ValueError` becomes a message about parameters."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 class JsonLines:
@@ -75,17 +127,61 @@ def exit_on_failure() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def collect(
-    rows: Iterable[dict[str, Any]], lines: JsonLines, origin: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """All rows, each with where it comes from, written as soon as it is there."""
+def bar(*, counted: bool = True) -> Progress:
+    """A progress bar, with how many of how many where these are `counted`."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    counts = [MofNCompleteColumn()] if counted else []
+    text = TextColumn("{task.description}")
+    return progress(BarColumn(bar_width=24), *counts, TimeElapsedColumn(), text)
+
+
+def measure_parts(
+    parts: Sequence[tuple[str, Callable[[Callable[[str], None]], Row]]], stages: int
+) -> Iterator[Row]:
+    """The row of each part, which has a label and reports its stages, behind a progress bar."""
+    from boxmatch_bench.answers import within
+
+    with bar() as shown:
+        task = shown.add_task("", total=stages)
+        done = 0
+
+        def stage(name: str) -> None:
+            nonlocal done
+            shown.update(task, description=f"{label}: {name}", completed=done)
+            done += 1
+
+        for label, measure in parts:
+            with within(label):
+                yield measure(stage)
+
+
+def present(
+    rows: Iterable[Row],
+    json_path: Path | None,
+    tables: Callable[[list[Row]], Iterable[Table]],
+    say: Callable[[Console, list[Row]], str],
+) -> None:
+    """Write rows as they are found; then show tables, and how and on what they were measured."""
+    from boxmatch_bench.provenance import provenance, shown_commit
+
+    lines = JsonLines(json_path)
+    origin = provenance()
     found = []
     with exit_on_failure():
         for row in rows:
-            row |= origin
-            lines.add(row)
-            found.append(row)
-    return found
+            found.append(row | origin)
+            lines.add(found[-1])
+    if lines.printed:
+        return
+    console = output()
+    show(console, tables(found))
+    text = say(console, found)
+    machine = origin["machine"]
+    console.print(
+        f"[dim]{text}: {machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
+        f"commit {shown_commit(origin)}[/dim]"
+    )
 
 
 @contextmanager
@@ -105,14 +201,3 @@ def show(console: Console, tables: Iterable[Table]) -> None:
 
     for table in tables:
         console.print(console_table(table))
-
-
-def show_origin(console: Console, text: str, origin: Mapping[str, Any]) -> None:
-    """How it was measured, on which machine, with what; in one paragraph."""
-    from boxmatch_bench.provenance import shown_commit
-
-    machine = origin["machine"]
-    console.print(
-        f"[dim]{text}: {machine['cpu']}, {machine['cores']} cores, Python {origin['python']}, "
-        f"commit {shown_commit(origin)}[/dim]"
-    )

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch.cli.terminal import output, progress
+from boxmatch.cli.terminal import output
 from boxmatch.extras import requires
 from boxmatch_bench.cli.rows import (
-    JsonLines,
     JsonPath,
-    collect,
+    Row,
     folder_or_temporary,
+    measure_parts,
+    present,
+    refused_parameters,
     show,
-    show_origin,
+    with_options,
 )
+from boxmatch_bench.options import SparkOptions
 
 if TYPE_CHECKING:
-    from boxmatch_bench.settings import SparkOptions, SparkSetting
+    from rich.console import Console
 
 
 @examples(
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
     "boxmatch bench spark --sweep subscriptions --json spark.jsonl",
     "boxmatch bench spark --estimate --json spark.jsonl   # for a cluster",
 )
+@with_options
 def bench_spark(
+    *,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,24 +49,7 @@ def bench_spark(
     ] = None,
     events: Annotated[int | None, typer.Option(min=1, help="Events; 1,000,000 by default.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 1,
-    master: Annotated[
-        str, typer.Option(help="Spark master; the engine alone uses as many threads.")
-    ] = "local[2]",
-    driver_memory: Annotated[str, typer.Option(help="Memory of Spark's JVM.")] = "2g",
-    shards: Annotated[
-        int | None, typer.Option(help="Shards of the index; chosen by build_index by default.")
-    ] = None,
-    plan: Annotated[str, typer.Option(help="replicated, sharded or auto.")] = "replicated",
-    repeats: Annotated[int, typer.Option(help="Repeats; times are the best.")] = 3,
-    batch: Annotated[int, typer.Option(help="Events per batch of the engine alone.")] = 16_384,
-    sql_sample: Annotated[
-        int, typer.Option(help="Events for the join in Spark SQL; 0 to skip.")
-    ] = 100,
-    sql_subscriptions: Annotated[
-        int,
-        typer.Option(help="Maximum subscriptions for that join; beyond, its time is scaled."),
-    ] = 1_000_000,
-    check: Annotated[int, typer.Option(help="Events to compare with scan, id by id.")] = 20,
+    options: SparkOptions,
     scratch: Annotated[
         Path | None,
         typer.Option(metavar="DIR", file_okay=False, help="Folder for temporary files."),
@@ -80,80 +68,34 @@ def bench_spark(
     Compares Spark with the engine alone and with a join in Spark SQL. Spark's pairs are checked
     against the engine's by count and checksum, and some events against scan.
     """
-    from boxmatch_bench.settings import SparkOptions, choose_sweeps
-
     if estimate:
         _estimate(json_path)
         return
-    try:
-        settings = choose_sweeps(sweep or [], subscriptions, events, seed)
-        options = SparkOptions(
-            master=master,
-            driver_memory=driver_memory,
-            plan=plan,  # type: ignore[arg-type]  # checked there
-            shards=shards,
-            repeats=repeats,
-            batch=batch,
-            sql_sample=sql_sample,
-            sql_subscriptions=sql_subscriptions,
-            check=check,
-        )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    with requires("spark", "matching on Spark"):
-        import pyspark  # noqa: F401 - to see now, and not after a minute, whether it is there
-    lines = JsonLines(json_path)
-    with folder_or_temporary(scratch) as folder:
-        _run(settings, options, folder, lines)
-
-
-def _run(
-    settings: list[SparkSetting], options: SparkOptions, scratch: Path, lines: JsonLines
-) -> None:
-    from boxmatch_bench.provenance import provenance
+    from boxmatch_bench.settings import choose_sweeps
     from boxmatch_bench.tables import spark_tables
 
-    origin = provenance()
-    results = collect(_measure(settings, options, scratch), lines, origin)
-    if lines.printed:
-        return
-    console = output()
-    show(console, spark_tables(results))
-    text = (
-        f"{options.master}, {results[0]['options']['plan']} plan, best of {options.repeats}; "
-        f"pairs equal those of the engine alone, and {results[0]['checked_events']} events of each "
-        "setting those of scan"
-    )
-    show_origin(console, text, origin)
-
-
-def _measure(
-    settings: list[SparkSetting], options: SparkOptions, scratch: Path
-) -> Iterator[dict[str, Any]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    from boxmatch_bench.answers import within
+    with refused_parameters():
+        settings = choose_sweeps(sweep or [], subscriptions, events, seed)
+    with requires("spark", "matching on Spark"):
+        import pyspark  # noqa: F401 - to see now, and not after a minute, whether it is there
     from boxmatch_bench.spark.measure import STAGES, measure
 
-    columns = (
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with progress(*columns) as bar:
-        task = bar.add_task("", total=STAGES * len(settings))
-        done = 0
+    def say(_: Console, rows: list[Row]) -> str:
+        return (
+            f"{options.master}, {options.plan} plan, best of {options.repeats}; pairs equal those "
+            f"of the engine alone, and {rows[0]['checked_events']} events of each setting those "
+            "of scan"
+        )
 
-        def stage(name: str) -> None:
-            nonlocal done
-            bar.update(task, description=f"{label}: {name}", completed=done)
-            done += 1
-
-        for setting in settings:
-            label = f"{setting.workload.subscriptions:,} × {setting.events:,}"
-            with within(label):
-                yield measure(setting, options, scratch, stage)
+    with folder_or_temporary(scratch) as folder:
+        parts = [
+            (
+                f"{setting.workload.subscriptions:,} × {setting.events:,}",
+                partial(measure, setting, options, folder),
+            )
+            for setting in settings
+        ]
+        present(measure_parts(parts, STAGES * len(parts)), json_path, spark_tables, say)
 
 
 def _estimate(json_path: Path | None) -> None:

@@ -18,8 +18,9 @@ from boxmatch.arrays import Float64Array
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.broker.deliveries import Counted, Truth, compare
 from boxmatch_bench.broker.processes import LoadGenerator, Server
+from boxmatch_bench.options import BrokerOptions
 from boxmatch_bench.pada.samples import Cores, Samples
-from boxmatch_bench.settings import Adjustment, Bed, BrokerOptions, BrokerSetting, Schedule
+from boxmatch_bench.settings import Adjustment, Bed, BrokerSetting, Schedule
 from boxmatch_bench.timing import spread_ms
 
 Tell = Callable[[str], None]

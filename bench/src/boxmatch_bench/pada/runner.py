@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from boxmatch_bench.broker.deliveries import Truth, find_truth
 from boxmatch_bench.broker.watch import disk
+from boxmatch_bench.options import BrokerOptions
 from boxmatch_bench.pada.measure import Figures, OnBed
 from boxmatch_bench.pada.overload import overload
 from boxmatch_bench.pada.rates import RATED, measure_rates
@@ -26,7 +27,6 @@ from boxmatch_bench.settings import (
     OVERLOADED,
     Adjustment,
     Bed,
-    BrokerOptions,
     BrokerSetting,
 )
 

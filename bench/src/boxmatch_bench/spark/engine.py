@@ -12,7 +12,8 @@ from boxmatch.engine.matcher import Matcher
 from boxmatch.spark import read_version
 from boxmatch.spark.segments import open_shards
 from boxmatch_bench.answers import MismatchError
-from boxmatch_bench.settings import SparkOptions, SparkSetting
+from boxmatch_bench.options import SparkOptions
+from boxmatch_bench.settings import SparkSetting
 from boxmatch_bench.spark.files import Digest, Files, pairs_of, record_batches
 
 if TYPE_CHECKING:

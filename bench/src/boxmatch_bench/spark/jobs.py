@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.spark import build_index, local_session, match
 from boxmatch.spark.workloads import events, subscriptions
-from boxmatch_bench.settings import SparkOptions, SparkSetting
+from boxmatch_bench.options import SparkOptions
+from boxmatch_bench.settings import SparkSetting
 from boxmatch_bench.spark.files import Digest, Files, size_of
 from boxmatch_bench.spark.memory import watched
 

@@ -14,7 +14,8 @@ from typing import Any, Final, ParamSpec, TypeVar, get_args
 
 from boxmatch.errors import BoxmatchError
 from boxmatch_bench.answers import FailedError, MismatchError
-from boxmatch_bench.settings import SparkOptions, SparkSetting
+from boxmatch_bench.options import SparkOptions
+from boxmatch_bench.settings import SparkSetting
 from boxmatch_bench.spark import engine, jobs
 from boxmatch_bench.spark.files import Digest, Files
 
