@@ -16,9 +16,15 @@ from boxmatch_bench.broker.deliveries import Deliveries, Truth, count
 from boxmatch_bench.broker.publisher import Publisher
 from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection
-from boxmatch_bench.pada.measure import by_second, moments, shape
-from boxmatch_bench.pada.overload import memory, recovery
-from boxmatch_bench.pada.rates import RATED, measure_rates
+from boxmatch_bench.pada.measure import (
+    RATED,
+    by_second,
+    measure_rates,
+    memory,
+    moments,
+    recovery,
+    shape,
+)
 from boxmatch_bench.pada.report import report, tables, verdicts
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD, RATES, tasks
 from boxmatch_bench.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed, Schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from boxmatch.engine.matcher import Matcher
-    from boxmatch.model.schema import Schema
 
 Workload = RangeWorkload | EqualityWorkload
 Load = Callable[["Matcher"], object]
@@ -35,37 +34,6 @@ class Columns(NamedTuple):
     high: list[npt.NDArray[np.signedinteger]]
 
 
-class Case(Protocol):
-    """A workload as the benchmark uses it. Ids are row numbers."""
-
-    @property
-    def schema(self) -> Schema: ...
-    def load(self, start: int, stop: int) -> Load:
-        """Make subscriptions `start:stop`; what is returned hands them over, and is timed."""
-
-    def filters(self, start: int, stop: int) -> list[dict[str, Any]]: ...
-    def events(self, start: int, stop: int) -> Any: ...
-    def event_dicts(self, start: int, stop: int) -> list[dict[str, Any]]: ...
-    def dense_cells(self) -> int:
-        """How many bounds `columns()` holds."""
-
-    def columns(self) -> Columns: ...
-    def points(self, start: int, stop: int) -> Int32Array:
-        """Events as numbers, in the order of `columns()`."""
-
-    def join(self) -> tuple[pa.Table, str]:
-        """Subscriptions as a table `s`, and the condition that joins it with events `e`."""
-
-    def join_events(self, start: int, stop: int) -> pa.Table: ...
-
-
-def make_case(workload: Workload) -> Case:
-    """The case for a workload."""
-    if isinstance(workload, EqualityWorkload):
-        return EqualityCase(workload)
-    return RangeCase(workload)
-
-
 class RangeCase:
     """Ranges: dense bounds where they are small enough, compressed boxes otherwise."""
 
@@ -79,6 +47,7 @@ class RangeCase:
         self.event_dicts = workload.event_dicts
 
     def load(self, start: int, stop: int) -> Load:
+        """Make subscriptions `start:stop`; what is returned hands them over, and is timed."""
         ids = np.arange(start, stop, dtype=np.int64)
         if self._workload.attributes > _DENSE_ATTRIBUTES:
             boxes = self._workload.boxes(start, stop)
@@ -87,6 +56,7 @@ class RangeCase:
         return lambda matcher: matcher.subscribe_boxes(ids, lows, highs)
 
     def dense_cells(self) -> int:
+        """How many bounds `columns()` holds."""
         return 2 * self._workload.subscriptions * self._workload.attributes
 
     def columns(self) -> Columns:
@@ -102,10 +72,12 @@ class RangeCase:
         return Columns(low, high)
 
     def points(self, start: int, stop: int) -> Int32Array:
+        """Events as numbers, in the order of `columns()`."""
         events = self._workload.events(start, stop)
         return np.where(np.isnan(events), _NONE, events).astype(np.int32)
 
     def join(self) -> tuple[pa.Table, str]:
+        """Subscriptions as a table `s`, and the condition that joins it with events `e`."""
         import pyarrow as pa
 
         columns = self.columns()
@@ -162,3 +134,14 @@ class EqualityCase:
         return self._workload.events(start, stop).append_column(
             "event", pa.array(np.arange(start, stop))
         )
+
+
+Case = RangeCase | EqualityCase
+"""A workload as the benchmark uses it. Ids are row numbers."""
+
+
+def make_case(workload: Workload) -> Case:
+    """The case for a workload."""
+    if isinstance(workload, EqualityWorkload):
+        return EqualityCase(workload)
+    return RangeCase(workload)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any, Final
@@ -90,15 +90,25 @@ class Generator:
         """Make the feed and all subscriptions, many at a time. Returns how long it took."""
         workload = self._setting.workload
         schema = dict.fromkeys(workload.names, "int")
-        connection = await self._connect()
         body = orjson.dumps({"name": FEED, "schema": schema, "index": self._setting.index})
-        status, text = await connection.ask("POST", "/feeds", body)
-        if status != 201:
-            raise WireError(f"the feed was refused: {status} {text!r}")
-        connection.close()
+        await self._ask("the feed was refused", "POST", "/feeds", body)
         requests = list(self._subscriptions())
+        waiting = enumerate(requests, 1)
+
+        async def put() -> None:
+            connection = await self._connect()
+            for number, request in waiting:  # shared: each takes the next
+                status, text = await connection.answer_to(request)
+                if status != 200:
+                    raise WireError(f"a subscription was refused: {status} {text[:500]!r}")
+                if number % _TELL_LOADED == 0:
+                    self.tell(number, len(requests))
+            connection.close()
+
         began = perf_counter()
-        await _Loading(self, requests).run()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._options.loaders, len(requests))):
+                group.create_task(put())
         return perf_counter() - began
 
     def _subscriptions(self) -> Iterator[bytes]:
@@ -124,10 +134,8 @@ class Generator:
     async def connect(self, expected: npt.NDArray[np.int64]) -> float:
         """Open the sockets of all subscribers. `expected`: matches of each event of the pool."""
         self._expected = expected
-        connection = await self._connect()
-        _, text = await connection.ask("GET", f"/feeds/{FEED}")
-        connection.close()
-        after = orjson.loads(text)["last_sequence"]
+        feed = await self._ask("there is no feed", "GET", f"/feeds/{FEED}")
+        after = orjson.loads(feed)["last_sequence"]
         began = perf_counter()
         for start in range(0, self._setting.subscribers, _AT_ONCE):
             stop = min(start + _AT_ONCE, self._setting.subscribers)
@@ -154,13 +162,10 @@ class Generator:
 
     async def adapt(self, wanted: dict[str, float] | None) -> None:
         """Give the feed an adjuster with these parameters, or none."""
-        connection = await self._connect()
         path = f"/feeds/{FEED}/adaptive"
         body = b"" if wanted is None else orjson.dumps(wanted)
-        status, text = await connection.ask("DELETE" if wanted is None else "PUT", path, body)
-        connection.close()
-        if status != 200:
-            raise WireError(f"the adjuster was refused: {status} {text[:500]!r}")
+        method = "DELETE" if wanted is None else "PUT"
+        await self._ask("the adjuster was refused", method, path, body)
 
     async def publish(self, schedule: Schedule) -> dict[str, Any]:
         """Publish as scheduled, wait for all notifications; return what was sent and what came."""
@@ -246,54 +251,15 @@ class Generator:
         _, connection = await loop.create_connection(HttpConnection, _HOST, self._port)
         return connection
 
-    async def connections(self, count: int) -> Sequence[HttpConnection]:
-        """New connections."""
-        return [await self._connect() for _ in range(count)]
-
-    @property
-    def loaders(self) -> int:
-        return self._options.loaders
+    async def _ask(self, complaint: str, method: str, path: str, body: bytes = b"") -> bytes:
+        connection = await self._connect()
+        status, text = await connection.answer_to(request_bytes(method, path, body))
+        connection.close()
+        if status not in (200, 201):
+            raise WireError(f"{complaint}: {status} {text[:500]!r}")
+        return text
 
     async def close(self) -> None:
         for subscriber in self._subscribers:
             subscriber.socket.close()
         await asyncio.sleep(0.1)
-
-
-class _Loading:
-    """Requests, so many at a time."""
-
-    def __init__(self, generator: Generator, requests: Sequence[bytes]) -> None:
-        self._generator = generator
-        self._requests = iter(requests)
-        self._total = len(requests)
-        self._done = 0
-        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def run(self) -> None:
-        connections = await self._generator.connections(min(self._generator.loaders, self._total))
-        for connection in connections:
-            connection.answered, connection.failed = self._answered, self._fail
-            connection.send(next(self._requests))
-        try:
-            await self._finished
-        finally:
-            for connection in connections:
-                connection.close()
-
-    def _fail(self, error: Exception) -> None:
-        if not self._finished.done():
-            self._finished.set_exception(error)
-
-    def _answered(self, connection: HttpConnection, status: int, body: bytes) -> None:
-        if status != 200:
-            self._fail(WireError(f"a subscription was refused: {status} {body[:500]!r}"))
-            return
-        self._done += 1
-        if self._done % _TELL_LOADED == 0:
-            self._generator.tell(self._done, self._total)
-        request = next(self._requests, None)
-        if request is not None:
-            connection.send(request)
-        elif self._done == self._total:
-            self._finished.set_result(None)

@@ -1,67 +1,34 @@
-"""The two processes of the benchmark, and what the system says about them."""
+"""The two processes of the benchmark, and how one that has both makes load and looks on."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
-import os
-import re
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
 
 from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker import generator
+from boxmatch_bench.broker.deliveries import Truth
+from boxmatch_bench.broker.watch import Look, Watch
 from boxmatch_bench.options import BrokerOptions
-from boxmatch_bench.settings import BrokerSetting
+from boxmatch_bench.settings import BrokerSetting, Schedule
 
 _START: Final = 120.0
 _STOP: Final = 60.0
 _POLL: Final = 0.1
-_STAGE: Final = re.compile(r"^boxmatch_stage_seconds_(count|sum)\{([^}]*)\} (\S+)", re.MULTILINE)
-_LABEL: Final = re.compile(r'stage="(\w+)"')
 
 Progress = Callable[[float, float], None]
 """Done, of how much."""
-
-
-class Usage(NamedTuple):
-    """What a process has used so far, and holds."""
-
-    cpu: float
-    """Seconds, of all its threads."""
-    resident: int
-    private: int
-    """Of it not files (RssAnon): heap, stacks, arrays."""
-    written: int
-    """Bytes handed to the disk since it started."""
-
-
-def usage(process: int) -> Usage | None:
-    """None where the system does not tell simply, or the process has gone."""
-    folder = Path("/proc") / str(process)
-    try:
-        # The name, in parentheses, may have anything in it.
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        status = dict(
-            line.split(":", 1) for line in (folder / "status").read_text().splitlines() if line
-        )
-        io = dict(line.split(":", 1) for line in (folder / "io").read_text().splitlines())
-    except OSError:
-        return None
-    ticks = os.sysconf("SC_CLK_TCK")
-    return Usage(
-        (int(fields[11]) + int(fields[12])) / ticks,
-        1024 * int(status["VmRSS"].split()[0]),
-        1024 * int(status["RssAnon"].split()[0]),
-        int(io["write_bytes"]),
-    )
 
 
 class Server:
@@ -91,12 +58,7 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(_STOP)
@@ -124,16 +86,6 @@ class Server:
             text: str = answer.read().decode()
         return text
 
-    def stages(self) -> dict[str, tuple[float, float]]:
-        """How often and how long each stage of an event's way took, since the start."""
-        found: dict[str, list[float]] = {}
-        for kind, labels, value in _STAGE.findall(self.ask("/metrics")):
-            name = _LABEL.search(labels)
-            if name is not None:  # of all feeds together
-                place = 0 if kind == "count" else 1
-                found.setdefault(name[1], [0.0, 0.0])[place] += float(value)
-        return {name: (count, total) for name, (count, total) in found.items()}
-
 
 class LoadGenerator:
     """The process that makes the load; see `boxmatch_bench.broker.generator`."""
@@ -156,12 +108,7 @@ class LoadGenerator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self._pipe.send(None)
             self._process.join(_STOP if kind is None else 2.0)
@@ -194,3 +141,66 @@ class LoadGenerator:
                     raise FailedError(f"{command}: {answer[1]}")
                 progress(answer[1], answer[2])
             meanwhile()
+
+
+class Tell(Protocol):
+    """Is told what goes on, and how much of it is done."""
+
+    def __call__(self, name: str, done: float = 0.0, total: float | None = None) -> None: ...
+
+
+class Session:
+    """A broker, its subscribers and publishers, and the matches that it has to deliver."""
+
+    def __init__(
+        self, setting: BrokerSetting, options: BrokerOptions, truth: Truth, data: Path, tell: Tell
+    ) -> None:
+        self._setting, self._options, self._data = setting, options, data
+        self.truth, self.tell = truth, tell
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.tell("starting the broker")
+        with self._stack as stack:
+            self.server = stack.enter_context(Server(self._data, self._options))
+            load = LoadGenerator(self.server.port, self._setting, self._options)
+            self._generator = stack.enter_context(load)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def load(self) -> float:
+        """Put all subscriptions into the broker; returns how long it took."""
+        seconds: float = self.call("loading subscriptions", "load")
+        return seconds
+
+    def connect(self) -> float:
+        """Connect all subscribers; returns how long it took."""
+        counts = np.diff(self.truth.start)
+        seconds: float = self.call("connecting subscribers", "connect", counts)
+        return seconds
+
+    def publish(
+        self, name: str, schedule: Schedule, look: Look, every: float = 1.0
+    ) -> tuple[dict[str, Any], Watch]:
+        """Publish as scheduled; returns what was sent and what came, and what was seen."""
+        watch = Watch(self.server, self._generator.pid, look, every)
+        return self.call(name, "publish", schedule, meanwhile=watch.see), watch
+
+    def call(
+        self,
+        name: str,
+        command: str,
+        *arguments: object,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Have the load generator carry out a command."""
+        self.tell(name)
+        return self._generator.call(
+            command,
+            *arguments,
+            progress=lambda done, total: self.tell(name, done, total),
+            meanwhile=meanwhile,
+        )

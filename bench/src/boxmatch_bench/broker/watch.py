@@ -1,56 +1,156 @@
-"""Memory and time of the processes while a phase runs."""
+"""What the server and the load use and hold while a phase runs, and what its disk is worth."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from boxmatch_bench.broker.processes import LoadGenerator, Server, Usage, usage
+from boxmatch_bench.settings import FEED
 
-_EVERY: Final = 1.0
+if TYPE_CHECKING:
+    from boxmatch_bench.broker.processes import Server
+
 _SYNCS: Final = 50
+_METRIC: Final = re.compile(r"^boxmatch_(\w+?)(?:_total)?(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+_STAGE: Final = re.compile(r'stage="(\w+)"')
+
+
+class Usage(NamedTuple):
+    """What a process has used so far, and holds."""
+
+    cpu: float
+    """Seconds, of all its threads."""
+    resident: int
+    private: int
+    """Of it not files (RssAnon): heap, stacks, arrays."""
+    written: int
+    """Bytes handed to the disk since it started."""
+
+
+def usage(process: int) -> Usage | None:
+    """None where the system does not tell simply, or the process has gone."""
+    folder = Path("/proc") / str(process)
+    try:
+        # The name, in parentheses, may have anything in it.
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        status = dict(
+            line.split(":", 1) for line in (folder / "status").read_text().splitlines() if line
+        )
+        io = dict(line.split(":", 1) for line in (folder / "io").read_text().splitlines())
+    except OSError:
+        return None
+    return Usage(
+        (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        1024 * int(status["VmRSS"].split()[0]),
+        1024 * int(status["RssAnon"].split()[0]),
+        int(io["write_bytes"]),
+    )
+
+
+Sample = dict[str, Any]
+Look = Callable[["Server"], Sample]
+
+
+def held(server: Server) -> Sample:
+    """The memory of the server at this moment."""
+    used = usage(server.pid)
+    return {"resident": used and used.resident, "private": used and used.private}
+
+
+def state_of_feed(server: Server) -> Sample:
+    """Queue, rate and memory at this moment; events and batches since the broker started."""
+    feed = json.loads(server.ask(f"/feeds/{FEED}"))
+    values: dict[str, float] = {}
+    for name, labels, value in _METRIC.findall(server.ask("/metrics")):
+        if name == "stage_seconds_count":
+            name = "batches" if 'stage="match"' in labels else ""
+        values[name] = values.get(name, 0.0) + float(value)
+    used = usage(server.pid)
+    return {
+        "queue": int(values.get("queue_events", 0)),
+        "matched": int(values.get("events_matched", 0)),
+        "batches": int(values.get("batches", 0)),
+        "rate": feed["rate"],
+        "sampled_matches": feed["sampled_matches"],
+        "sampled_false": feed["sampled_false"],
+        "private": used and used.private,
+        "cpu": used and used.cpu,
+    }
+
+
+def stages(server: Server) -> dict[str, tuple[float, float]]:
+    """How often and how long each stage of an event's way took, of all feeds, since the start."""
+    found: dict[str, dict[str, float]] = {}
+    for name, labels, value in _METRIC.findall(server.ask("/metrics")):
+        stage = _STAGE.search(labels)
+        if name in ("stage_seconds_count", "stage_seconds_sum") and stage is not None:
+            sums = found.setdefault(stage[1], dict.fromkeys(("count", "sum"), 0.0))
+            sums[name.rpartition("_")[2]] += float(value)
+    return {name: (sums["count"], sums["sum"]) for name, sums in found.items()}
 
 
 class Watch:
-    """Samples of the server every second, from `see`, which is called more often than that."""
+    """Samples of the server, from `see`, which may be called more often than they are taken."""
 
-    def __init__(self, server: Server, generator: LoadGenerator) -> None:
-        self._server, self._generator = server, generator
+    def __init__(self, server: Server, generator: int, look: Look, every: float = 1.0) -> None:
+        self._server, self._look, self._every = server, look, every
+        self._processes = {"server": server.pid, "generator": generator}
+        self.samples: list[Sample] = []
         self._began = perf_counter()
-        self._samples: list[tuple[float, Usage]] = []
-        self._first = usage(server.pid), usage(generator.pid)
-        self._stages = server.stages()
+        self._first = self._used()
+        self._first_of_all = _machine_seconds()
         self.see()
 
     def see(self) -> None:
-        now = perf_counter() - self._began
-        if self._samples and now - self._samples[-1][0] < _EVERY:
-            return
-        used = usage(self._server.pid)
-        if used is not None:
-            self._samples.append((now, used))
+        if not self.samples or perf_counter() - self.samples[-1]["at"] >= self._every:
+            seen = self._look(self._server)
+            self.samples.append({"at": perf_counter(), **seen})
 
-    def figures(self, began: float, ended: float) -> dict[str, Any]:
-        """For a report. Shares of a core are of the time from `began` to `ended`."""
-        seconds = ended - began
-        last = usage(self._server.pid), usage(self._generator.pid)
-        made: dict[str, Any] = {"stages": self._stage_figures()}
-        for name, before, after in zip(("server", "generator"), self._first, last, strict=True):
-            if before is not None and after is not None:
-                made[f"{name}_cores"] = (after.cpu - before.cpu) / seconds
-        before, after = self._first[0], last[0]
-        if before is not None and after is not None:
-            made["written_bytes"] = after.written - before.written
-            made["memory"] = self._memory(before, after)
+    def _used(self) -> dict[str, Usage]:
+        """By process; what the system does not tell is left out."""
+        known = {name: usage(process) for name, process in self._processes.items()}
+        return {name: used for name, used in known.items() if used is not None}
+
+    def used(self) -> dict[str, tuple[Usage, Usage]]:
+        """By process, at the start and now."""
+        last = self._used()
+        return {name: (self._first[name], last[name]) for name in self._first if name in last}
+
+    def cores(self) -> dict[str, float]:
+        """How many cores the broker, the load and everything else have used since the start."""
+        spent = perf_counter() - self._began
+        cores = {
+            name: (last.cpu - first.cpu) / spent for name, (first, last) in self.used().items()
+        }
+        last = _machine_seconds()
+        if last is not None and self._first_of_all is not None:
+            every = (last - self._first_of_all) / spent
+            cores["others"] = max(0.0, every - sum(cores.values()))
+        return cores
+
+    def since(self, began: float) -> list[Sample]:
+        """Samples of a feed with their times from `began` on, and the size of batches between."""
+        made = []
+        for before, now in zip(self.samples, self.samples[1:], strict=False):
+            batches = now["batches"] - before["batches"]
+            events = now["matched"] - before["matched"]
+            size = events / batches if batches else None
+            made.append({**now, "at": round(now["at"] - began, 3), "batch_size": size})
         return made
 
-    def _memory(self, before: Usage, after: Usage) -> dict[str, Any]:
-        times = [round(time, 2) for time, _ in self._samples]
-        private = [used.private for _, used in self._samples]
+    def memory(self) -> dict[str, Any]:
+        """The server's memory before and after, and how it grew; needs samples by `held`."""
+        before, after = self.used()["server"]
+        seen = [sample for sample in self.samples if sample["private"] is not None]
+        times = [round(sample["at"] - self._began, 2) for sample in seen]
+        private = [sample["private"] for sample in seen]
         late = len(times) // 2
         return {
             "resident_before": before.resident,
@@ -60,18 +160,20 @@ class Watch:
             "slope_per_minute": slope(times, private),
             "late_slope_per_minute": slope(times[late:], private[late:]),
             "seconds": times,
-            "resident": [used.resident for _, used in self._samples],
+            "resident": [sample["resident"] for sample in seen],
             "private": private,
         }
 
-    def _stage_figures(self) -> dict[str, Any]:
-        made = {}
-        for name, (count, total) in self._server.stages().items():
-            count_before, total_before = self._stages.get(name, (0.0, 0.0))
-            if count > count_before:
-                mean = (total - total_before) / (count - count_before)
-                made[name] = {"count": int(count - count_before), "mean_ms": 1e3 * mean}
-        return made
+
+def _machine_seconds() -> float | None:
+    """That all processors together were busy so far; None where the system does not tell."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return None
+    ticks = [int(field) for field in fields[:8]]
+    idle = ticks[3] + ticks[4]
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
 
 
 def slope(seconds: list[float], sizes: list[int]) -> float | None:

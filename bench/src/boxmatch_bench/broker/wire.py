@@ -70,12 +70,12 @@ class HttpConnection(asyncio.Protocol):
         self._closing = True
         self._transport.close()
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """One request and its answer."""
+    async def answer_to(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body."""
         answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         self.answered = lambda _, status, text: answer.set_result((status, text))
         self.failed = answer.set_exception
-        self.send(request_bytes(method, path, body))
+        self.send(request)
         return await answer
 
 

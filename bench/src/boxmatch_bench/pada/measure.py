@@ -7,58 +7,52 @@ before, then stretched so that the highest is as many times the lowest as in the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from time import perf_counter, sleep
+from typing import Any, Final
 
 import numpy as np
 
 from boxmatch.arrays import Float64Array
+from boxmatch.engine.matcher import Matcher
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.broker.deliveries import Counted, Truth, compare
-from boxmatch_bench.broker.processes import LoadGenerator, Server
+from boxmatch_bench.broker.processes import Session, Tell
+from boxmatch_bench.broker.watch import Watch, slope, state_of_feed
 from boxmatch_bench.options import BrokerOptions
-from boxmatch_bench.pada.samples import Cores, Samples
 from boxmatch_bench.settings import Adjustment, Bed, BrokerSetting, Schedule
-from boxmatch_bench.timing import spread_ms
-
-Tell = Callable[[str], None]
-Figures = dict[str, Any]
+from boxmatch_bench.timing import Figures, spread_ms
 
 _WARM: Final = 2.0
 _MEMORY: Final = 0.5
 """How much a second's rate has of the one before: the correlation of neighbours."""
+_EVERY: Final = 0.5
+_IN_FLIGHT: Final = 12_000
+"""Events under way at the most. More than the broker lets wait, so that it has to refuse some."""
+_AFTERWARDS: Final = 20
+"""Events that are published when it is over."""
+RATED: Final = ("rein", "hem", "tile")
+_RATES: Final = (0.0, 0.0001, 0.001, 0.01, 0.05)
+_BATCHES: Final = (1, 16, 256)
+_EVENTS: Final = 256
+_REPEATS: Final = 3
 
 
-class OnBed:
+class OnBed(Session):
     """A broker whose feed has one index and all subscriptions, and its publishers."""
 
     def __init__(self, bed: Bed, index: str, truth: Truth, folder: Path, tell: Tell) -> None:
-        self._bed, self._index, self.truth, self._folder = bed, index, truth, folder
-        self._tell = tell
-        self.capacity = 0.0
-        """Events a second that it matches exactly, and delivers."""
-
-    def __enter__(self) -> Self:
-        bed = self._bed
-        setting = BrokerSetting(
-            workload=bed.workload, subscribers=bed.subscribers, index=self._index
-        )
+        setting = BrokerSetting(workload=bed.workload, subscribers=bed.subscribers, index=index)
         options = BrokerOptions(pool=bed.pool, batch=bed.overload_batch)
-        with ExitStack() as stack:
-            self._tell("starting the broker")
-            self.server = stack.enter_context(Server(self._folder / "data", options))
-            load = LoadGenerator(self.server.port, setting, options)
-            self._generator = stack.enter_context(load)
-            self._call("loading subscriptions", "load")
-            self._call("connecting", "connect", np.diff(self.truth.start))
-            self.capacity = self._capacity()
-            self._stack = stack.pop_all()
-        return self
+        super().__init__(setting, options, truth, folder / "data", tell)
+        self._bed = bed
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def prepare(self) -> None:
+        """Load and connect all, and find out what exact matching carries."""
+        self.load()
+        self.connect()
+        self.capacity = self._capacity()
+        """Events a second that it matches exactly, and delivers."""
 
     def _capacity(self) -> float:
         """Answers a second while publishers send again as soon as they are answered."""
@@ -70,7 +64,7 @@ class OnBed:
             schedule = Schedule(
                 moments=np.zeros(round(20_000 * seconds)), connections=connections, seconds=seconds
             )
-            result = self._call("measuring what exact matching carries", "publish", schedule)
+            result = self.call("measuring what exact matching carries", "publish", schedule)
             compare(self.truth, result, 1)
             answered = np.sort(result["published"]["answered"])
             answered = answered[answered > 0] - result["began"]
@@ -84,7 +78,7 @@ class OnBed:
         rates = bed.load * self.capacity * shape(bed.seconds, bed.fluctuation, bed.workload.seed)
         due = moments(rates, bed.workload.seed)
         schedule = Schedule(moments=due, connections=bed.connections, seconds=10.0 * bed.seconds)
-        result, sampling = self.send(f"adjuster {adjustment.name}", schedule, adjustment)
+        result, watch = self.send(f"adjuster {adjustment.name}", schedule, adjustment)
         counted, came_due, delays, _ = compare(self.truth, result, 1)
         if result["published"]["refused"].any():
             raise MismatchError("a broker that was not to be overloaded refused events")
@@ -106,34 +100,19 @@ class OnBed:
                 "false": by_second(came_due, counted.false.astype(float), bed.seconds),
                 "true": by_second(came_due, counted.true.astype(float), bed.seconds),
             },
-            **self.use(result, sampling),
+            "cores": result["cores"],
+            "samples": watch.since(result["began"]),
         }
 
     def send(
         self, name: str, schedule: Schedule, adjustment: Adjustment | None, every: float = 1.0
-    ) -> tuple[dict[str, Any], Samples]:
+    ) -> tuple[dict[str, Any], Watch]:
         """Publish with this adjuster, or with the one that the feed has."""
         if adjustment is not None:
-            self._call(name, "adapt", adjustment.request)
-        sampling = Samples(self.server, every)
-        sampling.see()
-        cores = Cores(self.server.pid, self._generator.pid)
-        result = self._call(name, "publish", schedule, meanwhile=sampling.see)
-        result["cores"] = cores.used()
-        return result, sampling
-
-    def use(self, result: dict[str, Any], sampling: Samples) -> Figures:
-        """What the machine was busy with."""
-        return {"cores": result["cores"], "samples": sampling.since(result["began"])}
-
-    def _call(self, name: str, command: str, *arguments: object, **more: Any) -> Any:
-        self._tell(name)
-        return self._generator.call(
-            command,
-            *arguments,
-            progress=lambda done, total: self._tell(f"{name}, {done:,.0f} of {total:,.0f}"),
-            **more,
-        )
+            self.call(name, "adapt", adjustment.request)
+        result, watch = self.publish(name, schedule, state_of_feed, every)
+        result["cores"] = watch.cores()
+        return result, watch
 
 
 def false_figures(counted: Counted) -> Figures:
@@ -150,14 +129,12 @@ def false_figures(counted: Counted) -> Figures:
     }
 
 
-def by_second(
-    due: Float64Array, values: Float64Array, seconds: int, *, empty: float | None = None
-) -> list[float | None]:
+def by_second(due: Float64Array, values: Float64Array, seconds: int) -> list[float | None]:
     """Means of values in each second that they were due in."""
     second = np.minimum(due.astype(np.int64), seconds - 1)
     counts = np.bincount(second, minlength=seconds)
     sums = np.bincount(second, weights=values, minlength=seconds)
-    return [float(s / c) if c else empty for s, c in zip(sums, counts, strict=True)]
+    return [float(s / c) if c else None for s, c in zip(sums, counts, strict=True)]
 
 
 def shape(seconds: int, fluctuation: float, seed: int) -> Float64Array:
@@ -184,3 +161,146 @@ def moments(rates: Float64Array, seed: int) -> Float64Array:
     counts = np.rint(rates).astype(np.int64)
     parts = [second + np.sort(random.random(count)) for second, count in enumerate(counts)]
     return np.concatenate(parts)
+
+
+# --- overload -----------------------------------------------------------------------------------
+
+
+def overload(on: OnBed, bed: Bed, adjustment: Adjustment) -> Figures:
+    """Twice what exact matching carries, and then nothing: what is lost, and what stays.
+
+    Publishers that are refused try again as long as the overload lasts. Then they give up, so that
+    its end is an end. Raises `MismatchError` if an acknowledged event was not delivered to all
+    whom it concerns.
+    """
+    batch, seconds = bed.overload_batch, bed.overload_seconds
+    wanted = round(bed.overload * on.capacity * seconds / batch)
+    schedule = Schedule(
+        moments=np.linspace(0.0, seconds, max(1, wanted), endpoint=False),
+        batch=batch,
+        connections=_IN_FLIGHT // batch,
+        seconds=seconds,
+    )
+    result, watch = on.send("overload", schedule, adjustment, _EVERY)
+    _wait_until_calm(watch, bed.quiet_seconds)
+    counted = compare(on.truth, result, batch).counted
+    afterwards = _afterwards(on)
+    samples = watch.since(result["began"])
+    published = result["published"]
+    accepted = published["first"] > 0
+    return {
+        "capacity": on.capacity,
+        "overload": bed.overload,
+        "adaptive": adjustment.request,
+        "seconds": seconds,
+        "offered": batch * len(accepted),
+        "acknowledged": batch * int(accepted.sum()),
+        "delivered_matches": int(counted.true.sum() + counted.false.sum()),
+        "lost": 0,
+        "refusals": int(published["refused"].sum()),
+        "accepted_later": batch * int((accepted & (published["refused"] > 0)).sum()),
+        "given_up": batch * int((~accepted).sum()),
+        "answered_seconds_after": float(published["answered"].max() - result["began"] - seconds),
+        **false_figures(counted),
+        **recovery(samples, seconds),
+        "memory": memory(samples, seconds),
+        "afterwards": afterwards,
+        "cores": result["cores"],
+        "samples": samples,
+    }
+
+
+def _wait_until_calm(watch: Watch, timeout: float) -> None:
+    deadline = perf_counter() + timeout
+    while perf_counter() < deadline:
+        watch.see()
+        if is_calm(watch.samples[-1]):
+            return
+        sleep(_EVERY / 2)
+
+
+def _afterwards(on: OnBed) -> Figures:
+    """Publish a few events with time between them; how many of them were matched exactly.
+
+    All of them, unless something else on the machine kept them waiting.
+    """
+    schedule = Schedule(
+        moments=np.arange(_AFTERWARDS) / 10, connections=4, seconds=10.0 + _AFTERWARDS
+    )
+    result, _ = on.send("afterwards", schedule, None)
+    counted = compare(on.truth, result, 1).counted
+    return {"events": len(counted.rate), "exact": int((counted.rate == 0).sum())}
+
+
+def is_calm(sample: dict[str, Any]) -> bool:
+    """Whether nothing waits, and matching is exact."""
+    return not sample["queue"] and not sample["rate"]
+
+
+def recovery(samples: list[dict[str, Any]], end: float) -> Figures:
+    """Seconds from the end of the overload until nothing waited, and until matching was exact."""
+    after = [sample for sample in samples if sample["at"] >= end]
+    empty = next((one["at"] for one in after if one["queue"] == 0), None)
+    exact = next((one["at"] for one in after if is_calm(one)), None)
+    return {
+        "empty_after_seconds": None if empty is None else empty - end,
+        "exact_after_seconds": None if exact is None else exact - end,
+        "most_waiting": max((one["queue"] for one in samples), default=0),
+    }
+
+
+def memory(samples: list[dict[str, Any]], end: float) -> Figures:
+    """The server's own memory: the most, and how it grew in the second half of the overload."""
+    known = [(one["at"], one["private"]) for one in samples if one["private"] is not None]
+    late = [(at, size) for at, size in known if end / 2 <= at <= end]
+    return {
+        "before": known[0][1] if known else None,
+        "most": max((size for _, size in known), default=None),
+        "after": known[-1][1] if known else None,
+        "late_slope_per_minute": slope([at for at, _ in late], [size for _, size in late]),
+    }
+
+
+# --- the engine alone ---------------------------------------------------------------------------
+
+
+def measure_rates(bed: Bed, index: str) -> dict[str, Any]:
+    """Microseconds of an event by rate and batch, and the false matches that come with a true one.
+
+    The best of some rounds, in which rates and batches take turns.
+    """
+    workload = bed.workload
+    matcher = Matcher(workload.schema, index=index)
+    matcher.subscribe_boxes(np.arange(workload.subscriptions), *workload.bounds())
+    matcher.compact()
+    events = workload.events(0, _EVENTS)
+    exact = matcher.match_batch(events, threads=1)
+    pairs = _pairs(exact)
+    cases = [(rate, batch) for rate in _RATES for batch in _BATCHES]
+    best = dict.fromkeys(cases, float("inf"))
+    false = {}
+    for _ in range(_REPEATS):
+        for rate, batch in cases:
+            began = perf_counter()
+            for first in range(0, _EVENTS, batch):
+                matcher.match_batch(
+                    events[first : first + batch], threads=1, max_false_positive_rate=rate
+                )
+            best[rate, batch] = min(best[rate, batch], (perf_counter() - began) / _EVENTS)
+    for rate in _RATES:
+        found = _pairs(matcher.match_batch(events, threads=1, max_false_positive_rate=rate))
+        if not np.isin(pairs, found).all():
+            raise MismatchError(f"{index}: at a rate of {rate:g} a match is missing")
+        false[rate] = len(found) / max(1, len(pairs)) - 1
+    return {
+        "events": _EVENTS,
+        "matches": len(pairs) / _EVENTS,
+        "rates": [
+            {"rate": rate, "batch": batch, "us": 1e6 * seconds, "false": false[rate]}
+            for (rate, batch), seconds in best.items()
+        ],
+    }
+
+
+def _pairs(result: Any) -> Any:
+    return result.event * (1 << 32) + result.subscription

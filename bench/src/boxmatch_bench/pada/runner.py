@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final
 
-from boxmatch_bench.broker.deliveries import Truth, find_truth
+from boxmatch_bench.broker.deliveries import find_truth
 from boxmatch_bench.broker.watch import disk
 from boxmatch_bench.options import BrokerOptions
-from boxmatch_bench.pada.measure import Figures, OnBed
-from boxmatch_bench.pada.overload import overload
-from boxmatch_bench.pada.rates import RATED, measure_rates
+from boxmatch_bench.pada.measure import RATED, OnBed, measure_rates, overload
 from boxmatch_bench.provenance import provenance
 from boxmatch_bench.reproduce.runner import Watcher
 from boxmatch_bench.results import Results
@@ -29,6 +28,7 @@ from boxmatch_bench.settings import (
     Bed,
     BrokerSetting,
 )
+from boxmatch_bench.timing import Figures
 
 FLUCTUATION: Final = "pada-fluctuation"
 OVERLOAD: Final = "pada-overload"
@@ -105,33 +105,25 @@ def run(
     over_sockets = missing[len(alone) :]
     if over_sockets:
         watcher.doing("matching without a broker")
-        truth = _truth(bed)
-        for index, its_tasks in _by_index(over_sockets):
-            tell = partial(_tell, watcher, index)
-            with TemporaryDirectory(dir=results.path.parent, prefix="pada-") as folder:
-                its_disk = disk(Path(folder))
-                with OnBed(bed, index, truth, Path(folder), tell) as on:
-                    for task in its_tasks:
-                        began = perf_counter()
-                        figures = task.measure(on, bed)
-                        figures["took_seconds"] = perf_counter() - began
-                        head = task.heading(bed, shared)
-                        results.add({**head, "disk": its_disk, **figures, **origin})
-                        watcher.finished()
+        setting = BrokerSetting(workload=bed.workload, subscribers=bed.subscribers)
+        truth = find_truth(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
+    for index, its_tasks in groupby(over_sockets, key=lambda task: task.index):
+        with TemporaryDirectory(dir=results.path.parent, prefix="pada-") as folder:
+            its_disk = disk(Path(folder))
+            with OnBed(bed, index, truth, Path(folder), partial(_tell, watcher, index)) as on:
+                on.prepare()
+                for task in its_tasks:
+                    began = perf_counter()
+                    figures = task.measure(on, bed)
+                    figures["took_seconds"] = perf_counter() - began
+                    head = task.heading(bed, shared)
+                    results.add({**head, "disk": its_disk, **figures, **origin})
+                    watcher.finished()
     return shared
 
 
-def _truth(bed: Bed) -> Truth:
-    setting = BrokerSetting(workload=bed.workload, subscribers=bed.subscribers)
-    return find_truth(setting, BrokerOptions(pool=bed.pool, batch=bed.overload_batch))
-
-
-def _by_index(missing: list[Task]) -> Iterator[tuple[str, list[Task]]]:
-    for index in INDEXES:
-        its = [task for task in missing if task.index == index]
-        if its:
-            yield index, its
-
-
-def _tell(watcher: Watcher, index: str, what: str) -> None:
-    watcher.doing(f"{index}: {what}")
+def _tell(
+    watcher: Watcher, index: str, what: str, done: float = 0.0, total: float | None = None
+) -> None:
+    progress = "" if total is None else f", {done:,.0f} of {total:,.0f}"
+    watcher.doing(f"{index}: {what}{progress}")
