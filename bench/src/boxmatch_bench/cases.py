@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Workload = RangeWorkload | EqualityWorkload
 Load = Callable[["Matcher"], object]
+Dicts = Callable[[int, int], list[dict[str, Any]]]
 
 _NONE = np.iinfo(np.int32).min
 _ANY = np.iinfo(np.int32).max
@@ -42,9 +43,9 @@ class RangeCase:
             raise ValueError(f"benchmarks take domains up to {_ANY - 1:,}")
         self._workload = workload
         self.schema = workload.schema
-        self.filters = workload.filters
+        self.filters: Dicts = workload.filters
         self.events = workload.events
-        self.event_dicts = workload.event_dicts
+        self.event_dicts: Dicts = workload.event_dicts
 
     def load(self, start: int, stop: int) -> Load:
         """Make subscriptions `start:stop`; what is returned hands them over, and is timed."""
@@ -105,9 +106,9 @@ class EqualityCase:
     def __init__(self, workload: EqualityWorkload) -> None:
         self._workload = workload
         self.schema = workload.schema
-        self.filters = workload.filters
+        self.filters: Dicts = workload.filters
         self.events = workload.events
-        self.event_dicts = workload.event_dicts
+        self.event_dicts: Dicts = workload.event_dicts
 
     def load(self, start: int, stop: int) -> Load:
         table = self._workload.table(start, stop)

@@ -16,6 +16,23 @@ from typer import Option
 COMPETITORS: Final = ("scan", "numpy", "numpy-int32", "duckdb")
 Plan = Literal["auto", "replicated", "sharded"]
 
+PADA: Final = {
+    "pada-rates": (
+        "Rates",
+        "What skipping gains in the engine alone, by rate and size of batch",
+    ),
+    "pada-fluctuation": (
+        "Figure 5",
+        "The adjuster in a broker, under a load that fluctuates",
+    ),
+    "pada-overload": (
+        "Overload",
+        "Twice what exact matching carries for a minute, then nothing",
+    ),
+}
+"""Experiments of the adjuster: figure and title of each. They are not among `all`: they load the
+whole machine for a quarter of an hour."""
+
 
 def _check(options: object, least: float, *names: str) -> None:
     """Raise `ValueError` for the first of these that is less."""

@@ -10,30 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from boxmatch.cli.help import examples, filter_by_prefix
-from boxmatch.cli.terminal import AsJson, output, print_json, progress
+from boxmatch.cli.terminal import AsJson, output, print_json
 from boxmatch.extras import requires
-from boxmatch_bench.cli.rows import exit_on_failure, show
+from boxmatch_bench.cli.rows import bar, exit_on_failure, refused_parameters, show
+from boxmatch_bench.options import PADA
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from boxmatch_bench.reproduce.experiment import Experiment
-    from boxmatch_bench.reproduce.runner import Watcher
-    from boxmatch_bench.results import Results
-    from boxmatch_bench.settings import Bed
-
-_RESULTS = "results.jsonl"
-_REPORT = "report.html"
-_PADA_REPORT = "pada.html"
-PADA = ("pada", "pada-rates", "pada-fluctuation", "pada-overload")
-"""They are not among `all`: they load the whole machine for a quarter of an hour."""
-_PADA_LISTED = (
-    ("pada-rates", "Rates", "What skipping gains in the engine alone, by rate and size of batch"),
-    ("pada-fluctuation", "Figure 5", "The adjuster in a broker, under a load that fluctuates"),
-    ("pada-overload", "Overload", "Twice what exact matching carries for a minute, then nothing"),
-)
-"""Name, figure and title of each."""
+    from boxmatch_bench.tables import Row
 
 
 def experiment_names(incomplete: str) -> list[str]:
@@ -41,7 +28,7 @@ def experiment_names(incomplete: str) -> list[str]:
     from boxmatch_bench.reproduce.catalogue import PAPERS
 
     single = [one.name for paper in PAPERS.values() for one in paper.experiments]
-    return filter_by_prefix([*PAPERS, "all", *single, *PADA], incomplete)
+    return filter_by_prefix([*PAPERS, "all", *single, "pada", *PADA], incomplete)
 
 
 @examples(
@@ -108,42 +95,38 @@ def reproduce(
 
     if not names:
         raise typer.BadParameter(f"name a paper ({', '.join(PAPERS)}), pada or all")
-    on_broker = [name for name in names if name in PADA]
-    try:
+    on_broker = [name for name in names if name == "pada" or name in PADA]
+    with refused_parameters():
         require_plotting()
         experiments = choose(name for name in names if name not in on_broker)
         options = Options(scale=scale, seed=seed, event_file=events)
         bed = Bed().at(scale, seed, load)
-        results = Results(out / _RESULTS, restart=restart)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if experiments:
-        with _showing() as bar:
-            origin = run(experiments, options, results, bar)
-        of_run = {**options.identity, "commit": origin["commit"]}
-        # With --json the tables are kept back; the report is written in any case.
-        with _quiet(console, as_json):
-            _write(console, experiments, results, of_run, out / _REPORT)
-        _print_rows(results, of_run, as_json)
-    if on_broker:
-        with _showing() as bar:
-            of_run = _measure_pada(on_broker, bed, scale, results, bar)
-        with _quiet(console, as_json):
-            _write_pada(console, bed, results, of_run, out / _PADA_REPORT)
-        _print_rows(results, of_run, as_json)
+        results = Results(out / "results.jsonl", restart=restart)
 
+    # With --json the tables are kept back; the report is written in any case.
+    console.quiet = as_json
 
-@contextmanager
-def _quiet(console: Console, wanted: bool) -> Iterator[None]:
-    console.quiet = wanted
-    yield
-    console.quiet = False
-
-
-def _print_rows(results: Results, run: dict[str, Any], wanted: bool) -> None:
-    if wanted:
-        for row in results.of_run(run):
+    def write(rows: list[Row], page: str, path: Path) -> None:
+        path.write_text(page, encoding="utf-8")
+        console.print(f"{len(rows)} rows in {results.path}, report in {path}")
+        for row in rows if as_json else ():
             print_json(row)
+
+    if experiments:
+        with _watcher() as watcher:
+            origin = run(experiments, options, results, watcher)
+        of_run = {**options.identity, "commit": origin["commit"]}
+        rows = results.of_run(of_run)
+        write(rows, _present(console, experiments, rows, of_run), out / "report.html")
+    if on_broker:
+        with requires("broker", "a broker"):
+            from boxmatch_bench.pada import runner
+        chosen = PADA if "pada" in on_broker else on_broker
+        with _watcher() as watcher:
+            of_run = runner.run(chosen, bed, scale, results, watcher)
+        every = [row for row in results.of_run(of_run) if row["experiment"] in PADA]
+        rows = [row for row in every if row["workload"] == bed.parameters]
+        write(rows, _present_pada(console, rows, of_run), out / "pada.html")
 
 
 def _list(console: Console, *, as_json: bool) -> None:
@@ -158,7 +141,7 @@ def _list(console: Console, *, as_json: bool) -> None:
         for name, paper in PAPERS.items()
         for experiment in paper.experiments
     ]
-    rows += [("pada", *listed) for listed in _PADA_LISTED]
+    rows += [("pada", name, *listed) for name, listed in PADA.items()]
     if as_json:
         for row in rows:
             print_json(dict(zip(columns, row, strict=True)))
@@ -187,36 +170,24 @@ class _Bar:
 
 
 @contextmanager
-def _showing() -> Iterator[_Bar]:
+def _watcher() -> Iterator[_Bar]:
     """A progress bar; what goes wrong under it ends the program with a sentence."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
     try:
-        with exit_on_failure(), progress(*columns) as bar:
-            yield _Bar(bar)
+        with exit_on_failure(), bar() as shown:
+            yield _Bar(shown)
     except KeyboardInterrupt:
         typer.echo("boxmatch: stopped; the same command goes on from here", err=True)
         raise typer.Exit(130) from None
 
 
-def _write(
-    console: Console,
-    experiments: list[Experiment],
-    results: Results,
-    run: dict[str, Any],
-    path: Path,
-) -> None:
+def _present(
+    console: Console, experiments: list[Experiment], rows: list[Row], run: dict[str, Any]
+) -> str:
+    """Tables on the console, and the report."""
     from boxmatch_bench.reproduce.findings import spaces_aims, tile_not_fastest
     from boxmatch_bench.reproduce.html import report
     from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, tables
 
-    rows = results.of_run(run)
     grids = [Grid(e, [r for r in rows if r["experiment"] == e.name]) for e in experiments]
     for grid in grids:
         experiment = grid.experiment
@@ -238,34 +209,14 @@ def _write(
         console.rule("spaces", align="left")
         for aim in aims:
             console.print(aim)
-    path.write_text(report(rows, run), encoding="utf-8")
-    console.print(f"{len(rows)} rows in {results.path}, report in {path}")
+    return report(rows, run)
 
 
-def _measure_pada(
-    names: list[str], bed: Bed, scale: float, results: Results, watcher: Watcher
-) -> dict[str, Any]:
-    """Run the experiments that need a broker."""
-    with requires("broker", "a broker"):
-        from boxmatch_bench.pada import runner
-    experiments = [one for name in names for one in runner.NAMES[name]]
-    return runner.run(experiments, bed, scale, results, watcher)
-
-
-def _write_pada(
-    console: Console, bed: Bed, results: Results, run: dict[str, Any], path: Path
-) -> None:
+def _present_pada(console: Console, rows: list[Row], run: dict[str, Any]) -> str:
     """Tables on the console, and the report."""
     from boxmatch_bench.pada.report import report, tables, verdicts
-    from boxmatch_bench.pada.runner import EXPERIMENTS
 
-    rows = [
-        row
-        for row in results.of_run(run)
-        if row["experiment"] in EXPERIMENTS and row["workload"] == bed.parameters
-    ]
     show(console, tables(rows))
     for verdict in verdicts(rows):
         console.print(verdict)
-    path.write_text(report(rows, run), encoding="utf-8")
-    console.print(f"{len(rows)} rows in {results.path}, report in {path}")
+    return report(rows, run)

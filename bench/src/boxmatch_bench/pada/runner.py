@@ -9,11 +9,11 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from boxmatch_bench.broker.deliveries import find_truth
 from boxmatch_bench.broker.watch import disk
-from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.options import PADA, BrokerOptions
 from boxmatch_bench.pada.measure import RATED, OnBed, measure_rates, overload
 from boxmatch_bench.provenance import provenance
 from boxmatch_bench.reproduce.runner import Watcher
@@ -30,12 +30,7 @@ from boxmatch_bench.settings import (
 )
 from boxmatch_bench.timing import Figures
 
-FLUCTUATION: Final = "pada-fluctuation"
-OVERLOAD: Final = "pada-overload"
-RATES: Final = "pada-rates"
-EXPERIMENTS: Final = (RATES, FLUCTUATION, OVERLOAD)
-NAMES: Final = {"pada": EXPERIMENTS, **{name: (name,) for name in EXPERIMENTS}}
-"""What the command takes, and which experiments that is."""
+RATES, FLUCTUATION, OVERLOAD = PADA
 
 
 @dataclass(frozen=True)
