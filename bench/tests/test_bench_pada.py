@@ -12,9 +12,8 @@ import pytest
 
 from boxmatch.broker.store.rows import Notification
 from boxmatch_bench.answers import MismatchError
+from boxmatch_bench.broker.clients import Publisher, Received, Subscriber
 from boxmatch_bench.broker.deliveries import Deliveries, Truth, count
-from boxmatch_bench.broker.publisher import Publisher
-from boxmatch_bench.broker.subscribers import Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection
 from boxmatch_bench.pada.measure import (
     RATED,
@@ -157,7 +156,7 @@ class Answering(HttpConnection):
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    monkeypatch.setattr("boxmatch_bench.broker.publisher._AGAIN", 0.01)
+    monkeypatch.setattr("boxmatch_bench.broker.clients._AGAIN", 0.01)
     monkeypatch.setattr(Answering, "sent", [])
     return [b"0", b"1", b"2"]
 
@@ -177,7 +176,7 @@ class TestPublisher:
         assert (publishing.arrays()["answered"] >= publishing.arrays()["due"]).all()
 
     def test_until_time_is_up(self, requests: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("boxmatch_bench.broker.publisher._AGAIN", 60.0)
+        monkeypatch.setattr("boxmatch_bench.broker.clients._AGAIN", 60.0)
 
         async def main() -> Publisher:
             schedule = Schedule(moments=np.zeros(3), seconds=0.05, connections=2)

@@ -21,8 +21,8 @@ from boxmatch_bench.answers import FailedError, MismatchError
 from boxmatch_bench.options import SparkOptions
 from boxmatch_bench.settings import SWEEPS, SparkSetting, choose_sweeps
 from boxmatch_bench.spark import engine, measure, memory
+from boxmatch_bench.spark.engine import Digest, Files, pairs_of
 from boxmatch_bench.spark.estimate import Rates, Target, growth, needs
-from boxmatch_bench.spark.files import Digest, Files, pairs_of
 from boxmatch_bench.spark.measure import run_apart
 
 TINY = ["--subscriptions", "3000", "--events", "2000", "--repeats", "1", "--sql-sample", "4"]

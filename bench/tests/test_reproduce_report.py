@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from boxmatch_bench.reproduce import charts, findings, html, tables
+from boxmatch_bench.reproduce import findings, report, tables
 from boxmatch_bench.reproduce.catalogue import PAPERS, choose
 from boxmatch_bench.reproduce.experiment import (
     Experiment,
@@ -88,7 +88,7 @@ def experiment(name: str) -> Experiment:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return html.report([r for e in choose(["all"]) for r in rows_of(e)], RUN)
+    return report.report([r for e in choose(["all"]) for r in rows_of(e)], RUN)
 
 
 class Links(HTMLParser):
@@ -149,22 +149,22 @@ class TestReport:
 
     def test_same_rows_same_page(self) -> None:
         rows = rows_of(experiment("hem-width"))
-        assert html.report(rows, RUN) == html.report(rows, RUN)
+        assert report.report(rows, RUN) == report.report(rows, RUN)
 
     def test_text_is_escaped(self) -> None:
         rows = rows_of(experiment("hem-width"))
         rows[0]["machine"] = {"cpu": "</script><b>x", "cores": 1, "system": "&"}
-        assert "</script><b>x" not in html.report(rows, RUN)
+        assert "</script><b>x" not in report.report(rows, RUN)
 
     def test_says_what_was_not_measured(self) -> None:
-        page = html.report(rows_of(experiment("hem-width")), RUN)
+        page = report.report(rows_of(experiment("hem-width")), RUN)
         assert page.count("Not measured in this run.") == len(choose(["all"])) - 1
 
     def test_needs_its_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        html.require_plotting()
+        report.require_plotting()
         monkeypatch.setitem(sys.modules, "vl_convert", None)
-        with pytest.raises(html.PlottingError, match=r"boxmatch\[bench\]"):
-            html.require_plotting()
+        with pytest.raises(report.PlottingError, match=r"boxmatch\[bench\]"):
+            report.require_plotting()
 
 
 class TestGrid:
@@ -208,9 +208,9 @@ class TestGrid:
         rows = rows_of(chosen)
         grid, elsewhere = Grid(chosen, rows), Grid(chosen, [{**r, **other} for r in rows])
         for which, sources in ((grid, {"measured", "C++"}), (elsewhere, {"measured"})):
-            drawn = {record["source"] for record in charts.records_of(which, SINGLE)}
+            drawn = {record["source"] for record in report.records_of(which, SINGLE)}
             assert drawn & {"measured", "C++"} == sources
-            assert (NOT_COMPARABLE in html.report(which.rows, RUN)) is (which is elsewhere)
+            assert (NOT_COMPARABLE in report.report(which.rows, RUN)) is (which is elsewhere)
         found = findings.hem_default([elsewhere])
         assert found is not None
         assert found[1] == [NOT_COMPARABLE]
@@ -241,11 +241,11 @@ class TestTables:
         grid = Grid(chosen, [*rows, refused])
         first, *_ = tables.tables(grid)
         assert first.rows[-1][first.columns.index("H-TREE")] == tables.REFUSED
-        (drawn, _) = charts.charts(grid)
+        (drawn, _) = report.charts(grid)
         assert drawn["layer"][1]["data"]["values"] == [
             {"x": 0.8, "text": "H-TREE: not enough memory"}
         ]
-        assert "would take 55 GB" in html.report(grid.rows, RUN)
+        assert "would take 55 GB" in report.report(grid.rows, RUN)
 
     def test_axis_shows_what_was_measured(self) -> None:
         chosen = experiment("hem-subscriptions")

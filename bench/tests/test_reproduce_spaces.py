@@ -14,7 +14,7 @@ from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.workloads import RangeWorkload, RegionWorkload
 from boxmatch_bench.answers import MismatchError
-from boxmatch_bench.reproduce import durable, operations, subject_spaces, tables
+from boxmatch_bench.reproduce import operations, subject_spaces, tables
 from boxmatch_bench.reproduce.experiment import (
     FEWEST_SUBSCRIPTIONS,
     NUMPY,
@@ -283,7 +283,7 @@ class TestDurable:
     @pytest.mark.parametrize("sync", ["full", "normal", None])
     def test_figures(self, tmp_path: Path, sync: str | None) -> None:
         series = Series(label="x", index="spaces", parameters={"sync": sync, "threads": 3})
-        with durable.Disk(Regions(SMALL), 30, tmp_path) as disk:
+        with operations.Disk(Regions(SMALL), 30, tmp_path) as disk:
             first = disk.measure(series, QUICK, lambda _: None)
             again = disk.measure(series, QUICK, lambda _: None)  # goes on from there
         for figures in (first, again):
@@ -298,7 +298,7 @@ class TestDurable:
         monkeypatch.setattr(Spaces, "update_publication", forgetful(Spaces.update_publication))
         series = Series(label="x", index="spaces", parameters={"sync": "normal", "threads": 2})
         with (
-            durable.Disk(Regions(SMALL), 30, tmp_path) as disk,
+            operations.Disk(Regions(SMALL), 30, tmp_path) as disk,
             pytest.raises(MismatchError, match=r"x: publication \d+"),
         ):
             disk.measure(series, Effort(0.2), lambda _: None)

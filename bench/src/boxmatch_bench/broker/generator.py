@@ -18,8 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from boxmatch.broker.server.sockets import raise_file_limit
-from boxmatch_bench.broker.publisher import Publisher
-from boxmatch_bench.broker.subscribers import Received, Subscriber
+from boxmatch_bench.broker.clients import Publisher, Received, Subscriber
 from boxmatch_bench.broker.wire import HttpConnection, WireError, request_bytes
 from boxmatch_bench.options import BrokerOptions
 from boxmatch_bench.settings import FEED, BrokerSetting, Schedule, subscriber_name

@@ -88,7 +88,7 @@ def reproduce(
         _list(console, as_json=as_json)
         return
     from boxmatch_bench.reproduce.catalogue import PAPERS, choose
-    from boxmatch_bench.reproduce.html import require_plotting
+    from boxmatch_bench.reproduce.report import require_plotting
     from boxmatch_bench.reproduce.runner import Options, run
     from boxmatch_bench.results import Results
     from boxmatch_bench.settings import Bed
@@ -185,7 +185,7 @@ def _present(
 ) -> str:
     """Tables on the console, and the report."""
     from boxmatch_bench.reproduce.findings import spaces_aims, tile_not_fastest
-    from boxmatch_bench.reproduce.html import report
+    from boxmatch_bench.reproduce.report import report
     from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, tables
 
     grids = [Grid(e, [r for r in rows if r["experiment"] == e.name]) for e in experiments]

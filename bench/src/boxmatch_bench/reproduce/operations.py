@@ -1,13 +1,19 @@
-"""How operations on spaces in memory are measured, one by one, and checked."""
+"""How operations on spaces are measured and checked: one by one in memory, by threads on disk."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Barrier
 from time import perf_counter, perf_counter_ns
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +22,7 @@ from boxmatch.arrays import Int64Array
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
+from boxmatch.storage.sqlite import Sync
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.answers import within
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
@@ -26,7 +33,7 @@ Operation = Callable[[Step], Transitions]
 
 CHECKED = 10
 """Operations of each kind that are compared with brute force before, and as many after the timed
-ones."""
+ones; on disk, the first of each thread."""
 
 _KINDS: tuple[UpdateKind, ...] = ("incremental", "random")
 TURNS = 10
@@ -225,3 +232,121 @@ def _line(nanoseconds: Int64Array, told: Int64Array) -> Figures:
     each, fixed = np.polyfit(told, nanoseconds, 1)
     correlation = np.corrcoef(told, nanoseconds)[0, 1]
     return {"fixed": float(fixed) / 1000, "each": float(each), "correlation": float(correlation)}
+
+
+# --- on disk -----------------------------------------------------------------------------------
+
+
+class Disk:
+    """Spaces in a folder that is removed at the end, stored once for each way of writing them."""
+
+    def __init__(self, regions: Regions, moving: int, folder: Path) -> None:
+        self._regions = regions
+        self._folder = folder
+        self._opened: dict[Sync | None, _Kept] = {}
+        self._steps = Walk(regions, moving).there_and_back()
+
+    def __enter__(self) -> Self:
+        self._exit = ExitStack()
+        place = TemporaryDirectory(dir=self._folder, prefix="spaces-")
+        self._place = Path(self._exit.enter_context(place))
+        self._syncs = _syncs_per_second(self._place / "probe")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.clear()
+        self._exit.close()
+
+    def measure(self, series: Series, effort: Effort, stage: Stage) -> Figures:
+        """Figures of updates by `threads`, with `sync` as in `Spaces.open`; None is in memory."""
+        sync, threads = series.parameters["sync"], series.parameters["threads"]
+        stage("storing")
+        kept = self._kept(sync)
+        stage("updating")
+        barrier = Barrier(threads)
+        with ThreadPoolExecutor(threads) as pool:
+            parts = [
+                pool.submit(kept.update, range(first, len(self._steps), threads), barrier, effort)
+                for first in range(threads)
+            ]
+            done = [part.result() for part in parts]
+        with within(series.label):
+            for part in done:
+                for step, told in part.kept:
+                    check(step, told, self._regions.columns)
+        nanoseconds = np.concatenate([part.nanoseconds for part in done])
+        seconds = max(part.ended for part in done) - min(part.began for part in done)
+        return {
+            "durable": {
+                **spread(nanoseconds),
+                "updates": len(nanoseconds),
+                "seconds": seconds,
+                "per_second": len(nanoseconds) / seconds,
+                "transitions": sum(part.told for part in done) / len(nanoseconds),
+            },
+            "disk": {"syncs_per_second": self._syncs},
+            "checked_operations": min(len(part.kept) for part in done),
+        }
+
+    def _kept(self, sync: Sync | None) -> _Kept:
+        if sync not in self._opened:
+            schemas = self._regions.schemas
+            spaces = (
+                Spaces(schemas)
+                if sync is None
+                else Spaces.open(self._place / sync, schemas, sync=sync)
+            )
+            self._regions.store(self._exit.enter_context(spaces))
+            for step in self._steps[0]:  # so that no figure contains compilation
+                spaces.update_publication(step.publication, step.spec)
+            self._opened[sync] = _Kept(spaces, self._steps)
+        return self._opened[sync]
+
+
+class _Part(NamedTuple):
+    """What one thread did, and the first of it with what was told."""
+
+    began: float
+    ended: float
+    nanoseconds: npt.NDArray[np.int64]
+    told: int
+    kept: list[tuple[Step, Transitions]]
+
+
+class _Kept:
+    """Spaces, and which of their publications are away."""
+
+    def __init__(self, spaces: Spaces, steps: Sequence[tuple[Step, Step]]) -> None:
+        self._spaces, self._steps = spaces, steps
+        self._away = [False] * len(steps)
+
+    def update(self, rows: Iterable[int], barrier: Barrier, effort: Effort) -> _Part:
+        """Move publications in turn, which no other thread may have, until the time is over."""
+        taken, told = [], 0
+        kept: list[tuple[Step, Transitions]] = []
+        barrier.wait()
+        began = now = perf_counter()
+        for row in cycle(rows):
+            step = self._steps[row][self._away[row]]
+            start = perf_counter_ns()
+            heard = self._spaces.update_publication(step.publication, step.spec)
+            taken.append(perf_counter_ns() - start)
+            self._away[row] = not self._away[row]
+            told += len(heard)
+            if len(kept) < CHECKED:
+                kept.append((step, heard))
+            now = perf_counter()
+            if now - began > effort.seconds:
+                break
+        return _Part(began, now, np.array(taken, np.int64), told, kept)
+
+
+def _syncs_per_second(path: Path, seconds: float = 0.3) -> float:
+    """How often this disk takes a page for good, from one who waits each time."""
+    syncs, began = 0, perf_counter()
+    with path.open("wb", buffering=0) as file:
+        while perf_counter() - began < seconds:
+            file.write(bytes(4096))
+            os.fsync(file.fileno())
+            syncs += 1
+    return syncs / (perf_counter() - began)

@@ -17,7 +17,7 @@ from boxmatch.workloads import RangeWorkload, RegionWorkload
 from boxmatch.workloads.event_file import read_events
 from boxmatch_bench.answers import within
 from boxmatch_bench.provenance import provenance
-from boxmatch_bench.reproduce import durable, operations
+from boxmatch_bench.reproduce import operations
 from boxmatch_bench.reproduce.experiment import (
     EventWorkload,
     Experiment,
@@ -168,7 +168,7 @@ def _operations(workload: Workload, most: int, _: Path) -> Iterator[Measure]:
 
 @contextmanager
 def _durable(workload: Workload, moving: int, folder: Path) -> Iterator[Measure]:
-    with durable.Disk(_regions(workload), moving, folder) as disk:
+    with operations.Disk(_regions(workload), moving, folder) as disk:
         yield lambda series, _, effort, stage: disk.measure(series, effort, stage)
 
 

@@ -1,12 +1,15 @@
-"""The engine without Spark, on the same files: what Spark's share of the time is measured by."""
+"""The engine without Spark, on the same files; and what can be said of pairs in any order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from boxmatch.engine.matcher import Matcher
 from boxmatch.spark import read_version
@@ -14,10 +17,89 @@ from boxmatch.spark.segments import open_shards
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.options import SparkOptions
 from boxmatch_bench.settings import SparkSetting
-from boxmatch_bench.spark.files import Digest, Files, pairs_of, record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_READ_ROWS = 1 << 20
+
+
+class Files:
+    """The folders of one measurement."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events = folder / "events"
+        self.subscriptions = folder / "subscriptions"
+        self.index = folder / "index"
+        self.log = folder / "log.txt"
+
+    def pairs(self, who: str) -> Path:
+        """Where `who` writes the matches that it found."""
+        return self.folder / f"pairs-{who}"
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def record_batches(
+    folder: Path, rows: int = _READ_ROWS, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a folder of Parquet files, file by file."""
+    import pyarrow.parquet as pq
+
+    for path in sorted(folder.glob("*.parquet")):
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=rows, columns=columns)
+
+
+@dataclass(frozen=True)
+class Digest:
+    """How many pairs there are, and a checksum that does not depend on their order.
+
+    The checksum is a sum of hashes, so a pair that is there twice changes it too.
+    """
+
+    pairs: int
+    checksum: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Digest:
+        """The digest of pairs written as Parquet."""
+        pairs, total = 0, np.uint64(0)
+        for batch in record_batches(folder, columns=["event_id", "subscription_id"]):
+            event, subscription = (
+                np.asarray(batch.column(name)).view(np.uint64)
+                for name in ("event_id", "subscription_id")
+            )
+            pairs += batch.num_rows
+            total = np.add.reduce([total, _mixed(event, subscription).sum(dtype=np.uint64)])
+        return cls(pairs, int(total))
+
+    def __str__(self) -> str:
+        return f"{self.pairs:,} pairs with checksum {self.checksum:016x}"
+
+
+def _mixed(event: npt.NDArray[np.uint64], subscription: npt.NDArray[np.uint64]) -> Any:
+    # The finaliser of SplitMix64, of an odd multiple of one plus the other.
+    mixed = event * np.uint64(0x9E3779B97F4A7C15) + subscription
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def pairs_of(folder: Path, events: npt.NDArray[np.int64], subscriptions: int) -> Any:
+    """The pairs of some events with the first `subscriptions`, as an ordered n × 2 array."""
+    found = []
+    for batch in record_batches(folder, columns=["event_id", "subscription_id"]):
+        pairs = np.stack([np.asarray(column) for column in batch.columns], axis=1)
+        wanted = np.isin(pairs[:, 0], events) & (pairs[:, 1] < subscriptions)
+        found.append(pairs[wanted])
+    joined = np.concatenate([np.empty((0, 2), np.int64), *found])
+    return joined[np.lexsort((joined[:, 1], joined[:, 0]))]
+
 
 Kind = Literal["shards", "whole"]
 """The index that Spark's workers have open, or one of all subscriptions, made in memory."""

@@ -12,7 +12,7 @@ from boxmatch.spark import build_index, local_session, match
 from boxmatch.spark.workloads import events, subscriptions
 from boxmatch_bench.options import SparkOptions
 from boxmatch_bench.settings import SparkSetting
-from boxmatch_bench.spark.files import Digest, Files, size_of
+from boxmatch_bench.spark.engine import Digest, Files, size_of
 from boxmatch_bench.spark.memory import watched
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from boxmatch_bench.answers import FailedError, MismatchError
 from boxmatch_bench.options import SparkOptions
 from boxmatch_bench.settings import SparkSetting
 from boxmatch_bench.spark import engine, jobs
-from boxmatch_bench.spark.files import Digest, Files
+from boxmatch_bench.spark.engine import Digest, Files
 
 P = ParamSpec("P")
 T = TypeVar("T")
