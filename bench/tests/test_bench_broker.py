@@ -22,7 +22,7 @@ from boxmatch_bench.broker.processes import LoadGenerator
 from boxmatch_bench.broker.watch import disk, slope
 from boxmatch_bench.broker.wire import HttpConnection, TextSocket, WireError, request_bytes
 from boxmatch_bench.options import BrokerOptions
-from boxmatch_bench.settings import BrokerSetting, Load
+from boxmatch_bench.settings import BrokerSetting, Schedule
 
 TINY = ["--subscriptions", "400", "--subscribers", "20", "--width", "0.3", "--pool", "300"]
 TINY += ["--batch", "10", "--seconds", "0.4", "--latency-seconds", "0.4", "--rate", "200"]
@@ -278,7 +278,7 @@ def test_what_goes_wrong_in_the_generator_is_told() -> None:
         with pytest.raises(FailedError, match="load: "):
             generator.call("load")
         with pytest.raises(FailedError, match="publish: "):
-            generator.call("publish", Load(seconds=0.1, batch=5, connections=1).schedule())
+            generator.call("publish", Schedule.steady(seconds=0.1, batch=5, connections=1))
 
 
 def test_an_interrupt_is_not_for_the_generator() -> None:

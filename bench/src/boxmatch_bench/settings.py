@@ -17,7 +17,7 @@ from boxmatch_bench.reproduce import ada_rein, hem
 from boxmatch_bench.reproduce.experiment import Experiment, scaled
 
 FEED: Final = "bench"
-"""The name of the broker's."""
+"""The name of the broker's feed."""
 
 
 # --- a matcher: presets ------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class BrokerSetting:
     workload: RangeWorkload
     subscribers: int = 1_000
     index: str = "tile"
-    """The feed's."""
+    """The index of the feed."""
 
     def __post_init__(self) -> None:
         if self.workload.event_size != self.workload.attributes:
@@ -153,40 +153,34 @@ class Schedule:
     retry: bool = True
     """Whether requests that the broker has no room for are sent again; else they are failures."""
 
+    @classmethod
+    def steady(
+        cls, *, seconds: float, batch: int, connections: int, rate: float | None = None
+    ) -> Schedule:
+        """Requests at a rate of events a second, or as fast as it goes.
+
+        At a rate, requests are sent when they are due, whatever became of those before; what is
+        late is still sent.
+        """
+        moments: Float64Array | None = None
+        if rate is not None:
+            interval = batch / rate
+            moments = interval * np.arange(math.ceil(seconds / interval), dtype=np.float64)
+            moments = moments[moments < seconds]
+        return cls(
+            moments=moments,
+            batch=batch,
+            connections=connections,
+            opened=connections,
+            seconds=seconds if rate is None else math.inf,
+            retry=False,
+        )
+
     @property
     def planned_seconds(self) -> float:
         """How long it takes if nothing is late."""
         last = self.moments[-1] if self.moments is not None and len(self.moments) else self.seconds
         return min(self.seconds, float(last))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Load:
-    """What one phase publishes: requests of `batch` events, at a rate or as fast as it goes."""
-
-    seconds: float
-    batch: int
-    connections: int
-    rate: float | None = None
-    """Events a second, sent when they are due whatever became of those before; None: each
-    connection sends again when it is answered."""
-
-    def schedule(self) -> Schedule:
-        """The same, request by request. At a rate, what is late is still sent."""
-        moments: Float64Array | None = None
-        seconds = self.seconds
-        if self.rate is not None:
-            interval = self.batch / self.rate
-            moments = interval * np.arange(math.ceil(self.seconds / interval), dtype=np.float64)
-            moments, seconds = moments[moments < self.seconds], float("inf")
-        return Schedule(
-            moments=moments,
-            batch=self.batch,
-            connections=self.connections,
-            opened=self.connections,
-            seconds=seconds,
-            retry=False,
-        )
 
 
 def subscriber_name(number: int) -> str:
@@ -213,7 +207,7 @@ class Adjustment:
 
     @property
     def request(self) -> dict[str, float] | None:
-        """As the broker takes them; None: exact."""
+        """The body of the request to the broker; None for exact matching."""
         if self.maximum is None:
             return None
         return {"threshold": self.threshold, "step": self.step, "maximum": self.maximum}

@@ -15,7 +15,7 @@ from boxmatch_bench.broker.deliveries import compare, find_truth
 from boxmatch_bench.broker.processes import Session, Tell
 from boxmatch_bench.broker.watch import disk, held, stages, usage
 from boxmatch_bench.options import BrokerOptions
-from boxmatch_bench.settings import BrokerSetting, Load
+from boxmatch_bench.settings import BrokerSetting, Schedule
 from boxmatch_bench.timing import Figures, spread_ms
 
 _LOADED: Final = "bench.json"
@@ -52,14 +52,14 @@ def measure(
         marker.write_text(mark)
         yield head | row
         for phase, load in _phases(options).items():
-            if load.seconds:
+            if load["seconds"]:
                 row = _run(session, phase, load)
                 if phase != "warming up":
                     yield head | row
 
 
 def _load(session: Session, subscriptions: int, loaded: bool) -> Figures:
-    """Subscriptions into the broker unless they are there, and subscribers to it."""
+    """Load subscriptions unless they are there, and connect subscribers."""
     before = usage(session.server.pid)
     seconds = None if loaded else session.load()
     connected = session.connect()
@@ -75,20 +75,21 @@ def _load(session: Session, subscriptions: int, loaded: bool) -> Figures:
     }
 
 
-def _phases(options: BrokerOptions) -> dict[str, Load]:
-    batches: Any = {"batch": options.batch, "connections": options.publishers}
-    single: Any = {"batch": 1, "connections": options.connections}
+def _phases(options: BrokerOptions) -> dict[str, Any]:
+    """What each phase publishes, as `Schedule.steady` takes it."""
+    batches = {"batch": options.batch, "connections": options.publishers}
+    single = {"batch": 1, "connections": options.connections}
     return {
-        "warming up": Load(seconds=options.warmup_seconds, **batches),
-        "throughput": Load(seconds=options.seconds, **batches),
-        "latency": Load(seconds=options.latency_seconds, rate=options.rate, **single),
-        "soak": Load(seconds=options.soak_seconds, rate=options.soak_rate, **batches),
+        "warming up": {"seconds": options.warmup_seconds, "rate": None, **batches},
+        "throughput": {"seconds": options.seconds, "rate": None, **batches},
+        "latency": {"seconds": options.latency_seconds, "rate": options.rate, **single},
+        "soak": {"seconds": options.soak_seconds, "rate": options.soak_rate, **batches},
     }
 
 
-def _run(session: Session, phase: str, load: Load) -> Figures:
+def _run(session: Session, phase: str, load: dict[str, Any]) -> Figures:
     stages_before = stages(session.server)
-    result, watch = session.publish(phase, load.schedule(), held)
+    result, watch = session.publish(phase, Schedule.steady(**load), held)
     began, published = result["began"], result["published"]
     ended = max(published["answered"].max(), result["received"]["time"].max(initial=0.0))
     seconds = ended - began
@@ -99,11 +100,11 @@ def _run(session: Session, phase: str, load: Load) -> Figures:
             watched["written_bytes"] = after.written - before.written
             watched["memory"] = watch.memory()
     session.tell(f"{phase}: comparing", 1.0, 1.0)
-    compared = compare(session.truth, result, load.batch)
+    compared = compare(session.truth, result, load["batch"])
     events = len(compared.counted.true)
     return {
         "phase": phase,
-        "load": asdict(load),
+        "load": load,
         "events": events,
         "matches": int(compared.matches.sum()),
         "notifications": result["notifications"],
@@ -119,7 +120,7 @@ def _run(session: Session, phase: str, load: Load) -> Figures:
 def _means(
     before: dict[str, tuple[float, float]], after: dict[str, tuple[float, float]]
 ) -> dict[str, Figures]:
-    """How often each stage was gone through between two moments, and its mean."""
+    """Count and mean of each stage between two readings."""
     made = {}
     for name, (count, total) in after.items():
         count_before, total_before = before.get(name, (0.0, 0.0))
