@@ -1,4 +1,4 @@
-"""Answers compared with other answers, as whole sets of ids."""
+"""Compares results as whole sets of ids."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class MismatchError(Exception):
-    """What is measured and the oracle disagree."""
+    """A result differs from that of the oracle."""
 
 
 class FailedError(Exception):
-    """A part of a benchmark did not do what it should, so that there are no figures."""
+    """A part of a benchmark failed, so that there are no figures."""
 
 
 @contextmanager
 def within(label: str) -> Iterator[None]:
-    """Says where an answer was wrong, or there was none."""
+    """Prefix the message of a `MismatchError` or `FailedError` with a label."""
     try:
         yield
     except (MismatchError, FailedError) as error:

@@ -1,4 +1,4 @@
-"""One face for every workload: how to load it into a matcher and into its competitors."""
+"""One interface for all workloads: how to load them into a matcher and its competitors."""
 
 from __future__ import annotations
 

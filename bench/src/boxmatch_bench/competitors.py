@@ -1,4 +1,4 @@
-"""What one would use instead, on the same subscriptions and events, on one core.
+"""Alternatives to Boxmatch, on the same subscriptions and events, on one core.
 
 Each competitor is prepared outside the clock and then answers a number of events with the full
 lists of matching ids, as the matcher must.
@@ -23,7 +23,7 @@ _LARGEST = 2 * 1024**3
 
 
 class UnavailableError(Exception):
-    """Why a competitor sits out: not installed, or too large for it."""
+    """Why a competitor is skipped: not installed, or too little memory."""
 
 
 def scan(case: Case, subscriptions: int, events: int) -> Answer:

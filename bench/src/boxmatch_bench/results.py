@@ -20,12 +20,12 @@ def append_json(path: Path, row: Row) -> None:
 
 
 def identity(row: Mapping[str, Any]) -> str:
-    """A text that is the same for rows that measure the same."""
+    """A key that rows of the same measurement share."""
     return json.dumps([row[name] for name in _IDENTITY], sort_keys=True)
 
 
 class Results:
-    """Rows on disk. A run that was cut short goes on where it stopped."""
+    """Rows on disk. An interrupted run resumes where it stopped."""
 
     def __init__(self, path: Path, *, restart: bool = False) -> None:
         self.path = path

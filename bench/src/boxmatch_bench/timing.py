@@ -17,7 +17,7 @@ from boxmatch.arrays import Float64Array, Int64Array
 
 Item = TypeVar("Item")
 Stage = Callable[[str], None]
-"""Is told what is measured next."""
+"""Reports what is measured next."""
 Figures = dict[str, Any]
 
 LISTED = 20_000_000
@@ -43,7 +43,7 @@ print(imported - began, matched - imported)
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one index may be asked at one setting; slower ones answer fewer events."""
+    """Seconds to search one index at one setting; slower indexes match fewer events."""
 
     seconds: float = 2.0
 

@@ -41,7 +41,7 @@ class Received:
         self.value = array("q")
         """The event's first value, which shows whether it is the right event."""
         self.ids: list[bytes] = []
-        """Of the subscriptions, as they came; many are put together at times."""
+        """Ids of the subscriptions of each notification, unparsed."""
         self.matches = 0
         self.disordered = 0
         """Notifications that did not have a higher number than the one before, for the same
@@ -64,7 +64,7 @@ class Received:
 
 
 class Subscriber:
-    """One socket. It acknowledges after every so many notifications, and when it is told to."""
+    """One socket. It acknowledges every `acknowledge` notifications, and on request."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Subscriber:
             self.ready.set_result(None)
 
     def acknowledge(self) -> None:
-        """Acknowledge all that came."""
+        """Acknowledge everything received."""
         self._pending = 0
         if self._last > self._acknowledged:
             self._acknowledged = self._last
@@ -123,12 +123,12 @@ class Subscriber:
 
 _NOTHING: Final = -1
 _TICK: Final = 0.001
-"""Requests are sent this late at the most, if the system wakes us in time. It counts as latency.
+"""Requests are sent at most this late, if the system wakes us in time. It counts as latency.
 The event loop rounds to milliseconds, so anything less would keep a core busy."""
 _AGAIN: Final = 1.0
 """Seconds until a request that was refused is sent again: what the broker's Retry-After says."""
 _IDLE: Final = 2.0
-"""Connections that were not used for so long are not used again: the broker may close them."""
+"""Connections idle for longer are not used again: the broker may close them."""
 
 Connect = Callable[[], Awaitable[HttpConnection]]
 
@@ -148,7 +148,7 @@ class Publisher:
         self._connect = connect
         self._connections: set[HttpConnection] = set()
         self._free: list[tuple[HttpConnection, float]] = []
-        """With the time since which they are. The one that was used last is used first."""
+        """With the time of their last use. The most recently used comes first."""
         self._opening: set[asyncio.Task[None]] = set()
         self._next = 0
         self._again: list[tuple[float, int]] = []
@@ -214,7 +214,7 @@ class Publisher:
         return self._free.pop()[0] if self._free else None
 
     def _open(self) -> None:
-        """Have one connection more, if there may be one; each that is ready is used at once."""
+        """Open another connection if the limit allows; it is used as soon as it is ready."""
         if len(self._connections) + len(self._opening) < self._schedule.connections:
             task = self._loop.create_task(self._opened())
             self._opening.add(task)
@@ -238,7 +238,7 @@ class Publisher:
         self._free.append((connection, perf_counter()))
 
     def _lost(self, connection: HttpConnection, error: Exception) -> None:
-        """A connection that nobody uses may go."""
+        """Only a connection with a request under way is missed."""
         if connection.index != _NOTHING:
             self.fail(error)
             return

@@ -64,7 +64,7 @@ class Counted(NamedTuple):
     true: Int64Array
     false: Int64Array
     rate: Float64Array
-    """That the notifications said; 0 where nobody got one."""
+    """The rate in its notifications; 0 where there are none."""
     place: Int64Array
     """For each notification, which of the events it is."""
 
@@ -75,12 +75,12 @@ class Counted(NamedTuple):
 
     @property
     def promised(self) -> float:
-        """The same, as the notifications allowed for it."""
+        """The rate that the notifications allow."""
         return float((self.rate * self.true).sum() / max(1, self.true.sum()))
 
 
 class Compared(NamedTuple):
-    """What was delivered, put to what was published."""
+    """Deliveries compared with what was published."""
 
     counted: Counted
     due: Float64Array
@@ -88,11 +88,11 @@ class Compared(NamedTuple):
     delays: Float64Array
     """From when its event was due until each notification came."""
     matches: Int64Array
-    """How many matches each notification told of."""
+    """Matches in each notification."""
 
 
 def compare(truth: Truth, result: dict[str, Any], batch: int) -> Compared:
-    """Put every delivery to the exact matches of what was acknowledged; see `count`."""
+    """Compare every delivery with the exact matches of acknowledged events; see `count`."""
     if result["disordered"]:
         raise MismatchError(f"{result['disordered']:,} notifications came out of order")
     first = result["published"]["first"]

@@ -1,4 +1,4 @@
-"""The process that makes the load: it loads subscriptions, publishes, and receives as everybody.
+"""The load generator: it loads subscriptions, publishes, and receives for all subscribers.
 
 Publishers and subscribers are in one process so that one clock says how long a notification took.
 """
@@ -28,9 +28,9 @@ _AT_ONCE: Final = 50
 """Sockets that are opened at a time."""
 _CHUNK: Final = 10_000
 _PATIENCE: Final = 15.0
-"""How long nothing may come before notifications that are missing are given up."""
+"""Seconds without a notification after which missing ones are given up."""
 _QUIET: Final = 0.5
-"""Nothing false comes any more if nothing came for so long after the last true match."""
+"""Seconds without a notification after the last true match; then no false one follows."""
 _TELL: Final = 0.25
 _TELL_LOADED: Final = 50
 
@@ -200,7 +200,7 @@ class Generator:
         }
 
     async def _prepared(self, batch: int) -> list[bytes]:
-        """Requests with the pool's events; made before, not while times are taken."""
+        """Requests with the pool's events, made before the clock runs."""
         if batch not in self._requests:
             self._requests.clear()  # they are large
             workload, pool = self._setting.workload, self._options.pool
@@ -224,7 +224,7 @@ class Generator:
         return int(by_request[first.nonzero()[0] % len(by_request)].sum())
 
     async def _wait_for_matches(self, total: int) -> None:
-        """Wait for notifications under way; what never comes is found by who compares."""
+        """Wait for notifications under way; the comparison finds what never came."""
         arrived, since = -1, perf_counter()
         while True:
             matches = self._received.matches

@@ -1,4 +1,4 @@
-"""The two processes of the benchmark, and how one that has both makes load and looks on."""
+"""The server and the load generator as processes, and a session that drives both."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class Server:
         raise FailedError(f"the broker is not ready after {_START:.0f} s:\n{self.log()}")
 
     def log(self) -> str:
-        """The end of what it has written."""
+        """The last lines of its output."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
 
     def ask(self, path: str) -> str:
-        """What it answers to a GET."""
+        """The response to a GET."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
             text: str = answer.read().decode()
         return text
@@ -127,7 +127,7 @@ class LoadGenerator:
         progress: Progress = lambda done, total: None,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Have a command carried out; `meanwhile` is called now and then."""
+        """Run a command there and return its result; `meanwhile` is called now and then."""
         self._pipe.send((command, arguments))
         while True:
             if self._pipe.poll(_POLL):
@@ -144,7 +144,7 @@ class LoadGenerator:
 
 
 class Tell(Protocol):
-    """Is told what goes on, and how much of it is done."""
+    """Reports what is going on, and how much of it is done."""
 
     def __call__(self, name: str, done: float = 0.0, total: float | None = None) -> None: ...
 
@@ -185,7 +185,7 @@ class Session:
     def publish(
         self, name: str, schedule: Schedule, look: Look, every: float = 1.0
     ) -> tuple[dict[str, Any], Watch]:
-        """Publish as scheduled; returns what was sent and what came, and what was seen."""
+        """Publish as scheduled; returns what was sent and received, and the samples."""
         watch = Watch(self.server, self._generator.pid, look, every)
         return self.call(name, "publish", schedule, meanwhile=watch.see), watch
 
@@ -196,7 +196,7 @@ class Session:
         *arguments: object,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Have the load generator carry out a command."""
+        """Run a command of the load generator."""
         self.tell(name)
         return self._generator.call(
             command,

@@ -1,4 +1,4 @@
-"""What the server and the load use and hold while a phase runs, and what its disk is worth."""
+"""CPU, memory and state of the server while a phase runs, and the speed of its disk."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _STAGE: Final = re.compile(r'stage="(\w+)"')
 
 
 class Usage(NamedTuple):
-    """What a process has used so far, and holds."""
+    """CPU time, memory and writes of a process."""
 
     cpu: float
     """Seconds, of all its threads."""
     resident: int
     private: int
-    """Of it not files (RssAnon): heap, stacks, arrays."""
+    """Resident memory that is not of files (RssAnon): heap, stacks, arrays."""
     written: int
     """Bytes handed to the disk since it started."""
 
 
 def usage(process: int) -> Usage | None:
-    """None where the system does not tell simply, or the process has gone."""
+    """The usage of a process; None without /proc, or if the process has ended."""
     folder = Path("/proc") / str(process)
     try:
         # The name, in parentheses, may have anything in it.
@@ -86,7 +86,7 @@ def state_of_feed(server: Server) -> Sample:
 
 
 def stages(server: Server) -> dict[str, tuple[float, float]]:
-    """How often and how long each stage of an event's way took, of all feeds, since the start."""
+    """Count and total seconds of each stage of publishing, over all feeds, since the start."""
     found: dict[str, dict[str, float]] = {}
     for name, labels, value in _METRIC.findall(server.ask("/metrics")):
         stage = _STAGE.search(labels)
@@ -166,7 +166,7 @@ class Watch:
 
 
 def _machine_seconds() -> float | None:
-    """That all processors together were busy so far; None where the system does not tell."""
+    """Busy seconds of all processors so far; None without /proc."""
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     except OSError:

@@ -19,7 +19,7 @@ _PONG: Final = 10
 
 
 class WireError(Exception):
-    """The other side did something that is not in the plan of a benchmark."""
+    """The broker answered in a way that the benchmark does not expect."""
 
 
 def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
@@ -32,7 +32,7 @@ def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection that is kept; one request at a time. `answered` gets status and body."""
+    """A keep-alive connection; one request at a time. `answered` gets status and body."""
 
     def __init__(self) -> None:
         self.answered: Callable[[HttpConnection, int, bytes], None] = _nobody
@@ -169,7 +169,7 @@ class TextSocket(asyncio.Protocol):
         self._lost(str(error or "without a reason"))
 
     def send(self, text: bytes) -> None:
-        """Send a message; a short one."""
+        """Send a short message."""
         self._write(_TEXT, text)
 
     def _write(self, kind: int, payload: bytes) -> None:

@@ -171,7 +171,7 @@ class _Bar:
 
 @contextmanager
 def _watcher() -> Iterator[_Bar]:
-    """A progress bar; what goes wrong under it ends the program with a sentence."""
+    """A progress bar; a failure or Ctrl-C below it ends the program with a message."""
     try:
         with exit_on_failure(), bar() as shown:
             yield _Bar(shown)

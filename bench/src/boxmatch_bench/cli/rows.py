@@ -84,7 +84,7 @@ def refused_parameters() -> Iterator[None]:
 class JsonLines:
     """Where the figures of a benchmark go as they are found: nowhere, a file, or standard output.
 
-    A file is opened at once, so that a long run does not end in finding out that it cannot be.
+    A file is opened at once, so that a long run does not fail at its end.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -116,7 +116,7 @@ def with_json_path(arguments: list[str]) -> list[str]:
 
 @contextmanager
 def exit_on_failure() -> Iterator[None]:
-    """A wrong answer, or none, ends the program with a sentence."""
+    """Exit with status 1 and a message after a wrong answer, or none."""
     from boxmatch_bench.answers import FailedError, MismatchError
 
     try:
@@ -186,7 +186,7 @@ def present(
 
 @contextmanager
 def folder_or_temporary(folder: Path | None) -> Iterator[Path]:
-    """The folder, made if need be and kept; without one, one that is removed in the end."""
+    """The folder, created if need be; without one, a temporary folder."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder

@@ -186,7 +186,7 @@ METHODS: Final[Mapping[Method, SetUp]] = {
 
 
 class Watcher(Protocol):
-    """Is told what goes on."""
+    """Reports the progress of a run."""
 
     def start(self, measurements: int, done: int) -> None:
         """So many measurements are to be made, of which `done` were found in the file."""

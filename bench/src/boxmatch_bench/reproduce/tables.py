@@ -192,7 +192,7 @@ def _cell(grid: Grid, quantity: Quantity, series: str, x: X, who: str) -> str:
 
 
 def refusal(row: Row, quantity: Quantity) -> str | None:
-    """Why the index would not give this quantity for want of memory, if so."""
+    """Why memory did not suffice for this quantity, or None."""
     reason: str | None = row.get("refused")
     if reason is None and quantity.path[0] in ("insertion", "deletion"):
         reason = row.get("updates_refused")

@@ -34,7 +34,7 @@ class Peak:
         self.workers: list[dict[str, int]] = []
 
     def see(self, workers: list[dict[str, int]]) -> None:
-        """Take notification of a sample."""
+        """Take a sample into account."""
         self.samples += 1
         if _total(workers) > _total(self.workers):
             self.workers = workers
