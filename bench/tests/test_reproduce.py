@@ -40,7 +40,7 @@ from boxmatch_bench.reproduce.quantities import (
 from boxmatch_bench.reproduce.runner import Options, plan
 from boxmatch_bench.reproduce.subject import Setting, Subject, answers_of_scan, skipped_by
 from boxmatch_bench.results import Results
-from boxmatch_bench.timing import Effort, best_time, by_matches
+from boxmatch_bench.timing import Effort, by_matches
 
 SMALL = RangeWorkload(subscriptions=300, attributes=6, predicates=2, event_size=6, width=0.5)
 TILE = Series(label="tile", index="tile")
@@ -445,13 +445,6 @@ class TestMeasures:
             assert skipped.any()
             wanted = scan.match(setting.points, skipped=skipped)
             compare("x", split(*ada_rein.match(setting.points)), split(*wanted))
-
-    def test_samples_grow_until_all_events_are_in(self) -> None:
-        asked: list[int] = []
-        timing = best_time(asked.append, 300, 10.0)
-        assert timing.events == max(asked) == 300
-        assert asked[0] == 1
-        assert asked == sorted(asked)
 
     def test_less_effort_at_a_smaller_scale(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()

@@ -276,16 +276,6 @@ class TestTables:
         first, *_ = tables.tables(Grid(chosen, rows))
         assert first.rows[0][first.columns.index("tile")] == shown
 
-    @pytest.mark.parametrize(
-        ("number", "shown"),
-        [
-            (0, "0"), (0.00001234, "1.2e-05"), (0.01234, "0.0123"), (0.5, "0.5"), (3.14159, "3.14"),
-            (42.42, "42.4"), (12_345.6, "12,346"), (-3.0, "-3.00"),
-        ],
-    )  # fmt: skip
-    def test_numbers(self, number: float, shown: str) -> None:
-        assert tables.number(number) == shown
-
 
 class TestFindings:
     def test_where_tile_is_not_the_fastest(self) -> None:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import zip_longest
@@ -42,7 +42,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
     measured.
     """
     hints = get_type_hints(function, include_extras=True)
-    kinds: dict[str, dict[str, Field[Any]]] = {}
+    options: dict[str, list[str]] = {}
     parameters: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         kind = hints[name]
@@ -50,13 +50,10 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=kind))
             continue
         its = get_type_hints(kind, include_extras=True)
-        kinds[name] = {
-            one.name: one for one in fields(kind) if get_origin(its[one.name]) is Annotated
-        }
+        options[name] = [one for one in its if get_origin(its[one]) is Annotated]
         parameters += [
-            Parameter(one, Parameter.KEYWORD_ONLY, default=known.default, annotation=its[one])
-            for one, known in kinds[name].items()
-            if known.default is not MISSING
+            Parameter(one, parameter.kind, default=getattr(kind, one), annotation=its[one])
+            for one in options[name]
         ]
 
     @wraps(function)
@@ -64,7 +61,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         with refused_parameters():
             made = {
                 name: hints[name](**{one: given.pop(one) for one in its})
-                for name, its in kinds.items()
+                for name, its in options.items()
             }
         function(**made, **given)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier
 from time import perf_counter, perf_counter_ns
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -46,14 +46,6 @@ _TOGETHER = 100
 _BATCHES = 20
 
 
-class Subject(Protocol):
-    """Carries out operations."""
-
-    def add(self, step: Step) -> Transitions: ...
-    def update(self, step: Step) -> Transitions: ...
-    def forget(self, step: Step) -> object: ...
-
-
 class _InSpaces:
     def __init__(self, regions: Regions) -> None:
         self._spaces = Spaces(regions.schemas)
@@ -80,6 +72,10 @@ class _InNumPy:
 
     def forget(self, step: Step) -> object:
         return None
+
+
+_Subject = _InSpaces | _InNumPy
+"""What carries out the operations."""
 
 
 def measure(
@@ -112,7 +108,7 @@ def measure(
 
 
 def _measure(
-    subject: Subject,
+    subject: _Subject,
     regions: Regions,
     most: int,
     extras: frozenset[Extra],
@@ -161,7 +157,7 @@ def _by_turns(do: Operation, walk: Walk, columns: Columns, most: int, effort: Ef
     return {kind: _summary(*map(np.concatenate, zip(*found[kind], strict=True))) for kind in _KINDS}
 
 
-def _arrivals(subject: Subject, regions: Regions) -> Iterator[Step]:
+def _arrivals(subject: _Subject, regions: Regions) -> Iterator[Step]:
     """New publications. They go again in time: there are at most 1 % more than asked for."""
     arrivals = regions.arrivals()
     while True:
@@ -341,11 +337,11 @@ class _Kept:
         return _Part(began, now, np.array(taken, np.int64), told, kept)
 
 
-def _syncs_per_second(path: Path, seconds: float = 0.3) -> float:
+def _syncs_per_second(path: Path) -> float:
     """How often this disk takes a page for good, from one who waits each time."""
     syncs, began = 0, perf_counter()
     with path.open("wb", buffering=0) as file:
-        while perf_counter() - began < seconds:
+        while perf_counter() - began < 0.3:
             file.write(bytes(4096))
             os.fsync(file.fileno())
             syncs += 1

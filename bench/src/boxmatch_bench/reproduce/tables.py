@@ -58,13 +58,9 @@ class Grid:
         theirs = None if other is None else quantity.of(other)
         return 100 * (1 - mine / theirs) if theirs else None
 
-    def has(self, quantity: Quantity, series: str | None = None) -> bool:
-        """Whether any row (of the series) has the quantity."""
-        return any(
-            quantity.of(row) is not None
-            for (name, _), row in self._rows.items()
-            if series in (None, name)
-        )
+    def has(self, quantity: Quantity) -> bool:
+        """Whether any row has the quantity."""
+        return any(quantity.of(row) is not None for row in self.rows)
 
 
 def tables(grid: Grid) -> list[Table]:

@@ -7,7 +7,7 @@ says the formulas in words.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,13 +146,10 @@ def needs(rates: Rates, exponent: float | None, target: Target) -> tuple[Need, N
     return need("replicated", 1), need("sharded", max(2, math.ceil(index / room)))
 
 
-def estimate_tables(rows: Sequence[Row], target: Target | None = None) -> Iterator[Table]:
+def estimate_tables(rows: Sequence[Row]) -> list[Table]:
     """What the row with most subscriptions says, and what follows from it."""
-    target = target or Target()
-    rates = Rates.of(_largest(rows))
-    exponent = growth(rows)
-    yield _measured(rates, exponent)
-    yield _needed(rates, exponent, target)
+    rates, exponent = Rates.of(_largest(rows)), growth(rows)
+    return [_measured(rates, exponent), _needed(rates, exponent, Target())]
 
 
 def _measured(rates: Rates, exponent: float | None) -> Table:

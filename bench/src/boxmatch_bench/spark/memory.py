@@ -15,6 +15,7 @@ from typing import Any, Final
 
 _PROCESSES: Final = Path("/proc")
 _DAEMON: Final = b"pyspark.daemon"
+_EVERY: Final = 0.5
 
 _FIELDS: Final = {
     "Rss": "resident",
@@ -58,7 +59,7 @@ def _total(workers: list[dict[str, int]]) -> int:
 
 
 @contextmanager
-def watched(index: str, *, every: float = 0.5) -> Iterator[Peak]:
+def watched(index: str) -> Iterator[Peak]:
     """Watch the Python workers of the Spark that this process has started.
 
     Reading a process's page tables takes some milliseconds, so a run that is timed should not be
@@ -69,7 +70,7 @@ def watched(index: str, *, every: float = 0.5) -> Iterator[Peak]:
 
     def watch() -> None:
         while True:
-            last = done.wait(every)
+            last = done.wait(_EVERY)
             peak.see([held(worker, index) for worker in _workers()])
             if last:  # workers outlive a job, so even a short one has been seen
                 return
