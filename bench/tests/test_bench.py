@@ -84,6 +84,10 @@ def test_an_event_file_replaces_the_values(tmp_path: Path) -> None:
     assert str(table.title).endswith(f"w = 0.3, events = {path})")
 
 
+def test_options_name_all_competitors() -> None:
+    assert tuple(competitors.COMPETITORS) == MatcherOptions().competitors
+
+
 @pytest.mark.parametrize("workload", [SMALL, SPARSE, EQUAL], ids=["ranges", "sparse", "equality"])
 @pytest.mark.parametrize("name", competitors.COMPETITORS)
 def test_competitors_agree_with_the_filters(name: str, workload: Any) -> None:

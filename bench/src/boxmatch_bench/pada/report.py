@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import Any, Final
 
 from boxmatch.reports import Charts, bullets, facts, page, table
@@ -17,8 +18,6 @@ Specification = dict[str, Any]
 _HEIGHT: Final = 240
 _COLOURS: Final = ("#d62728", "#e69f00", "#1f77b4", "#2ca02c")
 
-PAPER_MEAN: Final = {"off": 57.11, "on": 27.32}
-PAPER_DEVIATION: Final = {"off": 33.19, "on": 20.07}
 WANTED: Final = 2.1
 """How many times lower the mean latency should be with the adjuster."""
 
@@ -38,23 +37,16 @@ _INTRODUCTION: Final = (
 def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
     """The page, from the rows that there are."""
     drawn = Charts()
-    made = tables(rows)
-    parts = ['<section id="summary"><h2>Summary</h2>']
-    parts += [bullets(verdicts(rows))]
-    parts += [table(one.title, one.columns, one.rows, labels=one.labels) for one in made]
-    parts.append("</section>")
-    fluctuating, overloaded = of_experiment(rows, FLUCTUATION), of_experiment(rows, OVERLOAD)
-    if fluctuating:
-        parts.append(_fluctuation_charts(fluctuating, drawn))
-    if overloaded:
-        parts.append(_overload_charts(overloaded, drawn))
+    summary = "".join(
+        table(one.title, one.columns, one.rows, labels=one.labels) for one in tables(rows)
+    )
+    sections = {
+        "summary": ("Summary", bullets(verdicts(rows)) + summary),
+        FLUCTUATION: ("Fluctuating load", _articles(_fluctuation_charts(rows), drawn)),
+        OVERLOAD: ("Overload", _articles(_overload_charts(rows), drawn)),
+    }
     contents = "".join(
-        f'<li><a href="#{name}">{escape(title)}</a></li>'
-        for name, title in (
-            ("summary", "Summary"),
-            (FLUCTUATION, "Fluctuating load"),
-            (OVERLOAD, "Overload"),
-        )
+        f'<li><a href="#{name}">{title}</a></li>' for name, (title, _) in sections.items()
     )
     return page(
         title="Boxmatch: the adjuster under load",
@@ -62,8 +54,18 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         introduction=_INTRODUCTION,
         origin=_origin(rows, run),
         contents=f"<ul>{contents}</ul>",
-        sections="".join(parts),
+        sections="".join(
+            f'<section id="{name}"><h2>{title}</h2>{content}</section>'
+            for name, (title, content) in sections.items()
+            if content or name == "summary"
+        ),
         charts=drawn,
+    )
+
+
+def _articles(charts: Iterable[tuple[str, list[Specification]]], drawn: Charts) -> str:
+    return "".join(
+        f"<article><h3>{escape(index)}</h3>{drawn.place(its)}</article>" for index, its in charts
     )
 
 
@@ -84,40 +86,35 @@ def _origin(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
     return facts(known)
 
 
-def _fluctuation_charts(rows: list[Row], drawn: Charts) -> str:
-    parts = [f'<section id="{FLUCTUATION}"><h2>Fluctuating load</h2>']
-    for index in INDEXES:
-        mine = [row for row in rows if row["index"] == index]
-        if not mine:
-            continue
-        arrivals = [
-            _record(second, value, "arrivals")
-            for second, value in enumerate(mine[0]["by_second"]["arrivals"])
-        ]
-        charts = [_chart("Events due, per second", arrivals)]
-        for title, name, factor in (
-            ("Latency by second, ms", "latency_ms", 1.0),
-            ("Tolerated rate of false matches, %", "rate", 100.0),
-        ):
-            charts.append(_chart(title, _by_second(mine, name, factor)))
-        charts.append(_chart("Batch size, events", _samples(mine, "batch_size")))
-        parts.append(f"<article><h3>{escape(index)}</h3>{drawn.place(charts)}</article>")
-    return "".join(parts) + "</section>"
+def _fluctuation_charts(rows: Sequence[Row]) -> Iterator[tuple[str, list[Specification]]]:
+    fluctuating = of_experiment(rows, FLUCTUATION)
+    for index, group in groupby(fluctuating, key=lambda row: str(row["index"])):
+        mine = list(group)
+        arrivals = enumerate(mine[0]["by_second"]["arrivals"])
+        yield (
+            index,
+            [
+                _chart("Events due, per second", [_record(*one, "arrivals") for one in arrivals]),
+                _chart("Latency by second, ms", _by_second(mine, "latency_ms", 1.0)),
+                _chart("Tolerated rate of false matches, %", _by_second(mine, "rate", 100.0)),
+                _chart("Batch size, events", _samples(mine, "batch_size")),
+            ],
+        )
 
 
-def _overload_charts(rows: list[Row], drawn: Charts) -> str:
-    parts = [f'<section id="{OVERLOAD}"><h2>Overload</h2>']
-    for row in rows:
-        charts = [
-            _chart(title, _samples([row], name, factor), ends=row["seconds"])
-            for title, name, factor in (
-                ("Waiting events", "queue", 1.0),
-                ("Tolerated rate of false matches, %", "rate", 100.0),
-                ("Private memory of the server, MB", "private", 1e-6),
-            )
-        ]
-        parts.append(f"<article><h3>{escape(row['index'])}</h3>{drawn.place(charts)}</article>")
-    return "".join(parts) + "</section>"
+def _overload_charts(rows: Sequence[Row]) -> Iterator[tuple[str, list[Specification]]]:
+    for row in of_experiment(rows, OVERLOAD):
+        yield (
+            row["index"],
+            [
+                _chart(title, _samples([row], name, factor), ends=row["seconds"])
+                for title, name, factor in (
+                    ("Waiting events", "queue", 1.0),
+                    ("Tolerated rate of false matches, %", "rate", 100.0),
+                    ("Private memory of the server, MB", "private", 1e-6),
+                )
+            ],
+        )
 
 
 def _record(second: float, value: float, series: str) -> Record:
@@ -229,13 +226,10 @@ def _latency(rows: list[Row]) -> Table:
             )
         )
     if made:
-        for name in ("off", "on"):
-            known = PAPER_MEAN[name], PAPER_DEVIATION[name]
-            ratios = ["", ""] if name == "off" else ["2.09×", "1.65×"]
-            label = "Rein" if name == "off" else "Ada-Rein"
-            adjuster = "off" if name == "off" else "up to 0.1 %"
-            shown = (f"{known[0]:.2f}", f"{known[1]:.2f}", "", "")
-            made.append((f"the paper's {label}", adjuster, "", *shown, *ratios, "", "", ""))
+        blank = ("", "", "")
+        without = ("the paper's Rein", "off", "", "57.11", "33.19", "", *blank, *blank)
+        adapted = ("the paper's Ada-Rein", "up to 0.1 %", "", "27.32", "20.07", "", "")
+        made += [without, (*adapted, "2.09×", "1.65×", *blank)]
     return Table("Latency, event due to delivery", columns, tuple(made), 2)
 
 
