@@ -36,10 +36,9 @@ JsonPath = Annotated[
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameters that are dataclasses become an option for each annotated field.
+    """A command that has, for each parameter that is a dataclass, its annotated fields as options.
 
-    What a dataclass refuses is a bad parameter, and so is a `ValueError` before anything is
-    measured.
+    The dataclass checks their values: what it refuses is a bad parameter.
     """
     hints = get_type_hints(function, include_extras=True)
     options: dict[str, list[str]] = {}
