@@ -87,8 +87,8 @@ def object_keys(
     In a column of a table NaN and NaT are how a NULL looks; `nan_is_null=False` refuses them, for
     values that were given one by one.
     """
-    typed = _typed_values(attribute, values)
-    if typed is not None and (nan_is_null or not (typed == ABSENT).any()):
+    typed = _typed_values(attribute, values, nan_is_null)
+    if typed is not None:
         check_domain(attribute, typed)
         return typed
     keys = np.full(len(values), ABSENT)
@@ -119,17 +119,22 @@ def object_keys(
     return keys
 
 
-def _typed_values(attribute: Attribute, values: Sequence[object]) -> Int64Array | None:
+def _typed_values(
+    attribute: Attribute, values: Sequence[object], nan_is_null: bool
+) -> Int64Array | None:
     """Keys of values that all have the very type of the attribute, as they mostly do."""
     wanted = _PYTHON_TYPES.get(attribute.type)
     if wanted is None or set(map(type, values)) != {wanted}:
         return None
     if wanted is float:
-        return float_keys(np.array(values, np.float64))[0]
-    try:
-        keys = np.array(values, np.int64)
-    except OverflowError:
-        return None
+        keys, _ = float_keys(np.array(values, np.float64))
+        if nan_is_null:
+            return keys
+    else:
+        try:
+            keys = np.array(values, np.int64)
+        except OverflowError:
+            return None
     return None if (keys == ABSENT).any() else keys
 
 
