@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _HELD: Final = "boxmatch.body"
 _STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
-_SPACED_COLONS: Final = (b" :", b"\t:", b"\n:", b"\r:")
+_SPACES: Final = (b" ", b"\t", b"\n", b"\r")
 
 
 class BodyBudget:
@@ -140,8 +140,10 @@ def dump_json(value: Any, *, what: str = "the body", **more: Any) -> bytes:
 def _check_names(body: bytes, value: Any, what: str, more: dict[str, Any]) -> None:
     """Refuse two values under one name, of which the parser would keep the last."""
     # Counting is enough: the text has as many names as the value, unless one came twice. The
-    # quick count is exact if no string has an escape and no colon has a space before it.
-    quick = b"\\" not in body and not any(spaced in body for spaced in _SPACED_COLONS)
+    # quick count is exact if no string has an escape and no colon has a space before it. Two bytes
+    # take 20 times as long to look for as one, and compact JSON has no spaces.
+    spaced = any(space in body and space + b":" in body for space in _SPACES)
+    quick = b"\\" not in body and not spaced
     if quick and body.count(b'":') == _shallow_names(value):
         return
     written = sum(1 for one in _STRING_OR_NAME.finditer(body) if one[1] is not None)
