@@ -10,7 +10,7 @@ from pathlib import Path
 
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
-from boxmatch.broker.store import Appended, Store
+from boxmatch.broker.store import Store
 from boxmatch.model.schema import Schema
 
 SUBSCRIBERS = 5
@@ -30,13 +30,6 @@ def main(folder: Path, sync: str) -> None:
     ).result()
     printing = threading.Lock()
 
-    def tell(done: Appended | BaseException, call: int, subscriber: int) -> None:
-        if isinstance(done, BaseException):
-            raise done
-        with printing:
-            sys.stdout.write(f"{done.first} {done.last} {call} {subscriber}\n")
-            sys.stdout.flush()
-
     def publish(seed: int) -> None:
         random_ = random.Random(seed)
         while True:
@@ -44,10 +37,12 @@ def main(folder: Path, sync: str) -> None:
             bodies = [body(place, call) for place in range(random_.randint(1, 20))]
             subscriber = random_.choice(subscribers)
             inbox = {subscriber: [(place, [f"s{call}"]) for place in range(len(bodies))]}
-            store.write(
-                lambda t: t.append(feed, time.time(), bodies, inbox),  # noqa: B023
-                lambda done: tell(done, call, subscriber),  # noqa: B023
+            done = store.write(
+                lambda t: t.append(feed, time.time(), bodies, inbox)  # noqa: B023
             ).result()
+            with printing:
+                sys.stdout.write(f"{done.first} {done.last} {call} {subscriber}\n")
+                sys.stdout.flush()
 
     for seed in random.sample(range(1_000_000), 3):
         threading.Thread(target=publish, args=(seed,), daemon=True).start()

@@ -20,7 +20,9 @@ from boxmatch.broker.delivery.webhook_sender import Webhook
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Limits, Settings
+from boxmatch.broker.store import Transaction
 from boxmatch.broker.store.rows import Notification
+from boxmatch.errors import StorageError
 from boxmatch.model.filters import CompiledFilter, compile_filter
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
@@ -644,5 +646,26 @@ def test_a_subscription_is_put_while_its_feed_is_extended(tmp_path: Path) -> Non
             await asyncio.gather(extending, putting)
             await broker.pipeline.publish("ticks", events({"price": 2.0, "venue": "X"}))
             assert len(await all_notifications(broker, "ann")) == 1
+
+    run(main)
+
+
+def test_a_broker_whose_writer_thread_has_ended_can_be_stopped(tmp_path: Path) -> None:
+    def end_thread(transaction: Transaction) -> None:
+        raise SystemExit
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "all", wanted({}))
+            await broker.pipeline.publish("ticks", events({"price": 1.0}))
+            await broker.notifications.acknowledge("ann", 1, wait=False)
+            with pytest.raises(StorageError, match="has ended"):
+                await broker.store.commit(end_thread)
+            with pytest.raises(StorageError, match="has ended"):
+                await broker.pipeline.publish("ticks", events({"price": 1.0}))
+            while broker.failure is None:  # the thread has told us, and is about to end
+                await asyncio.sleep(0)
+            assert broker.failure == "the thread that writes to the disk has ended"
 
     run(main)

@@ -204,7 +204,7 @@ class Journal:
                 upcoming += count
             ticket = Ticket()
             change = partial(_Transaction.put, members=members, told=told)
-            self._writer.write_with_callback(change, ticket._resolve)
+            self._writer.enqueue(change, ticket._resolve)
             self._next = upcoming
         return ticket
 
@@ -219,7 +219,7 @@ class Journal:
             first = max(self._first, min(before, self._next))
             ticket = Ticket()
             change = partial(_Transaction.forget, before=first)
-            self._writer.write_with_callback(change, ticket._resolve)
+            self._writer.enqueue(change, ticket._resolve)
             self._first = first
         ticket.wait()
 

@@ -1,8 +1,8 @@
 """Group commit: one thread runs all changes that are queued and commits them in one transaction.
 
 Callers who come together share the wait for the disk. Whenever the process dies, the database holds
-the changes up to one of them, and none after it; every change whose future was resolved is among
-them.
+the changes up to one of them, and none after it; every change that was said to be committed is
+among them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future
-from itertools import islice
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -117,30 +115,15 @@ def wait_for_callers(share: float, most: float) -> Pacing:
 
 
 class Queued(NamedTuple):
-    """A change that nobody has run yet."""
+    """A change that is not committed yet, and who hears of it."""
 
     change: Callable[[Any], Any]
-    future: Future[Any] | None
-    done: Callable[[Any], None] | None
-
-
-class Raised(NamedTuple):
-    """In the place of a result."""
-
-    error: Exception
-
-
-class Attempt(NamedTuple):
-    """Changes that were to be committed together, with their results unless that failed."""
-
-    group: list[Queued]
-    results: list[Any]
-    error: Exception | None = None
+    done: Callable[[Any], None]
 
 
 class _Failure(NamedTuple):
     message: str
-    cause: Exception
+    cause: BaseException
 
     def error(self) -> StorageError:
         # One for each who hears of it: threads must not share a traceback.
@@ -159,7 +142,8 @@ class GroupCommit(Generic[S]):
     A change that raises has done nothing, and concerns nobody else. A commit that fails loses the
     changes of its group; with `stops` it is the last one, and nothing more is accepted: whether
     what failed is on disk shows when the database is opened again. Else the next group is tried
-    afresh. The processes that `os.fork` makes cannot use it.
+    afresh. Whatever happens, also if the writer thread ends, all who wait hear of it. The processes
+    that `os.fork` makes cannot use it.
     """
 
     def __init__(
@@ -171,6 +155,8 @@ class GroupCommit(Generic[S]):
         self._stops = stops
         self._process = os.getpid()
         self._queue: deque[Queued] = deque()
+        self._group: deque[Queued] = deque()
+        """Taken out of the queue, and not told yet what became of them. In the writer thread."""
         self._changed = threading.Condition(threading.Lock())
         self._awaited: float = 1
         """So many queued changes wake the writer thread."""
@@ -181,26 +167,18 @@ class GroupCommit(Generic[S]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def write(
-        self,
-        change: Callable[[S], T],
-        done: Callable[[T | BaseException], None] | None = None,
-    ) -> Future[T]:
-        """Queue a change; does not wait for the disk. After the commit the future is resolved, and
-        `done` called in the writer thread.
+    def enqueue(self, change: Callable[[S], T], done: Callable[[T | BaseException], None]) -> None:
+        """Queue a change; does not wait for the disk. After the commit `done` is called in the
+        writer thread, with the result or with what kept the change from being committed.
 
-        A future that is cancelled before its change begins keeps it from running. The queue has no
-        bound: callers who never wait may fill the memory.
+        The queue has no bound: callers who never wait may fill the memory.
         """
-        future: Future[T] = Future()
-        self._add(Queued(change, future, done))
-        return future
-
-    def write_with_callback(
-        self, change: Callable[[S], T], done: Callable[[T | BaseException], None]
-    ) -> None:
-        """As `write`, for those who need no future, which takes longer than what is done here."""
-        self._add(Queued(change, None, done))
+        self.check_process()
+        with self._changed:
+            self._check_usable()
+            self._queue.append(Queued(change, done))
+            if len(self._queue) >= self._awaited:
+                self._changed.notify()
 
     def check(self) -> None:
         """Raise `StorageError` if nothing can be written any more."""
@@ -211,7 +189,7 @@ class GroupCommit(Generic[S]):
     def check_process(self) -> None:
         """Raise `StorageError` in a process that was forked."""
         # Before any lock, which another thread may have held when the processes parted.
-        if self._process != os.getpid():
+        if self.is_forked:
             raise StorageError(f"{self._file.parent} was opened by the process that made this one")
 
     @property
@@ -221,7 +199,7 @@ class GroupCommit(Generic[S]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the writer thread runs. Without it, nothing that is queued is resolved."""
+        """Whether the writer thread runs. Without it, nothing can be written."""
         return self._thread.is_alive()
 
     @property
@@ -236,14 +214,6 @@ class GroupCommit(Generic[S]):
             self._changed.notify()
         self._thread.join()
 
-    def _add(self, queued: Queued) -> None:
-        self.check_process()
-        with self._changed:
-            self._check_usable()
-            self._queue.append(queued)
-            if len(self._queue) >= self._awaited:
-                self._changed.notify()
-
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise self._failure.error()
@@ -253,8 +223,13 @@ class GroupCommit(Generic[S]):
     # In the writer thread.
 
     def _run(self) -> None:
-        while self._failure is None and self._wait_for_changes():
-            self._write_group()
+        try:
+            while self._failure is None and self._wait_for_changes():
+                self._write_group()
+        except BaseException as error:
+            _log.critical("cannot write to %s any more", self._file, exc_info=True)
+            self._undo_group()
+            self._fail(_Failure(f"the thread that writes to {self._file} has ended", error))
 
     def _wait_for_changes(self) -> bool:
         """False when it is closed and all is written."""
@@ -271,52 +246,52 @@ class GroupCommit(Generic[S]):
 
     def _write_group(self) -> None:
         began = time.monotonic()
-        group, results, error = self._commit_group(self._taken(began + _LONGEST))
-        if error is not None:
-            failure = _Failure(f"cannot write to {self._file}: {error}", error)
-            if self._stops:
-                with self._changed:
-                    self._failure = failure
-                group += self._taken(math.inf)
-            results = [Raised(failure.error()) for _ in group]
+        results = self._commit_group(self._take(began + _LONGEST))
         # Before they are notified, else those who come again at once are counted twice.
-        callers = len(group) + len(self._queue)
+        callers = len(self._group) + len(self._queue)
         self._last = LastGroup(began, time.monotonic() - began, callers)
-        for queued, result in zip(group, results, strict=True):
-            _resolve(queued, result)
+        if isinstance(results, list):
+            for result in results:
+                _call(self._group.popleft().done, result)
+            return
+        failure = _Failure(f"cannot write to {self._file}: {results}", results)
+        if self._stops:
+            self._fail(failure)
+        while self._group:
+            _call(self._group.popleft().done, failure.error())
 
-    def _commit_group(self, changes: Iterator[Queued]) -> Attempt:
-        """Commit what there is of the changes. Subclasses may try again."""
+    def _fail(self, failure: _Failure) -> None:
+        """Accept nothing more, and tell all who wait."""
+        with self._changed:
+            self._failure = failure
+        for waiting in (self._group, self._queue):
+            while waiting:
+                _call(waiting.popleft().done, failure.error())
+
+    def _take(self, deadline: float) -> Iterator[Queued]:
+        """What is queued, up to a time; but one at least."""
+        while self._queue and (not self._group or time.monotonic() < deadline):
+            self._group.append(self._queue.popleft())
+            yield self._group[-1]
+
+    def _commit_group(self, changes: Iterator[Queued]) -> list[Any] | Exception:
+        """Commit what there is of the changes: their results, or why they are not committed.
+        Subclasses may try again, with all of `_group`.
+        """
         return self._try(changes)
 
-    def _try(self, changes: Iterable[Queued]) -> Attempt:
+    def _try(self, changes: Iterator[Queued]) -> list[Any] | Exception:
         """Run changes and commit them."""
-        taken = iter(changes)
-        group: list[Queued] = []
-        results: list[Any] = []
         try:
             self._transaction.begin()
-            for queued in taken:
-                group.append(queued)
-                results.append(self._run_change(queued.change))
+            results = [self._run_change(queued.change) for queued in changes]
             self._transaction.commit()
         except Exception as error:  # whatever it is, nobody may wait in vain
             self._undo_group()
-            if not group:  # it could not even begin
-                group += islice(taken, 1)
-            return Attempt(group, [], error)
-        return Attempt(group, results)
-
-    def _taken(self, deadline: float) -> Iterator[Queued]:
-        """What is queued, up to a time; but one at least."""
-        is_first = True
-        while self._queue and (is_first or time.monotonic() < deadline):
-            queued = self._queue.popleft()
-            if queued.future is None or queued.future.set_running_or_notify_cancel():
-                is_first = False
-                yield queued
-            else:  # nobody wants it any more
-                _call(queued.done, CancelledError())
+            if not self._group:  # it could not even begin
+                next(changes, None)
+            return error
+        return results
 
     def _run_change(self, change: Callable[[S], Any]) -> Any:
         """Its result, or what it has raised, and then it has done nothing."""
@@ -329,7 +304,7 @@ class GroupCommit(Generic[S]):
             if not transaction.is_open or _is_of_the_disk(error):
                 raise
             transaction.undo_change()
-            return Raised(error)
+            return error
         return result
 
     def _undo_group(self) -> None:
@@ -344,18 +319,8 @@ def _is_of_the_disk(error: Exception) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, mistakes)
 
 
-def _resolve(queued: Queued, result: Any) -> None:
-    if queued.future is not None:
-        if isinstance(result, Raised):
-            queued.future.set_exception(result.error)
-        else:
-            queued.future.set_result(result)
-    _call(queued.done, result.error if isinstance(result, Raised) else result)
-
-
-def _call(done: Callable[[Any], None] | None, result: Any) -> None:
-    if done is not None:
-        try:
-            done(result)
-        except Exception:
-            _log.exception("what was to follow a write has failed")
+def _call(done: Callable[[Any], None], result: Any) -> None:
+    try:
+        done(result)
+    except Exception:
+        _log.exception("what was to follow a write has failed")

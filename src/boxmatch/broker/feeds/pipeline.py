@@ -393,7 +393,7 @@ class Pipeline:
             self.call_in_loop(partial(self._finish, request, result))
 
         try:
-            self._store.write(change, done)
+            self._store.enqueue(change, done)
         except BoxmatchError as error:
             done(error)
 

@@ -184,7 +184,7 @@ class StateOperations:
                 )
 
         try:
-            self._store.write(change, done, frees=frees)
+            self._store.enqueue(change, done, frees=frees)
         except StorageError as error:  # it is closed
             self._pipeline.call_in_loop(partial(settle, answer, error))
 

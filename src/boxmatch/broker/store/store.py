@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ from boxmatch.broker.store.rows import Removed
 from boxmatch.broker.store.tables import DATABASE, prepare
 from boxmatch.broker.store.transaction import Transaction
 from boxmatch.broker.store.write_buffer import MOST_ROW_BYTES
-from boxmatch.broker.store.writer import Writer
+from boxmatch.broker.store.writer import Freeing, Writer
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import LockedDatabase, Sync, checkpoint, copy_database
 
@@ -110,21 +110,34 @@ class Store:
         """The number after the last one that is committed."""
         return self._writer.next_sequence
 
-    def write(
+    def enqueue(
         self,
         change: Callable[[Transaction], T],
-        done: Callable[[T | BaseException], None] | None = None,
+        done: Callable[[T | BaseException], None],
         *,
         frees: bool = False,
-    ) -> Future[T]:
-        """Queue a change. It runs in the writer thread, in order; the future is resolved, and
-        `done` called there, after the commit. If it raises, it has done nothing.
+    ) -> None:
+        """Queue a change. It runs in the writer thread, in order; after the commit `done` is called
+        there. If the change raises, it has done nothing.
 
-        A future that is cancelled before its change begins keeps it from running. If the disk is
-        full, only a change that `frees` room is carried out; it may then run more than once, and
-        all but the last time nothing of it is kept.
+        If the disk is full, only a change that `frees` room is carried out; it may then run more
+        than once, and all but the last time nothing of it is kept.
         """
-        return self._writer.write(change, done, frees=frees)
+        self._writer.enqueue(Freeing(change) if frees else change, done)
+
+    def write(self, change: Callable[[Transaction], T], *, frees: bool = False) -> Future[T]:
+        """`enqueue` with a future, which takes longer. If it is cancelled before its change begins,
+        the change does not run.
+        """
+        future: Future[T] = Future()
+
+        def run(transaction: Transaction) -> T:
+            if not _begin(future):
+                raise CancelledError
+            return change(transaction)
+
+        self.enqueue(run, partial(_resolve, future), frees=frees)
+        return future
 
     async def commit(self, change: Callable[[Transaction], T], *, frees: bool = False) -> T:
         """`write` for an event loop; returns when the change is durable."""
@@ -137,20 +150,23 @@ class Store:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the writer thread runs. Without it, no future of `write` is resolved."""
+        """Whether the writer thread runs. Without it, nothing can be written."""
         return self._writer.is_alive
 
     def probe(self) -> None:
         """After a failure, see whether one can write again: as much as a large row has, since on a
         full disk there may be room for little things. Waits for the disk.
         """
+        future: Future[None] = Future()
 
-        def done(result: object) -> None:
-            if not isinstance(result, BaseException):
+        def done(result: BaseException | None) -> None:
+            if result is None:
                 self._writer.recovered()
+            _resolve(future, result)
 
         if self.failure is not None:
-            self.write(partial(Transaction.put_ballast, nbytes=MOST_ROW_BYTES), done).result()
+            self.enqueue(partial(Transaction.put_ballast, nbytes=MOST_ROW_BYTES), done)
+            future.result()
             self.write(partial(Transaction.put_ballast, nbytes=None), frees=True).result()
 
     def first_sequence(self, feed: int | None = None) -> int:
@@ -185,3 +201,18 @@ class Store:
                 checkpoint(self._file, "PASSIVE")
             except sqlite3.Error:
                 _log.exception("cannot take up the write-ahead log of %s", self._file)
+
+
+def _begin(future: Future[T]) -> bool:
+    """Whether somebody still wants the result."""
+    # It runs already if its change is tried again.
+    return future.running() or (not future.cancelled() and future.set_running_or_notify_cancel())
+
+
+def _resolve(future: Future[T], result: T | BaseException) -> None:
+    if not _begin(future):
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

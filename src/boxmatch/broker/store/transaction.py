@@ -29,8 +29,6 @@ class Transaction(group_commit.Transaction):
         self._group_mark = self._change_mark = self._mark()
         self._earlier = WriteBuffer()
         self._own = WriteBuffer()
-        self.admits_all = True
-        """Whether changes may write that free no room."""
         self.refuses = False
         """Whether the change may not write, since the disk is full and it frees no room."""
         self.written = 0

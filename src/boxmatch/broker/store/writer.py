@@ -7,30 +7,27 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeGuard
 
 from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.transaction import Transaction
-from boxmatch.storage.group_commit import Attempt, GroupCommit, Queued, space_groups
+from boxmatch.storage.group_commit import GroupCommit, Queued, space_groups
 from boxmatch.storage.sqlite import checkpoint
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT_BYTES = 16 << 20
 
 
-@dataclass(slots=True)
-class _Change(Generic[T]):
-    run: Callable[[Transaction], T]
-    frees: bool
+@dataclass(frozen=True, slots=True)
+class Freeing:
+    """A change that frees room, and may use the reserve."""
 
-    def __call__(self, transaction: Transaction) -> T:
-        # Those that are refused are so in their turn, as who comes after them has to know.
-        transaction.refuses = not (self.frees or transaction.admits_all)
+    run: Callable[[Transaction], Any]
+
+    def __call__(self, transaction: Transaction) -> Any:
         return self.run(transaction)
 
 
@@ -56,6 +53,8 @@ class Writer(GroupCommit[Transaction]):
         self.grown = threading.Event()
         """Set when the write-ahead log has become long."""
         self._reserve = reserve
+        self._admits_all = True
+        """Whether changes may write that free no room."""
         super().__init__(
             file,
             Transaction(connection, next_sequence),
@@ -64,52 +63,47 @@ class Writer(GroupCommit[Transaction]):
             name="store writer",
         )
 
-    def write(
-        self,
-        change: Callable[[Transaction], T],
-        done: Callable[[T | BaseException], None] | None = None,
-        *,
-        frees: bool = False,
-    ) -> Future[T]:
-        """Queue a change; one that `frees` room may use the reserve."""
-        return super().write(_Change(change, frees), done)
-
     def recovered(self) -> None:
         """One can write again. In the writer thread."""
         _log.warning("can write to %s again", self._file)
         self.failure = None
 
-    def _commit_group(self, changes: Iterator[Queued]) -> Attempt:
+    def _commit_group(self, changes: Iterator[Queued]) -> list[Any] | Exception:
         if not self._reserve.restore():
             self._make_room()
-        attempt = self._try_to_write(changes, self._reserve.is_whole or self._is_roomy())
-        if attempt.error is not None and _is_full(attempt.error):
-            attempt = self._use_reserve(attempt.group, attempt.error)
-        if attempt.error is not None:
-            self._report(attempt.error)
-            return attempt
+        results = self._try_to_write(changes, self._reserve.is_whole or self._is_roomy())
+        if _is_full(results):
+            results = self._use_reserve(results)
+        if isinstance(results, Exception):
+            self._report(results)
+            return results
         self.next_sequence = self._transaction.next_sequence
         if not self._reserve.is_whole:
             self._make_room()
         elif self._transaction.written > _CHECKPOINT_BYTES:
             self._transaction.written = 0
             self.grown.set()
-        return attempt
+        return results
 
-    def _use_reserve(self, group: list[Queued], error: Exception) -> Attempt:
+    def _use_reserve(self, error: sqlite3.Error) -> list[Any] | Exception:
         """Try a group again, with the reserve for those who may use it, if there are any."""
-        frees = [isinstance(one.change, _Change) and one.change.frees for one in group]
+        frees = [isinstance(queued.change, Freeing) for queued in self._group]
         admits_all = self._is_roomy()
         if not (admits_all or all(frees)):
             self._report(error)  # some are refused
         if not (admits_all or any(frees)):
-            return Attempt(group, [], error)
+            return error
         self._reserve.release()
-        return self._try_to_write(iter(group), admits_all)
+        return self._try_to_write(iter(self._group), admits_all)
 
-    def _try_to_write(self, changes: Iterator[Queued], admits_all: bool) -> Attempt:
-        self._transaction.admits_all = admits_all
+    def _try_to_write(self, changes: Iterator[Queued], admits_all: bool) -> list[Any] | Exception:
+        self._admits_all = admits_all
         return self._try(changes)
+
+    def _run_change(self, change: Callable[[Transaction], Any]) -> Any:
+        # Those that are refused are so in their turn, as who comes after them has to know.
+        self._transaction.refuses = not (self._admits_all or isinstance(change, Freeing))
+        return super()._run_change(change)
 
     def _is_roomy(self) -> bool:
         """Whether so many pages of the database are free that no change makes it grow: then all
@@ -137,5 +131,5 @@ class Writer(GroupCommit[Transaction]):
         self.failure = str(error)
 
 
-def _is_full(error: Exception) -> bool:
-    return isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
+def _is_full(result: object) -> TypeGuard[sqlite3.Error]:
+    return isinstance(result, sqlite3.Error) and result.sqlite_errorcode == sqlite3.SQLITE_FULL
