@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscriber import Subscriber
 

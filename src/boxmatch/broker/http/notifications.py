@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
 from boxmatch.broker.http.bodies import read_request
 from boxmatch.broker.http.responses import answer, gives, problems, takes

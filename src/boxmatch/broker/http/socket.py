@@ -17,7 +17,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from boxmatch.broker.access import Grant
-from boxmatch.broker.delivery.stream import NotificationStream
+from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.http.authentication import Caller, Context, check_name, context_of
 from boxmatch.broker.http.problems import Problem, misplaced, problem_of
 from boxmatch.broker.store.rows import Notification

@@ -9,7 +9,7 @@ from boxmatch.wire import answers
 from boxmatch.wire.requests import Wanted
 
 if TYPE_CHECKING:
-    from boxmatch.broker.delivery.stream import NotificationStream
+    from boxmatch.broker.delivery.notifications import NotificationStream
     from boxmatch.broker.feeds.slots import Slots
 
 
