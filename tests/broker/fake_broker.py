@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.store.rows import Notification
-from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import UnknownFeedError
 from boxmatch.wire import answers
 from boxmatch.wire.answers import Receipt

@@ -26,7 +26,7 @@ from boxmatch.broker.monitoring.metrics import (
 from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.store import Sizes
 from boxmatch.broker.store.rows import Notification
-from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.model.schema import Schema
 
 KEY = "bm_abcd1234_" + "s3cret" * 7 + "x"

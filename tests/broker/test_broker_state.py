@@ -14,10 +14,9 @@ from test_broker_core import all_notifications, run, running  # in this folder
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.feeds.slots import Slots
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store.rows import Notification
-from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Slots, Subscriber, Subscription
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
 

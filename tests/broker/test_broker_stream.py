@@ -11,7 +11,7 @@ import pytest
 
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.store.rows import Notification
-from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.broker.subscribers.subscribers import Subscriber
 
 T = TypeVar("T")
 

@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from boxmatch.broker.feeds.slots import Inboxes
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.store.reader import MOST_BYTES
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.directory import Directory, FeedEntry
-from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.broker.subscribers.subscribers import Inboxes, Subscriber
 
 Read = Callable[[int, int, int], Awaitable[list[Notification]]]
 """Subscriber, sequence number to begin after, how many at most: notifications from the disk."""

@@ -11,9 +11,8 @@ import structlog
 
 from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.adaptation import SAMPLE, Adaptation, in_effect
-from boxmatch.broker.feeds.slots import Slots
 from boxmatch.broker.feeds.spec import FeedSpec
-from boxmatch.broker.subscribers.subscriber import Subscription
+from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, EventError, FilterError
 from boxmatch.model.filters import CompiledFilter, compile_filter

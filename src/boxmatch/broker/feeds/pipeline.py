@@ -21,10 +21,10 @@ import structlog
 
 from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.feeds.slots import Inboxes
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
+from boxmatch.broker.subscribers.subscribers import Inboxes
 from boxmatch.errors import BoxmatchError, BrokerError, OverloadError
 from boxmatch.wire.answers import Receipt
 

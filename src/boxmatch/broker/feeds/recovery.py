@@ -12,7 +12,7 @@ from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, regions_from_json, regions_to_json
 from boxmatch.broker.store import Store
-from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
 from boxmatch.spaces.dimensions import Stored
 from boxmatch.wire.codec import encode
 from boxmatch.wire.requests import Wanted

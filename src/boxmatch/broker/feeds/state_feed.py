@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from boxmatch.broker.feeds.slots import Inboxes, Slots
 from boxmatch.broker.feeds.spec import FeedSpec
-from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Inboxes, Slots, Subscriber, Subscription
 from boxmatch.errors import (
     BrokerError,
     RegionError,

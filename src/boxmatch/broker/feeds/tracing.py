@@ -12,7 +12,7 @@ from boxmatch.arrays import BoolArray
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.preview import event_feed
 from boxmatch.broker.subscribers.directory import Directory
-from boxmatch.broker.subscribers.subscriber import Subscription
+from boxmatch.broker.subscribers.subscribers import Subscription
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.nearest import Miss
 from boxmatch.model.explanation import Predicate

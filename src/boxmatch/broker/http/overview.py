@@ -13,11 +13,11 @@ from fastapi.responses import Response
 
 from boxmatch import __version__
 from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.feeds.slots import Order
 from boxmatch.broker.http.authentication import AnyCaller, Asker, Name
 from boxmatch.broker.http.bodies import dump_json, read_request
 from boxmatch.broker.http.responses import answer, gives, takes
 from boxmatch.broker.monitoring.metrics import BUCKETS
+from boxmatch.broker.subscribers.subscribers import Order
 from boxmatch.errors import AccessError
 from boxmatch.wire import requests
 from boxmatch.wire.answers import Subscription

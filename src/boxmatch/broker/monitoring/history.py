@@ -23,7 +23,7 @@ from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Sizes, Store
 from boxmatch.broker.subscribers.directory import Directory
-from boxmatch.broker.subscribers.subscriber import Subscriber
+from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.overview import (
     BrokerCounts,

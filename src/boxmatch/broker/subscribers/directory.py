@@ -13,7 +13,7 @@ from boxmatch.broker.feeds.recovery import Feed, recover_feed, recover_subscribe
 from boxmatch.broker.feeds.spec import FeedInfo
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.store import Store
-from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
 
 

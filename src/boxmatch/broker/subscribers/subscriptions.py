@@ -11,11 +11,15 @@ from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.pipeline import Pipeline
 from boxmatch.broker.feeds.recovery import wanted_to_json
-from boxmatch.broker.feeds.slots import Order, TopSubscriptions
 from boxmatch.broker.feeds.state_operations import StateOperations
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
-from boxmatch.broker.subscribers.subscriber import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import (
+    Order,
+    Subscriber,
+    Subscription,
+    TopSubscriptions,
+)
 from boxmatch.errors import BrokerError, FilterError, LimitError
 from boxmatch.model.filters import CompiledFilter
 from boxmatch.wire import answers
