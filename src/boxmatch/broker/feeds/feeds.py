@@ -9,16 +9,14 @@ from typing import Any
 
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import state_feed
-from boxmatch.broker.feeds.adaptation import Adaptation
-from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.event_feed import Adaptation, EventFeed
 from boxmatch.broker.feeds.pipeline import Pipeline
-from boxmatch.broker.feeds.recovery import Feed
 from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.monitoring.history import History
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import LoggedEvent, Store
-from boxmatch.broker.subscribers.directory import Directory
+from boxmatch.broker.subscribers.directory import Directory, Feed
 from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive

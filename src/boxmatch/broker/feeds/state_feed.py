@@ -259,6 +259,15 @@ def regions_to_json(regions: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def publication_to_json(stored: Stored) -> bytes:
+    return orjson.dumps({"regions": regions_to_json(stored.regions), "filter": stored.filter})
+
+
+def publication_from_json(publication: str, text: bytes, expires: float | None) -> Stored:
+    known = orjson.loads(text)
+    return Stored(publication, regions_from_json(known["regions"]), known["filter"], expires)
+
+
 def _interval_to_json(interval: Any) -> Any:
     if not isinstance(interval, Interval):
         return interval

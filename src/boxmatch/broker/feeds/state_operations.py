@@ -8,8 +8,7 @@ from functools import partial
 
 from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.pipeline import Pipeline, settle
-from boxmatch.broker.feeds.recovery import publication_to_json, recover_feed
-from boxmatch.broker.feeds.state_feed import StateChanges, StateFeed
+from boxmatch.broker.feeds.state_feed import StateChanges, StateFeed, publication_to_json
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, StorageError
@@ -215,9 +214,7 @@ class StateOperations:
         """
         try:
             if feed.epoch == epoch:
-                stored = recover_feed(
-                    self._store, feed.spec, feed.number, self._directory.by_number, self._clock
-                )
+                stored = self._directory.read_feed(feed.spec, feed.number)
                 if isinstance(stored, StateFeed):
                     feed.adopt(stored)
                     # After what was stored before, which waits there too.

@@ -9,12 +9,20 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from boxmatch.broker.feeds.recovery import Feed, recover_feed, recover_subscribers
-from boxmatch.broker.feeds.spec import FeedInfo
-from boxmatch.broker.feeds.state_feed import StateFeed
+import orjson
+import structlog
+
+from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
+from boxmatch.broker.feeds.state_feed import StateFeed, publication_from_json
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
+from boxmatch.wire.requests import Wanted
+
+Feed = EventFeed | StateFeed
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
@@ -40,15 +48,30 @@ class Directory:
     """Feeds and subscribers."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
-        self.by_number = recover_subscribers(store)
+        self._store = store
+        self._clock = clock
+        # What they have not read is on disk, however new it is.
+        newest = store.next_sequence - 1
+        self.by_number = {
+            row.number: Subscriber(
+                row.number,
+                row.name,
+                cursor=row.cursor,
+                stored=row.cursor,
+                last=newest,
+                dropped=row.dropped,
+                dropped_through=row.dropped_through,
+            )
+            for row in store.reader.subscribers()
+        }
         self._subscribers = {subscriber.name: subscriber for subscriber in self.by_number.values()}
         self._feeds: dict[str, FeedEntry] = {}
         for number, spec in store.reader.feeds():
-            feed = recover_feed(store, spec, number, self.by_number, clock)
-            self._feeds[spec.name] = FeedEntry(feed)
+            feed = self.read_feed(spec, number)
+            entry = self.add_feed(feed)
             self.restore_subscriptions(feed, feed.slots.in_use())
             for logged in store.reader.last_events(number, 1):
-                self._feeds[spec.name].last_sequence = logged.sequence
+                entry.last_sequence = logged.sequence
 
     # Feeds
 
@@ -74,6 +97,31 @@ class Directory:
     def add_feed(self, feed: Feed) -> FeedEntry:
         entry = self._feeds[feed.spec.name] = FeedEntry(feed)
         return entry
+
+    def read_feed(self, spec: FeedSpec, number: int) -> Feed:
+        """A feed as it is on disk, with its subscriptions; that their subscribers know them too is
+        up to the caller. From any thread.
+        """
+        reader = self._store.reader
+        subscriptions = []
+        for row in reader.subscriptions(number):
+            subscriber = self.by_number.get(row.subscriber)
+            if subscriber is None:
+                log.error("a subscription has no subscriber: damaged", number=row.number, id=row.id)
+                continue
+            wanted = Wanted(**orjson.loads(row.wanted))
+            subscriptions.append(Subscription(subscriber, row.id, wanted, row.created, row.updated))
+        if spec.kind == "events":
+            events = EventFeed(spec, number)
+            events.load(subscriptions)
+            return events
+        state = StateFeed(spec, number, self._clock)
+        publications = {
+            row.id: publication_from_json(row.id, row.body, row.expires)
+            for row in reader.members(number)
+        }
+        state.load(publications, subscriptions)
+        return state
 
     def drop_feed(self, name: str) -> None:
         """Forget a feed and all subscriptions to it."""

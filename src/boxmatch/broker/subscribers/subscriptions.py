@@ -10,7 +10,6 @@ from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.pipeline import Pipeline
-from boxmatch.broker.feeds.recovery import wanted_to_json
 from boxmatch.broker.feeds.state_operations import StateOperations
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
@@ -23,6 +22,7 @@ from boxmatch.broker.subscribers.subscribers import (
 from boxmatch.errors import BrokerError, FilterError, LimitError
 from boxmatch.model.filters import CompiledFilter
 from boxmatch.wire import answers
+from boxmatch.wire.codec import encode
 from boxmatch.wire.requests import Wanted
 
 
@@ -90,7 +90,7 @@ class Subscriptions:
             now = self._clock()
             # The feed knows when one before it was made.
             new = Subscription(known, subscription, wanted, now, now)
-            text = wanted_to_json(wanted)
+            text = encode(wanted)
             await self._state.operate(
                 feed,
                 lambda: feed.put(new),
@@ -130,7 +130,7 @@ class Subscriptions:
             def store(transaction: Transaction) -> int:
                 number = transaction.put_subscriber(subscriber)
                 for name, one in wanted.items():
-                    text = wanted_to_json(one)
+                    text = encode(one)
                     transaction.put_subscription(number, name, feed.number, text, now)
                 return number
 
