@@ -18,8 +18,7 @@ from test_broker_core import (  # in this folder
 )
 
 import boxmatch as bm
-from boxmatch.broker.feeds.adaptation import SAMPLE, Adaptation, in_effect
-from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.event_feed import SAMPLE, Adaptation, EventFeed, in_effect
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.wire.requests import Adaptive, Wanted
 from boxmatch.workloads import RangeWorkload

@@ -32,7 +32,7 @@ from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.settings import Settings
-from boxmatch.broker.store.reserve import RESERVE
+from boxmatch.broker.store.writer import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
 from boxmatch.wire import answers

@@ -19,7 +19,7 @@ from fault_places import fill, small_disk
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, Transaction
-from boxmatch.broker.store.reserve import RESERVE
+from boxmatch.broker.store.writer import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from boxmatch.broker.delivery.webhooks import Webhooks
-from boxmatch.broker.feeds.adaptation import in_effect
+from boxmatch.broker.feeds.event_feed import in_effect
 from boxmatch.broker.feeds.pipeline import Pipeline
 from boxmatch.broker.feeds.spec import FeedInfo
 from boxmatch.broker.monitoring.metrics import Metrics

@@ -15,13 +15,12 @@ from typing import Self, TypeVar
 
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.reader import Reader
-from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.retention import tidy
 from boxmatch.broker.store.rows import Removed
 from boxmatch.broker.store.tables import DATABASE, prepare
 from boxmatch.broker.store.transaction import Transaction
 from boxmatch.broker.store.write_buffer import MOST_ROW_BYTES
-from boxmatch.broker.store.writer import Freeing, Writer
+from boxmatch.broker.store.writer import Freeing, Reserve, Writer
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import LockedDatabase, Sync, checkpoint, copy_database
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from boxmatch.broker.store.reserve import Reserve
 from boxmatch.broker.store.transaction import Transaction
 from boxmatch.storage.group_commit import GroupCommit, Queued, space_groups
 from boxmatch.storage.sqlite import checkpoint
@@ -19,6 +21,57 @@ from boxmatch.storage.sqlite import checkpoint
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT_BYTES = 16 << 20
+
+RESERVE = "reserve"
+_MOST_BYTES = 16 << 20
+"""More than one transaction of tidying takes in the write-ahead log."""
+_SHARE = 16
+"""Of a small disk it is not more than this part."""
+
+
+class Reserve:
+    """A file that holds room without any use, until that is released. For one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / RESERVE
+        self.nbytes = min(_MOST_BYTES, shutil.disk_usage(folder).total // _SHARE)
+        self.is_whole = False
+
+    def release(self) -> None:
+        """Others may have the room."""
+        self.is_whole = False
+        with suppress(OSError):  # there is none
+            os.truncate(self._file, 0)
+
+    def restore(self) -> bool:
+        """Take the room if there is enough, and else none of it. Whether it is held."""
+        if not self.is_whole:
+            try:
+                handle = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+                try:
+                    _allocate(handle, self.nbytes)
+                finally:
+                    os.close(handle)
+                self.is_whole = True
+            except OSError as error:
+                self.release()
+                # Where a file cannot hold room there is none in reserve, but all goes on.
+                self.is_whole = error.errno not in (errno.ENOSPC, errno.EDQUOT)
+        return self.is_whole
+
+
+def _allocate(handle: int, nbytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(handle, 0, nbytes)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+    block = bytes(1 << 16)
+    for start in range(0, nbytes, len(block)):
+        os.pwrite(handle, block[: nbytes - start], start)
+    os.fsync(handle)
 
 
 @dataclass(frozen=True, slots=True)
