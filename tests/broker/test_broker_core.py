@@ -16,7 +16,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.delivery.webhook_sender import Webhook
+from boxmatch.broker.delivery.webhook_targets import Webhook
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Limits, Settings

@@ -9,8 +9,7 @@ import trustme
 from webhook_receiver import Desk, Receiver, hook, notification, run, until
 
 from boxmatch.broker.delivery import webhook_targets as targets_module
-from boxmatch.broker.delivery.webhook_sender import Webhook, check_webhook
-from boxmatch.broker.delivery.webhook_targets import Target, is_public
+from boxmatch.broker.delivery.webhook_targets import Target, Webhook, check_webhook, is_public
 from boxmatch.errors import TargetError
 
 

@@ -5,7 +5,8 @@ import contextlib
 import json
 import ssl
 
-from boxmatch.broker.delivery.webhook_sender import Webhook, WebhookSender
+from boxmatch.broker.delivery.webhook_sender import WebhookSender
+from boxmatch.broker.delivery.webhook_targets import Webhook
 from boxmatch.broker.store.rows import Notification
 
 SECRET = "a secret of some length"
@@ -126,7 +127,7 @@ class Desk:
             "jitter": lambda: 0.0,
         }
         self.sender = WebhookSender(
-            take_stream=lambda subscriber, after: FakeStream(self, subscriber, after),
+            open_stream=lambda subscriber: FakeStream(self, subscriber, None),
             acknowledge=self.acknowledge,
             dead_letter=self.dead_letter,
             on_result=lambda subscriber, outcome: self.outcomes.append((subscriber, outcome)),

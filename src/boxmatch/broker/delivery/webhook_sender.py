@@ -14,12 +14,10 @@ import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from types import TracebackType
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, NamedTuple, Protocol
 
 import httpx
-from msgspec import structs
 
 from boxmatch import __version__
 from boxmatch.broker.delivery.webhook_targets import (
@@ -28,13 +26,13 @@ from boxmatch.broker.delivery.webhook_targets import (
     Resolver,
     SystemResolver,
     Target,
+    Webhook,
 )
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
 from boxmatch.wire import answers
-from boxmatch.wire.codec import encode, faults, stored
+from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.http import retry_after
-from boxmatch.wire.requests import NewWebhook
 from boxmatch.wire.signatures import HEADER, sign
 
 _log = logging.getLogger("boxmatch.broker.webhooks")
@@ -48,23 +46,6 @@ SHORTEST, LONGEST = 1.0, 300.0
 """Seconds between two attempts."""
 SLOW = 1.0
 """Seconds after which an answer counts as slow."""
-
-
-class Webhook(NewWebhook, frozen=True, kw_only=True):
-    """Where a subscriber's notifications are posted to."""
-
-    secret: str
-
-    def described(self, last_error: str | None = None) -> answers.Webhook:
-        """What others may know of it: all but the secret."""
-        return answers.Webhook(
-            url=self.url,
-            timeout=self.timeout,
-            attempts=self.attempts,
-            batch=self.batch,
-            paused=self.paused,
-            last_error=last_error,
-        )
 
 
 class WebhookRequest(NamedTuple):
@@ -85,29 +66,11 @@ class Failure(NamedTuple):
     """The receiver wants no more at all."""
 
 
-class NotificationStream(Protocol):
+class NotificationSource(Protocol):
     """A subscriber's notifications as they come."""
 
-    async def __aenter__(self) -> NotificationStream: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> bool | None: ...
     async def take(self, most: int) -> list[Notification]:
         """At least one, unless the stream has ended."""
-
-
-def check_webhook(webhook: Webhook, *, allow_private: bool = False) -> None:
-    """Whether a webhook makes sense, for when it is set. Raises TargetError.
-
-    A name is not resolved here: what it resolves to counts when something is posted.
-    """
-    Target.parse(webhook.url, allow_private=allow_private)
-    for fault in faults(structs.asdict(webhook), NewWebhook, "webhook"):
-        raise TargetError(f"{fault.place}: {fault.message}")
 
 
 class WebhookSender:
@@ -120,7 +83,7 @@ class WebhookSender:
     def __init__(
         self,
         *,
-        take_stream: Callable[[str, int | None], NotificationStream],
+        open_stream: Callable[[str], AbstractAsyncContextManager[NotificationSource]],
         acknowledge: Callable[[str, int], Awaitable[object]],
         dead_letter: Callable[[str, int, int, int, str, bytes], Awaitable[object]],
         allow_private: bool = False,
@@ -133,7 +96,7 @@ class WebhookSender:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.take_stream = take_stream
+        self.open_stream = open_stream
         self.acknowledge = acknowledge
         self.dead_letter = dead_letter
         self.sleep = sleep
@@ -319,7 +282,7 @@ class _WebhookWorker:
         try:
             while not self.leaving:
                 try:
-                    async with self._sender.take_stream(self._subscriber, None) as stream:
+                    async with self._sender.open_stream(self._subscriber) as stream:
                         self.gone = not await self._carry(stream, connection)
                     if self.gone:
                         self._pause(self.error or "gone")
@@ -340,7 +303,7 @@ class _WebhookWorker:
         _log.warning("webhook of %s is paused: %s", self._subscriber, reason)
         self._sender.report(self._subscriber, "paused")
 
-    async def _carry(self, stream: NotificationStream, connection: Connection) -> bool:
+    async def _carry(self, stream: NotificationSource, connection: Connection) -> bool:
         """Deliver until it has to leave or the stream ends; False if the receiver is gone."""
         while not self.leaving and (notifications := await self._take(stream, connection)):
             for request in split_requests(notifications):
@@ -350,7 +313,7 @@ class _WebhookWorker:
                     break
         return True
 
-    async def _take(self, stream: NotificationStream, connection: Connection) -> list[Notification]:
+    async def _take(self, stream: NotificationSource, connection: Connection) -> list[Notification]:
         taking = asyncio.ensure_future(stream.take(self._webhook.batch))
         try:
             # Thousands of subscribers with nothing to post would each hold a connection.

@@ -20,8 +20,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import httpx
+from msgspec import structs
 
 from boxmatch.errors import TargetError
+from boxmatch.wire import answers
+from boxmatch.wire.codec import faults
+from boxmatch.wire.requests import NewWebhook
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses, as text; raises OSError."""
@@ -157,6 +161,33 @@ class Target:
         if not found:
             raise TargetError(f"{self.host} has no address")
         return found
+
+
+class Webhook(NewWebhook, frozen=True, kw_only=True):
+    """Where a subscriber's notifications are posted to."""
+
+    secret: str
+
+    def described(self, last_error: str | None = None) -> answers.Webhook:
+        """What others may know of it: all but the secret."""
+        return answers.Webhook(
+            url=self.url,
+            timeout=self.timeout,
+            attempts=self.attempts,
+            batch=self.batch,
+            paused=self.paused,
+            last_error=last_error,
+        )
+
+
+def check_webhook(webhook: Webhook, *, allow_private: bool = False) -> None:
+    """Whether a webhook makes sense, for when it is set. Raises TargetError.
+
+    A name is not resolved here: what it resolves to counts when something is posted.
+    """
+    Target.parse(webhook.url, allow_private=allow_private)
+    for fault in faults(structs.asdict(webhook), NewWebhook, "webhook"):
+        raise TargetError(f"{fault.place}: {fault.message}")
 
 
 class SystemResolver:

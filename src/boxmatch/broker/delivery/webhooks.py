@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.delivery.notifications import Notifications
-from boxmatch.broker.delivery.webhook_sender import Webhook, WebhookSender, check_webhook
+from boxmatch.broker.delivery.webhook_sender import WebhookSender
+from boxmatch.broker.delivery.webhook_targets import Webhook, check_webhook
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store, Transaction
@@ -44,7 +45,7 @@ class Webhooks:
         self._pausing: set[asyncio.Task[None]] = set()
         self._webhooks: dict[str, Webhook] = {}
         self._sender = WebhookSender(
-            take_stream=lambda subscriber, after: notifications.stream(subscriber, after=after),
+            open_stream=notifications.stream,
             acknowledge=partial(notifications.acknowledge, wait=False),
             dead_letter=self._store_dead_letter,
             allow_private=settings.allow_private_webhooks,

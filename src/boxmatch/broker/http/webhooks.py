@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from msgspec.structs import asdict, replace
 
-from boxmatch.broker.delivery.webhook_sender import Webhook
+from boxmatch.broker.delivery.webhook_targets import Webhook
 from boxmatch.broker.http.authentication import AsSubscriber, Name
 from boxmatch.broker.http.bodies import read_request
 from boxmatch.broker.http.problems import Problem
