@@ -6,9 +6,8 @@ import logging
 import os
 import sqlite3
 import threading
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +23,7 @@ from boxmatch.broker.store.rows import (
     LoggedEvent,
     MemberRow,
     Notification,
+    Room,
     Sizes,
     SubscriberRow,
     SubscriptionRow,
@@ -35,7 +35,6 @@ from boxmatch.broker.store.rows import (
 from boxmatch.broker.store.write_buffer import json_text
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import connect
-from boxmatch.wire.requests import FeedKind
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +43,7 @@ _CACHE_BYTES = 32 << 20
 _ROWS_PAGE = 1000
 _INBOX_PAGE = 256
 _BATCHES_PAGE = 64
+_LAST = 2**63 - 1
 
 MOST_BYTES = 8 << 20
 """Of bodies that are read at once, if nothing else is said."""
@@ -73,35 +73,6 @@ _PARTLY_READ = (
 _DEAD_LETTERS = (
     "SELECT s.subscriber, count(*) FROM dead_letter s WHERE {among} GROUP BY s.subscriber"
 )
-
-
-class _Room:
-    """For so many more, and so many bytes of them; but for one at least."""
-
-    def __init__(self, count: int, nbytes: int) -> None:
-        self._count = count
-        self._nbytes = nbytes
-        self._taken = False
-
-    def full(self) -> bool:
-        return self._count <= 0
-
-    def take(self, ends: Sequence[int]) -> int:
-        """How many still fit, of some whose bodies end there; where the first begins is in front.
-
-        Once not all of them did, it is full.
-        """
-        offered = len(ends) - 1
-        if offered < 1:
-            return 0
-        fitting = bisect_right(ends, ends[0] + self._nbytes) - 1
-        taken = min(max(fitting, 0 if self._taken else 1), self._count)
-        self._taken = True
-        self._count -= taken
-        self._nbytes -= ends[taken] - ends[0]
-        if taken < offered:
-            self._count = 0
-        return taken
 
 
 class Reader:
@@ -248,7 +219,7 @@ class Reader:
         bodies, but not before the first.
         """
         found: list[Notification] = []
-        room = _Room(limit, most_bytes)
+        room = Room(limit, most_bytes)
         with self.connection() as connection:
             while not room.full():
                 rows = self._inbox_page(connection, subscriber, after)
@@ -265,7 +236,7 @@ class Reader:
         after: int,
         rows: list[Any],
         found: list[Notification],
-        room: _Room,
+        room: Room,
     ) -> None:
         for last, first, text, checksum in rows:
             if room.full():
@@ -321,26 +292,18 @@ class Reader:
     ) -> list[LoggedEvent]:
         """The first events with numbers after `after`, up to `through`; `most_bytes` as above."""
         found: list[LoggedEvent] = []
-        room = _Room(limit, most_bytes)
-        last = 2**63 - 1 if through is None else through
+        room = Room(limit, most_bytes)
+        last = _LAST if through is None else through
         with self.connection() as connection:
             statement = "SELECT max(first) FROM batch WHERE feed = ? AND first <= ?"
             [(begin,)] = connection.execute(statement, (feed, after + 1))
-            statement = (
-                "SELECT first FROM batch WHERE feed = ? AND first >= ? AND first <= ? "
-                f"ORDER BY first LIMIT {_BATCHES_PAGE}"
-            )
             begin = after + 1 if begin is None else begin
-            while not room.full():
-                firsts = connection.execute(statement, (feed, begin, last)).fetchall()
-                for (first,) in firsts:
-                    if not room.full() and (batch := self._batch(connection, first, keep=False)):
-                        low = max(after + 1 - first, 0)
-                        count = room.take(batch.ends[low : max(last + 1 - first, 0) + 1])
-                        found += batch.events(after, first + low + count - 1)
-                if len(firsts) < _BATCHES_PAGE:
+            for batch in self._batches(connection, feed, begin, last):
+                low = max(after + 1 - batch.first, 0)
+                count = room.take(batch.ends[low : max(last + 1 - batch.first, 0) + 1])
+                found += batch.events(after, batch.first + low + count - 1)
+                if room.full():
                     break
-                begin = firsts[-1][0] + 1
         return found
 
     def last_events(
@@ -348,26 +311,32 @@ class Reader:
     ) -> list[LoggedEvent]:
         """The newest, in their order; `most_bytes` as above."""
         pieces: list[list[LoggedEvent]] = []
-        room = _Room(count, most_bytes)
-        statement = (
-            "SELECT first FROM batch WHERE feed = ? AND first < ? "
-            f"ORDER BY first DESC LIMIT {_BATCHES_PAGE}"
-        )
-        before = 2**63 - 1
+        room = Room(count, most_bytes)
         with self.connection() as connection:
-            while not room.full():
-                firsts = connection.execute(statement, (feed, before)).fetchall()
-                for (first,) in firsts:
-                    if not room.full() and (batch := self._batch(connection, first, keep=False)):
-                        end = first + batch.size - 1
-                        number = room.take(
-                            tuple(batch.ends[-1] - place for place in batch.ends[::-1])
-                        )
-                        pieces.append(batch.events(end - number, end))
-                if len(firsts) < _BATCHES_PAGE:
+            for batch in self._batches(connection, feed, 0, _LAST, "DESC"):
+                end = batch.first + batch.size - 1
+                number = room.take(tuple(batch.ends[-1] - place for place in batch.ends[::-1]))
+                pieces.append(batch.events(end - number, end))
+                if room.full():
                     break
-                before = firsts[-1][0]
         return [event for piece in reversed(pieces) for event in piece]
+
+    def _batches(
+        self, connection: sqlite3.Connection, feed: int, low: int, high: int, order: str = "ASC"
+    ) -> Iterator[Batch]:
+        """The batches of a feed that begin at a number from `low` to `high`."""
+        statement = (
+            "SELECT first FROM batch WHERE feed = ? AND first BETWEEN ? AND ? "
+            f"ORDER BY first {order} LIMIT {_BATCHES_PAGE}"
+        )
+        while True:
+            firsts = connection.execute(statement, (feed, low, high)).fetchall()
+            for (first,) in firsts:
+                if (batch := self._batch(connection, first, keep=False)) is not None:
+                    yield batch
+            if len(firsts) < _BATCHES_PAGE:
+                return
+            low, high = (first + 1, high) if order == "ASC" else (low, first - 1)
 
     def event(self, sequence: int) -> tuple[int, LoggedEvent] | None:
         """An event and its feed; `StorageError` if it is damaged."""
@@ -433,9 +402,8 @@ class Reader:
         ).fetchone()
         if row is None:
             return None
-        name: str = row[-2]
-        kind: FeedKind = row[-1]
-        return unpack_batch(row[:-2], name, kind)
+        *values, name, kind = row
+        return unpack_batch(values, name, kind)
 
     def _keep(self, batch: Batch) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -155,6 +156,35 @@ class Batch(NamedTuple):
             LoggedEvent(first + position, at, payload[low:high])
             for position, (low, high) in enumerate(pairwise(self.ends[begin : end + 1]), begin)
         ]
+
+
+class Room:
+    """For so many more, and so many bytes of them; but for one at least."""
+
+    def __init__(self, count: int, nbytes: int) -> None:
+        self._count = count
+        self._nbytes = nbytes
+        self._taken = False
+
+    def full(self) -> bool:
+        return self._count <= 0
+
+    def take(self, ends: Sequence[int]) -> int:
+        """How many still fit, of some whose bodies end there; where the first begins is in front.
+
+        Once not all of them did, it is full.
+        """
+        offered = len(ends) - 1
+        if offered < 1:
+            return 0
+        fitting = bisect_right(ends, ends[0] + self._nbytes) - 1
+        taken = min(max(fitting, 0 if self._taken else 1), self._count)
+        self._taken = True
+        self._count -= taken
+        self._nbytes -= ends[taken] - ends[0]
+        if taken < offered:
+            self._count = 0
+        return taken
 
 
 def pack_bodies(bodies: Sequence[bytes]) -> bytes:
