@@ -179,7 +179,7 @@ def test_a_trace_agrees_with_what_is_delivered(tmp_path: Path) -> None:
             await broker.subscriptions.delete("ann", "7")
             await broker.subscriptions.put("bob", "8", wanted("price = 1000"))
             row = {"price": 9.5, "volume": 30}
-            found = await broker.tracer.trace("ticks", row, subscribers=None, limit=100)
+            found = await broker.preview.trace("ticks", row, subscribers=None, limit=100)
             await broker.pipeline.publish("ticks", events(row))
             for subscriber in ("ann", "bob"):
                 [notification] = await broker.notifications.poll(subscriber, after=0, limit=10)
@@ -187,7 +187,7 @@ def test_a_trace_agrees_with_what_is_delivered(tmp_path: Path) -> None:
                 assert sorted(gets) == sorted(notification.subscriptions)
             assert found.matched == len(found.gets)
             assert found.missed == 79 - found.matched == len(found.misses)
-            mine = await broker.tracer.trace(
+            mine = await broker.preview.trace(
                 "ticks", row, subscribers=["bob", "unknown"], limit=100
             )
             assert mine.gets == [one for one in found.gets if one.subscriber.name == "bob"]
@@ -216,7 +216,7 @@ def test_a_number_that_changes_hands_meanwhile_is_shown_to_nobody(tmp_path: Path
                 return found
 
             feed.matcher.nearest = interrupted  # type: ignore[method-assign]
-            found = await broker.tracer.trace("ticks", {"price": 25.0}, subscribers=None, limit=10)
+            found = await broker.preview.trace("ticks", {"price": 25.0}, subscribers=None, limit=10)
             assert feed.slots.subscriptions[0] is not None
             assert feed.slots.subscriptions[0].id == "later"  # in the place of "secret"
             assert [one.id for one in found.gets] == ["own"]
@@ -239,7 +239,7 @@ def test_matching_goes_on_while_an_event_is_traced(tmp_path: Path) -> None:
                 return nearest(*given, **more)
 
             feed.matcher.nearest = slow  # type: ignore[method-assign]
-            found = await broker.tracer.trace("ticks", {"price": 1.0}, subscribers=None, limit=1)
+            found = await broker.preview.trace("ticks", {"price": 1.0}, subscribers=None, limit=1)
             assert found.matched == 1
             assert broker.store.next_sequence - 1 == 1
 
@@ -251,12 +251,12 @@ def test_attributes_that_are_carried(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             await broker.feeds.create(ticks(unknown="carry"))
             await broker.subscriptions.put("ann", "all", wanted("price > 0"))
-            found = await broker.tracer.trace(
+            found = await broker.preview.trace(
                 "ticks", {"price": 1.0, "x": [1]}, subscribers=None, limit=1
             )
             assert found.matched == 1
             await broker.feeds.create(ticks("strict"))
             with pytest.raises(bm.EventError, match="'x'"):
-                await broker.tracer.trace("strict", {"x": 1}, subscribers=None, limit=1)
+                await broker.preview.trace("strict", {"x": 1}, subscribers=None, limit=1)
 
     run(main)

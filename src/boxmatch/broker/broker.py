@@ -17,7 +17,6 @@ from boxmatch.broker.feeds.preview import Preview
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.feeds.state_operations import StateOperations
-from boxmatch.broker.feeds.tracing import Tracer
 from boxmatch.broker.housekeeping import Housekeeping
 from boxmatch.broker.monitoring.history import History
 from boxmatch.broker.monitoring.metrics import Metrics
@@ -84,7 +83,6 @@ class Broker:
             most=settings.limits.subscriptions,
         )  # fmt: skip
         self.preview = Preview(store, directory, settings.recent_events)
-        self.tracer = Tracer(directory)
         self.webhooks = Webhooks(
             store, directory, self.notifications, changes, self.metrics, clock, settings
         )

@@ -1,20 +1,30 @@
-"""What a filter would do, and why: answered from the log, without touching what is stored."""
+"""Questions about feeds of events: what a filter would do, who gets an event, and why not others.
+
+Answered from the log and from the index, beside the matching thread; nothing is published or
+stored.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
+from boxmatch.arrays import BoolArray
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
+from boxmatch.broker.subscribers.subscribers import Subscription
+from boxmatch.engine.ids import IdArray
 from boxmatch.engine.matcher import Matcher
+from boxmatch.engine.nearest import Miss
 from boxmatch.errors import BrokerError, UnknownEventError
-from boxmatch.model.explanation import Explanation
+from boxmatch.model.explanation import Explanation, Predicate
 from boxmatch.wire.requests import Filter
 
 _EXAMPLES = 5
@@ -45,6 +55,26 @@ class DryRun(NamedTuple):
     """Newest first."""
 
 
+class Missed(NamedTuple):
+    """A subscription that does not get an event, and what there is to it."""
+
+    subscription: Subscription
+    failed: int
+    predicates: tuple[Predicate, ...]
+
+
+class Trace(NamedTuple):
+    """What becomes of an event."""
+
+    rate: float
+    """Of false matches that the feed tolerates at the moment; there are none in this answer."""
+    matched: int
+    gets: list[Subscription]
+    missed: int
+    misses: list[Missed]
+    """Nearest first."""
+
+
 class Preview:
     """Questions about feeds of events."""
 
@@ -52,10 +82,11 @@ class Preview:
         self._store = store
         self._directory = directory
         self._recent_events = recent_events
+        self._tracing = asyncio.Lock()
 
     async def dry_run(self, name: str, filter: Filter, recent: int = 0) -> DryRun:
         """What a subscription would have got of the last events, `recent` of them explained."""
-        feed = event_feed(self._directory, name)
+        feed = self._feed(name)
 
         def run() -> DryRun:
             matcher = _matcher(feed.spec, filter)
@@ -83,7 +114,7 @@ class Preview:
         subscription: str | None = None,
     ) -> Explanation:
         """Why a filter, or a stored subscription, does or does not want an event."""
-        feed = event_feed(self._directory, name)
+        feed = self._feed(name)
         if (event is None) == (sequence is None):
             raise BrokerError("give an event, or the sequence number of one")
         if (filter is None) == (subscriber is None or subscription is None):
@@ -98,20 +129,29 @@ class Preview:
             event = await asyncio.to_thread(self._logged, feed, sequence or 0)
         return replace(matcher.explain(event, "filter"), subscription=subscription or "filter")
 
+    async def trace(
+        self, name: str, event: dict[str, Any], *, subscribers: Collection[str] | None, limit: int
+    ) -> Trace:
+        """Of the subscriptions of some subscribers, or of all (None): how many want the event and
+        how many do not, and up to `limit` of either. Nothing is published or counted.
+        """
+        feed = self._feed(name)
+        numbers = None if subscribers is None else self._directory.numbers(subscribers)
+        async with self._tracing:  # each takes a core for a moment, and others need one too
+            return await asyncio.to_thread(_trace, feed, event, numbers, limit)
+
+    def _feed(self, name: str) -> EventFeed:
+        feed = self._directory.feed(name).feed
+        if not isinstance(feed, EventFeed):
+            raise BrokerError(f"feed {name!r} is a state feed: ask for its publications instead")
+        return feed
+
     def _logged(self, feed: EventFeed, sequence: int) -> dict[str, Any]:
         found = self._store.reader.event(sequence)
         if found is None or found[0] != feed.number:
             raise UnknownEventError(feed.spec.name, sequence)
         event: dict[str, Any] = orjson.loads(found[1].body)
         return event
-
-
-def event_feed(directory: Directory, name: str) -> EventFeed:
-    """A feed of events; others are not asked in this way."""
-    feed = directory.feed(name).feed
-    if not isinstance(feed, EventFeed):
-        raise BrokerError(f"feed {name!r} is a state feed: ask for its publications instead")
-    return feed
 
 
 def _some(newest: list[tuple[LoggedEvent, Any]]) -> list[tuple[LoggedEvent, Any]]:
@@ -128,3 +168,52 @@ def _matcher(spec: FeedSpec, filter: Filter) -> Matcher:
     matcher = Matcher(spec.schema)
     matcher.subscribe("filter", filter)
     return matcher
+
+
+def _trace(
+    feed: EventFeed, event: dict[str, Any], numbers: frozenset[int] | None, limit: int
+) -> Trace:
+    feed.check([event])
+    before = feed.slots.subscriptions.copy()
+    among = None if numbers is None else _among(feed.slots.held_by(numbers))
+    found = [
+        matcher.nearest(event, limit=limit, among=among) for matcher in (feed.matcher, feed.exact)
+    ]
+    after = feed.slots.subscriptions
+
+    def at(slot: int) -> Subscription | None:
+        # A number that has another subscriber by now must not show one's subscription as the
+        # other's.
+        if slot >= min(len(before), len(after)) or before[slot] is not after[slot]:
+            return None
+        one = before[slot]
+        return one if one and (numbers is None or one.subscriber.number in numbers) else None
+
+    slots = np.sort(np.concatenate([one.matched.astype(np.int64) for one in found]))
+    near = sorted((miss for one in found for miss in one.misses), key=_distance)[:limit]
+    return Trace(
+        feed.adapting.rate,
+        len(slots),
+        [one for slot in slots[:limit].tolist() if (one := at(slot))],
+        sum(one.missed for one in found),
+        [
+            Missed(one, miss.failed, miss.predicates)
+            for miss in near
+            if (one := at(int(miss.subscription)))
+        ],
+    )
+
+
+def _distance(miss: Miss) -> tuple[int, int]:
+    return miss.failed, -len(miss.predicates)
+
+
+def _among(owned: BoolArray) -> Callable[[IdArray], BoolArray]:
+    def choose(ids: IdArray) -> BoolArray:
+        slots = ids.astype(np.int64)
+        known = slots < len(owned)  # some may have come since
+        chosen = np.zeros(len(slots), bool)
+        chosen[known] = owned[slots[known]]
+        return chosen
+
+    return choose

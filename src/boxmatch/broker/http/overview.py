@@ -115,7 +115,7 @@ async def trace(feed: Name, request: Request, caller: Asker) -> Response:
     limit = asked.limit
     if subscribers is not None and not subscribers:
         subscribers, limit = None, 0
-    found = await caller.broker.tracer.trace(
+    found = await caller.broker.preview.trace(
         feed, asked.event, subscribers=subscribers, limit=limit
     )
     sequence = None
