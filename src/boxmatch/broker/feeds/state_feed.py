@@ -82,7 +82,7 @@ class StateFeed:
         self, publications: Mapping[str, Stored], subscriptions: Iterable[Subscription]
     ) -> None:
         """Take over what was stored."""
-        wanted = {self._add(one): _to_stored(one.wanted, one.updated) for one in subscriptions}
+        wanted = {self._add(one): self._stored(one) for one in subscriptions}
         self.spaces.load(publications=publications, subscriptions=wanted)
 
     def expire(self) -> Expired | None:
@@ -138,7 +138,7 @@ class StateFeed:
     def put(self, subscription: Subscription) -> StateChanges:
         """Add a subscription, or put it in the place of that of the same subscriber and id."""
         wanted = subscription.wanted
-        regions = regions_of(wanted)
+        regions = regions_of(self.spec, wanted)
         before = self._known.get((subscription.subscriber.number, subscription.id))
         if before is None:
             entered = self.spaces.subscribe(
@@ -166,6 +166,11 @@ class StateFeed:
         changes = self._describe(self.spaces.unsubscribe(known.slot))
         self._remove(known.slot)
         return changes
+
+    def _stored(self, subscription: Subscription) -> Stored:
+        wanted = subscription.wanted
+        expires = None if wanted.ttl is None else subscription.updated + wanted.ttl
+        return Stored("", regions_of(self.spec, wanted), wanted.region_filter, expires)
 
     def _add(self, subscription: Subscription) -> int:
         self._known[subscription.subscriber.number, subscription.id] = subscription
@@ -225,14 +230,14 @@ def warm_up() -> None:
 
 def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
     """Raise `RegionError` if the regions do not make sense for this feed."""
+    regions = regions_of(spec, wanted)
+    Spaces(spec.spaces).subscribe(0, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl)
+
+
+def regions_of(spec: FeedSpec, wanted: Wanted) -> dict[str, RegionSpec]:
+    """The regions as `Spaces` takes them."""
     if wanted.filter is not None:
         raise BrokerError(f"feed {spec.name!r} is a state feed: give regions, not a filter")
-    probe = Spaces(spec.spaces)
-    probe.subscribe(0, regions=regions_of(wanted), filter=wanted.region_filter, ttl=wanted.ttl)
-
-
-def regions_of(wanted: Wanted) -> dict[str, RegionSpec]:
-    """The regions as `Spaces` takes them."""
     if not wanted.regions:
         raise RegionError("a subscription to a state feed needs regions")
     return regions_from_json(wanted.regions)
@@ -287,11 +292,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.datetime64):  # beyond the years that `datetime` has
         return f"{value}Z"
     return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-def _to_stored(wanted: Wanted, since: float) -> Stored:
-    expires = None if wanted.ttl is None else since + wanted.ttl
-    return Stored("", regions_of(wanted), wanted.region_filter, expires)
 
 
 def _replace(

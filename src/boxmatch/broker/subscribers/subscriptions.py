@@ -10,6 +10,7 @@ from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.pipeline import Pipeline
+from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.feeds.state_operations import StateOperations
 from boxmatch.broker.store import Store, Transaction
 from boxmatch.broker.subscribers.directory import Directory
@@ -82,11 +83,10 @@ class Subscriptions:
         if isinstance(feed, EventFeed):
             [info] = await self._put_events(feed, subscriber, {subscription: wanted})
             return info
-        state_feed.check_wanted(feed.spec, wanted)
         async with self._changes.lock(subscriber):
             before = self._before(subscriber, subscription, wanted)
             self._check_number(subscriber, int(before is None))
-            known = await self._store_subscriber(subscriber)
+            known = await self._store_subscriber(subscriber, feed, wanted)
             now = self._clock()
             # The feed knows when one before it was made.
             new = Subscription(known, subscription, wanted, now, now)
@@ -187,11 +187,12 @@ class Subscriptions:
         if more and there + more > most:  # to put one in its own place is fine
             raise LimitError(f"subscriber {subscriber!r} can have {most:,} subscriptions, not more")
 
-    async def _store_subscriber(self, name: str) -> Subscriber:
-        """The subscriber, with a number."""
+    async def _store_subscriber(self, name: str, feed: StateFeed, wanted: Wanted) -> Subscriber:
+        """The subscriber, with a number; a new one is stored if the feed can take what it wants."""
         known = self._directory.subscriber(name)
         if known is not None and known.number:
             return known
+        state_feed.check_wanted(feed.spec, wanted)
         number = await self._store.commit(lambda transaction: transaction.put_subscriber(name))
         return self._directory.register(name, number, self._store.next_sequence - 1)
 
