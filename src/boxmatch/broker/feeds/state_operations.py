@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from boxmatch.broker.delivery.notifications import Notifications
@@ -16,25 +17,30 @@ from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 from boxmatch.wire.answers import Receipt
 
 Write = Callable[[Transaction], object]
-Answer = asyncio.Future[Receipt]
 
 
+@dataclass(eq=False)
+class _Step:
+    """What a feed has done in memory, on its way to the disk."""
+
+    feed: StateFeed
+    at: float
+    changes: StateChanges
+    write: Write
+    on_durable: Callable[[], object] = lambda: None
+    answer: asyncio.Future[Receipt] | None = None
+    frees: bool = False
+
+
+@dataclass(eq=False)
 class StateOperations:
     """One operation at a time and feed: they run in the matching thread."""
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        pipeline: Pipeline,
-        notifications: Notifications,
-        clock: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._pipeline = pipeline
-        self._notifications = notifications
-        self._clock = clock
+    _store: Store
+    _directory: Directory
+    _pipeline: Pipeline
+    _notifications: Notifications
+    _clock: Callable[[], float]
 
     def feed(self, name: str) -> StateFeed:
         feed = self._directory.feed(name).feed
@@ -109,7 +115,7 @@ class StateOperations:
         there.
         An operation that `frees` room is possible on a full disk too.
         """
-        answer: Answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         at = self._clock()
 
         def carry_out() -> None:
@@ -120,11 +126,12 @@ class StateOperations:
                 except BoxmatchError as error:  # nothing has changed
                     self._pipeline.call_in_loop(partial(settle, answer, error))
                     return
-                self._record(feed, at, changes, prepare(), on_durable, answer, frees)
+                step = _Step(feed, at, changes, prepare(), on_durable, answer, frees)
             except Exception as error:  # something may have
-                self._record(
-                    feed, at, StateChanges([], {}), partial(_fail, error), on_durable, answer, True
-                )
+                nothing = StateChanges([], {})
+                fail = partial(_fail, error)
+                step = _Step(feed, at, nothing, fail, answer=answer, frees=True)
+            self._record(step)
 
         self._pipeline.call_soon(carry_out)
         return await asyncio.shield(answer)
@@ -146,29 +153,23 @@ class StateOperations:
                 if one.subscriber.subscriptions.get(one.id) is one:
                     del one.subscriber.subscriptions[one.id]
 
-        self._record(feed, at, expired.changes, write, on_durable, None, True)
+        self._record(_Step(feed, at, expired.changes, write, on_durable, frees=True))
 
-    def _record(
-        self,
-        feed: StateFeed,
-        at: float,
-        changes: StateChanges,
-        write: Write,
-        on_durable: Callable[[], object],
-        answer: Answer | None,
-        frees: bool,
-    ) -> None:
+    def _record(self, step: _Step) -> None:
         """Have what the feed has done in memory on disk too, or undo it."""
+        feed, changes = step.feed, step.changes
         epoch = feed.epoch
 
         def change(transaction: Transaction) -> int:
             try:
                 if feed.failed == epoch:
                     raise StorageError("an operation before this one could not be stored")
-                write(transaction)
+                step.write(transaction)
                 if not changes.bodies:
                     return 0
-                return transaction.append(feed.number, at, changes.bodies, changes.inboxes).first
+                return transaction.append(
+                    feed.number, step.at, changes.bodies, changes.inboxes
+                ).first
             except BaseException:
                 feed.failed = epoch
                 raise
@@ -176,42 +177,32 @@ class StateOperations:
         def done(result: int | BaseException) -> None:
             if isinstance(result, BaseException):
                 feed.failed = epoch
-                self._pipeline.call_soon(partial(self._step_back, feed, epoch, answer, result))
+                self._pipeline.call_soon(partial(self._step_back, step, epoch, result))
             else:
-                self._pipeline.call_in_loop(
-                    partial(self._finish, feed, at, changes, result, on_durable, answer)
-                )
+                self._pipeline.call_in_loop(partial(self._finish, step, result))
 
         try:
-            self._store.enqueue(change, done, frees=frees)
+            self._store.enqueue(change, done, frees=step.frees)
         except StorageError as error:  # it is closed
-            self._pipeline.call_in_loop(partial(settle, answer, error))
+            self._pipeline.call_in_loop(partial(settle, step.answer, error))
 
-    def _finish(
-        self,
-        feed: StateFeed,
-        at: float,
-        changes: StateChanges,
-        first: int,
-        on_durable: Callable[[], object],
-        answer: Answer | None,
-    ) -> None:
-        number = len(changes.bodies)
-        entry = self._directory.entry_of(feed)
+    def _finish(self, step: _Step, first: int) -> None:
+        bodies, inboxes = step.changes
+        number = len(bodies)
+        entry = self._directory.entry_of(step.feed)
         if entry is not None:
-            on_durable()
+            step.on_durable()
             if number:
                 entry.events += number
-                self._notifications.dispatch(entry, at, first, changes.bodies, changes.inboxes)
-        settle(answer, Receipt(first, first + number - 1 if number else 0, number, True))
+                self._notifications.dispatch(entry, step.at, first, bodies, inboxes)
+        settle(step.answer, Receipt(first, first + number - 1 if number else 0, number, True))
 
-    def _step_back(
-        self, feed: StateFeed, epoch: int, answer: Answer | None, error: BaseException
-    ) -> None:
+    def _step_back(self, step: _Step, epoch: int, error: BaseException) -> None:
         """Memory is ahead of the disk: back to what is stored.
 
         If even that cannot be read, the next operation fails too, and leads here again.
         """
+        feed = step.feed
         try:
             if feed.epoch == epoch:
                 stored = self._directory.read_feed(feed.spec, feed.number)
@@ -222,7 +213,7 @@ class StateOperations:
                         partial(self._directory.restore_subscriptions, feed, stored.slots.in_use())
                     )
         finally:
-            self._pipeline.call_in_loop(partial(settle, answer, error))
+            self._pipeline.call_in_loop(partial(settle, step.answer, error))
 
 
 def _nothing(transaction: Transaction) -> None:
