@@ -80,7 +80,7 @@ class Broker:
         self.state = StateOperations(store, directory, self.pipeline, self.notifications, clock)
         self.subscriptions = Subscriptions(
             store, directory, self.pipeline, self.state, changes, clock,
-            most=settings.limits.subscriptions,
+            settings.limits.subscriptions,
         )  # fmt: skip
         self.preview = Preview(store, directory, settings.recent_events)
         self.webhooks = Webhooks(

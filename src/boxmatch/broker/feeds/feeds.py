@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from boxmatch.broker.changes import Changes, uninterrupted
@@ -22,26 +22,17 @@ from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive
 
 
+@dataclass(eq=False)
 class Feeds:
     """All feeds of a broker. Each change is on disk, and in effect, when it returns."""
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        pipeline: Pipeline,
-        metrics: Metrics,
-        history: History,
-        changes: Changes,
-        clock: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._pipeline = pipeline
-        self._metrics = metrics
-        self._history = history
-        self._changes = changes
-        self._clock = clock
+    _store: Store
+    _directory: Directory
+    _pipeline: Pipeline
+    _metrics: Metrics
+    _history: History
+    _changes: Changes
+    _clock: Callable[[], float]
 
     def list(self) -> Sequence[FeedInfo]:
         """By name."""

@@ -213,13 +213,13 @@ class Slots:
         return made
 
 
+@dataclass(eq=False)
 class Subscribers:
     """All subscribers of a broker."""
 
-    def __init__(self, store: Store, directory: Directory, webhooks: Webhooks) -> None:
-        self._store = store
-        self._directory = directory
-        self._webhooks = webhooks
+    _store: Store
+    _directory: Directory
+    _webhooks: Webhooks
 
     def get(self, name: str) -> Subscriber:
         """A subscriber as it is in memory; an unknown one has nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 
 from boxmatch.broker.changes import Changes, uninterrupted
@@ -27,28 +28,18 @@ from boxmatch.wire.codec import encode
 from boxmatch.wire.requests import Wanted
 
 
+@dataclass(eq=False)
 class Subscriptions:
     """All subscriptions of a broker. Changes of one subscriber's subscriptions take turns."""
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        pipeline: Pipeline,
-        state: StateOperations,
-        changes: Changes,
-        clock: Callable[[], float],
-        *,
-        most: int,
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._pipeline = pipeline
-        self._state = state
-        self._changes = changes
-        self._clock = clock
-        self._most = most
-        """That one subscriber can have."""
+    _store: Store
+    _directory: Directory
+    _pipeline: Pipeline
+    _state: StateOperations
+    _changes: Changes
+    _clock: Callable[[], float]
+    _most: int
+    """That one subscriber can have."""
 
     def get(self, subscriber: str, subscription: str) -> answers.Subscription:
         return self._directory.subscription(subscriber, subscription).info()
