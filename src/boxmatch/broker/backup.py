@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from boxmatch.broker.access.key_file import FILE as KEYS
-from boxmatch.broker.store.tables import DATABASE
+from boxmatch.broker.store.store import DATABASE
 from boxmatch.errors import StorageError
 from boxmatch.storage.folders import sync_folder
 from boxmatch.storage.sqlite import copy_database

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from boxmatch.broker.access import Keys
 from boxmatch.broker.access.key_file import FILE as KEYS
 from boxmatch.broker.store import Store
-from boxmatch.broker.store.tables import DATABASE
+from boxmatch.broker.store.store import DATABASE
 from boxmatch.errors import StorageError
 from boxmatch.storage.folders import take_lock
 from boxmatch.storage.sqlite import connect

@@ -328,11 +328,8 @@ class _WebhookWorker:
 
     async def _deliver(self, request: WebhookRequest, connection: Connection) -> bool:
         """Until it is taken or dead. False if the receiver is gone; then it is neither."""
-        sender, subscriber, attempts = (
-            self._sender,
-            self._subscriber,
-            max(1, self._webhook.attempts),
-        )
+        sender, subscriber = self._sender, self._subscriber
+        attempts = max(1, self._webhook.attempts)
         for attempt in range(1, attempts + 1):
             failure = await self._post(request, connection, attempt)
             if failure is None:

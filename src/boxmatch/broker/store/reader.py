@@ -27,12 +27,12 @@ from boxmatch.broker.store.rows import (
     Sizes,
     SubscriberRow,
     SubscriptionRow,
+    json_text,
     text_checksum,
     unpack_batch,
     unpack_feed,
     unpack_notifications,
 )
-from boxmatch.broker.store.write_buffer import json_text
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import connect
 

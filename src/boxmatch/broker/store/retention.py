@@ -15,12 +15,12 @@ from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.rows import (
     Notifications,
     Removed,
+    json_text,
     notifications_checksum,
     pack_notifications,
     unpack_notifications,
 )
 from boxmatch.broker.store.transaction import REPEATABLE, Transaction
-from boxmatch.broker.store.write_buffer import json_text
 
 Write = Callable[[Callable[[Transaction], Any]], Future[Any]]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -20,6 +21,12 @@ from boxmatch.model.schema import Schema
 from boxmatch.wire import answers
 from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.requests import Adaptive, FeedKind
+
+Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
+"""By subscriber: positions of events, ascending, and the ids of the subscriptions that matched."""
+
+MOST_ROW_BYTES = 256 * 1024
+"""Events of one call go into rows of about this size: who reads one of them reads its row."""
 
 
 class SubscriberRow(NamedTuple):
@@ -236,6 +243,66 @@ def unpack_notifications(
         return None
     notifications: Notifications = orjson.loads(content)
     return notifications
+
+
+def batch_rows(
+    first: int, feed: int, at: float, rate: float, bodies: Sequence[bytes], inboxes: Inboxes
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Rows of the log and of the inboxes. Whatever is wrong shows here, not when they are written:
+    then it would concern others too.
+    """
+    if not (math.isfinite(at) and math.isfinite(rate)):
+        raise StorageError(f"events cannot be stored at {at} with a rate of {rate}")
+    batches: list[tuple[Any, ...]] = []
+    inbox: list[tuple[Any, ...]] = []
+    for low, high in _cut(bodies):
+        batches.append(_batch_row(first + low, feed, at, rate, bodies[low:high]))
+        inbox += _inbox_rows(inboxes, first + low, low, high)
+    if sum(map(len, inboxes.values())) != sum(row[3] for row in inbox):
+        raise StorageError(f"there are notifications of others than the {len(bodies)} events")
+    return batches, inbox
+
+
+def _cut(bodies: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Where to cut so that no piece is much larger than `MOST_ROW_BYTES`."""
+    if sum(map(len, bodies)) <= MOST_ROW_BYTES:
+        if bodies:
+            yield 0, len(bodies)
+        return
+    low = nbytes = 0
+    for position, body in enumerate(bodies):
+        if nbytes + len(body) > MOST_ROW_BYTES and position > low:
+            yield low, position
+            low, nbytes = position, 0
+        nbytes += len(body)
+    yield low, len(bodies)
+
+
+def _batch_row(
+    first: int, feed: int, at: float, rate: float, bodies: Sequence[bytes]
+) -> tuple[Any, ...]:
+    payload = pack_bodies(bodies)
+    size = len(bodies)
+    checksum = batch_checksum(first, size, feed, at, rate, payload)
+    return first, size, feed, at, rate, checksum, len(payload), payload
+
+
+def _inbox_rows(inboxes: Inboxes, first: int, low: int, high: int) -> Iterator[tuple[Any, ...]]:
+    """Rows for the events from `low` to `high`, of which the first has the number `first`."""
+    for subscriber, notifications in inboxes.items():
+        if low or (notifications and notifications[-1][0] >= high):
+            notifications = [
+                (position - low, ids) for position, ids in notifications if low <= position < high
+            ]
+        if notifications:
+            text = pack_notifications(notifications)
+            last = first + int(notifications[-1][0])
+            checksum = notifications_checksum(subscriber, first, text)
+            yield int(subscriber), last, first, len(notifications), text.decode(), checksum
+
+
+def json_text(value: object) -> str:
+    return orjson.dumps(value).decode()
 
 
 def text_checksum(*values: object) -> int:

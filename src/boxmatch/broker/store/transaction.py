@@ -1,19 +1,109 @@
-"""What a change may do to what is stored."""
+"""What a change may do to what is stored.
+
+Appended events, inboxes and cursors are gathered and written together, each kind by one statement.
+Each statement makes the writer thread ask for the interpreter again, which in a busy process takes
+far longer than the statement; so there are few statements, whatever the number of rows.
+"""
 
 from __future__ import annotations
 
 import math
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from boxmatch.broker.feeds.spec import FeedSpec
-from boxmatch.broker.store.rows import Appended, pack_feed, text_checksum
-from boxmatch.broker.store.write_buffer import PAGE, Inboxes, WriteBuffer, batch_rows, json_text
+from boxmatch.broker.store.rows import (
+    Appended,
+    Inboxes,
+    batch_rows,
+    json_text,
+    pack_feed,
+    text_checksum,
+)
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 from boxmatch.storage import group_commit
 
 REPEATABLE = 24 * 3600.0
 """How long a feed knows the key of what was published."""
+PAGE = 4096
+"""Bytes of the database that one change of a row takes in the write-ahead log, about."""
+
+
+def _columns(count: int) -> str:
+    return ", ".join(f"json_extract(value, '$[{column}]')" for column in range(count))
+
+
+_PUT_INBOX = (
+    "INSERT INTO inbox (subscriber, last, first, amount, notifications, checksum) "
+    f"SELECT {_columns(6)} FROM json_each(?)"
+)
+_PUT_REPEATS = (
+    "INSERT OR REPLACE INTO repeat (feed, key, at, first, last) "
+    f"SELECT {_columns(5)} FROM json_each(?)"
+)
+_PUT_CURSORS = (
+    f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
+    "UPDATE subscriber SET cursor = max(cursor, moved.place) FROM moved "
+    "WHERE subscriber.number = moved.number"
+)
+_BATCH_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?)"
+_BATCHES_AT_ONCE = (64, 8, 1)  # few lengths, as each is a statement of its own
+
+
+class WriteBuffer:
+    """What changes have asked for and no statement has written yet."""
+
+    __slots__ = ("batches", "cursors", "inbox", "repeats")
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[Any, ...]] = []
+        self.inbox: list[tuple[Any, ...]] = []
+        self.repeats: dict[tuple[int, str], tuple[float, int, int]] = {}
+        """By feed and key: time, first and last number."""
+        self.cursors: dict[int, int] = {}
+
+    def add(self, later: WriteBuffer) -> None:
+        self.batches += later.batches
+        self.inbox += later.inbox
+        self.repeats.update(later.repeats)
+        for subscriber, sequence in later.cursors.items():
+            self.move(subscriber, sequence)
+
+    def move(self, subscriber: int, sequence: int) -> None:
+        self.cursors[subscriber] = max(self.cursors.get(subscriber, 0), sequence)
+
+    def flush(self, connection: sqlite3.Connection) -> int:
+        """Write it all. About how many bytes that takes in the write-ahead log."""
+        written = 0
+        if self.batches:
+            written += sum(row[6] for row in self.batches) + PAGE * len(self.batches)
+            _put_batches(connection, self.batches)
+            self.batches = []
+        if self.inbox:
+            written += PAGE * len(self.inbox)
+            connection.execute(_PUT_INBOX, (json_text(self.inbox),))
+            self.inbox = []
+        if self.repeats:
+            written += PAGE * len(self.repeats)
+            rows = [(*key, *value) for key, value in self.repeats.items()]
+            connection.execute(_PUT_REPEATS, (json_text(rows),))
+            self.repeats = {}
+        if self.cursors:
+            written += 64 * len(self.cursors)
+            connection.execute(_PUT_CURSORS, (json_text(list(self.cursors.items())),))
+            self.cursors = {}
+        return written
+
+
+def _put_batches(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
+    begin = 0
+    for many in _BATCHES_AT_ONCE:
+        statement = "INSERT INTO batch VALUES " + ", ".join([_BATCH_VALUES] * many)
+        while len(rows) - begin >= many:
+            values = [value for row in rows[begin : begin + many] for value in row]
+            connection.execute(statement, values)
+            begin += many
 
 
 class Transaction(group_commit.Transaction):
