@@ -75,8 +75,7 @@ class Subscriptions:
             [info] = await self._put_events(feed, subscriber, {subscription: wanted})
             return info
         async with self._changes.lock(subscriber):
-            before = self._before(subscriber, subscription, wanted)
-            self._check_number(subscriber, int(before is None))
+            self._replaced(subscriber, {subscription: wanted})
             known = await self._store_subscriber(subscriber, feed, wanted)
             now = self._clock()
             # The feed knows when one before it was made.
@@ -114,8 +113,7 @@ class Subscriptions:
         schema = feed.spec.schema
         compiled = await _compile(feed, wanted)
         async with self._changes.lock(subscriber):
-            befores = [self._before(subscriber, name, one) for name, one in wanted.items()]
-            self._check_number(subscriber, befores.count(None))
+            befores = self._replaced(subscriber, wanted)
             now = self._clock()
 
             def store(transaction: Transaction) -> int:
@@ -159,24 +157,25 @@ class Subscriptions:
                     frees=True,
                 )
 
-    def _before(self, subscriber: str, subscription: str, wanted: Wanted) -> Subscription | None:
+    def _replaced(
+        self, subscriber: str, wanted: Mapping[str, Wanted]
+    ) -> Sequence[Subscription | None]:
+        """What new subscriptions take the place of. Raises if that has another feed, or if the
+        subscriber would have too many.
+        """
         known = self._directory.subscriber(subscriber)
-        if known is None:
-            return None
-        before = known.subscriptions.get(subscription)
-        if before is not None and before.wanted.feed != wanted.feed:
-            raise BrokerError(
-                f"subscription {subscription!r} is one to feed {before.wanted.feed!r}; delete it "
-                f"before it is one to {wanted.feed!r}"
-            )
-        return before
-
-    def _check_number(self, subscriber: str, more: int) -> None:
-        known = self._directory.subscriber(subscriber)
-        there = 0 if known is None else len(known.subscriptions)
-        most = self._most
-        if more and there + more > most:  # to put one in its own place is fine
+        there = {} if known is None else known.subscriptions
+        befores = [there.get(name) for name in wanted]
+        for before, (name, one) in zip(befores, wanted.items(), strict=True):
+            if before is not None and before.wanted.feed != one.feed:
+                raise BrokerError(
+                    f"subscription {name!r} is one to feed {before.wanted.feed!r}; delete it "
+                    f"before it is one to {one.feed!r}"
+                )
+        more, most = befores.count(None), self._most
+        if more and len(there) + more > most:  # to put one in its own place is fine
             raise LimitError(f"subscriber {subscriber!r} can have {most:,} subscriptions, not more")
+        return befores
 
     async def _store_subscriber(self, name: str, feed: StateFeed, wanted: Wanted) -> Subscriber:
         """The subscriber, with a number; a new one is stored if the feed can take what it wants."""
