@@ -1,4 +1,9 @@
-"""The settings of a pipeline, and the TOML file that holds them."""
+"""The settings of a pipeline, and the TOML file that holds them.
+
+The dataclasses below are the description of the file: a section is one of them, a key one of its
+fields. What a value may be besides its type is said in `__post_init__`, in errors that begin with
+the key.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from boxmatch.errors import SchemaError, SparkError
 from boxmatch.model.schema import Schema
 
-Format = Literal["parquet", "csv", "json"]
-_FORMATS: Final = ("parquet", "csv", "json")
-_PLANS: Final = ("auto", "replicated", "sharded")
+Section = TypeVar("Section")
+Options = Mapping[str, str | bool | int | float]
+
 _MANY: Final = 100_000  # what a report shows and what a worker is sent stays small
 
 
@@ -26,9 +31,20 @@ class Source:
 
     path: str | None = None
     table: str | None = None
-    format: Format = "parquet"
-    options: Mapping[str, str] = field(default_factory=dict)
+    format: Literal["parquet", "csv", "json"] = "parquet"
+    options: Options = field(default_factory=dict)
     """Of Spark's reader. CSV files have a header unless they say otherwise."""
+
+    def __post_init__(self) -> None:
+        if bool(self.path) == bool(self.table):
+            which = "both are" if self.path else "neither is"
+            raise ValueError(f"path: give a path or a table; {which} given")
+        # As Spark writes truth, and everything else: as text.
+        texts = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.options.items()
+        }
+        object.__setattr__(self, "options", texts)
 
     @property
     def address(self) -> str:
@@ -42,6 +58,16 @@ class EventsConfig(Source):
     """What filters may name, as in `boxmatch.Schema`."""
     event_id: str = "event_id"
     event_time: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        time = self.event_time
+        if time is not None and time in self.attributes:
+            kind = self.attributes[time].type
+            if kind != "timestamp":
+                raise ValueError(
+                    f"event_time names {time!r}, which is of type {kind} and not a timestamp"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +89,10 @@ class MatchConfig:
     index: str = "tile"
     index_options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.shards is not None and self.shards < 1:
+            raise ValueError(f"shards must be at least 1, not {self.shards}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class OutputConfig:
@@ -80,6 +110,14 @@ class StatisticsConfig:
     sample: int = 10_000
     """How many events the selectivities are measured on."""
 
+    def __post_init__(self) -> None:
+        if not 0 < self.too_broad <= 1:
+            raise ValueError(f"too_broad is a share, above 0 and up to 1, not {self.too_broad}")
+        for name in ("top", "sample"):
+            value = getattr(self, name)
+            if not 1 <= value <= _MANY:
+                raise ValueError(f"{name} must be from 1 to {_MANY:,}, not {value:,}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineConfig:
@@ -93,6 +131,11 @@ class PipelineConfig:
     """Attributes to add, by name, as SQL expressions; each may use those before it."""
     match: MatchConfig = MatchConfig()
     statistics: StatisticsConfig = StatisticsConfig()
+
+    def __post_init__(self) -> None:
+        for name, expression in self.derive.items():
+            if not expression.strip():
+                raise ValueError(f"derive.{name} must be a SQL expression, not {expression!r}")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PipelineConfig:
@@ -112,204 +155,75 @@ class PipelineConfig:
         cls, given: Mapping[str, Any], *, where: str = "configuration", folder: Path | None = None
     ) -> PipelineConfig:
         """From nested dicts, as a TOML file holds them. `where` is for messages."""
-        top = _Section(where, "", given)
-        config = cls(
-            events=_events(top.section("events"), folder),
-            subscriptions=_subscriptions(top.section("subscriptions"), folder),
-            output=_output(top.section("output"), folder),
-            clean=CleanConfig(duplicates=_clean(top.section("clean", {}))),
-            derive=_derive(top.section("derive", {})),
-            match=_match(top.section("match", {})),
-            statistics=_statistics(top.section("statistics", {})),
-        )
-        top.done()
-        return config
+        try:
+            return _parse_section(cls, "", given, folder or Path.cwd())
+        except ValueError as error:
+            raise SparkError(f"{where}: {error}") from None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for fingerprints and for the report."""
-        return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        import msgspec
+
+        def plain(schema: Any) -> Any:
+            return json.loads(schema.to_json())
+
+        found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=plain)
+        return found
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Schema):
-        return json.loads(value.to_json())
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+def _parse_section(
+    kind: type[Section], prefix: str, given: Mapping[str, Any], folder: Path
+) -> Section:
+    """A dataclass from a table of the file, whose keys are named with a prefix in errors."""
+    fields: dict[str, Any] = {each.name: each for each in dataclasses.fields(cast("Any", kind))}
+    hints = get_type_hints(kind)
+    values = {}
+    for name, described in fields.items():
+        if name in given:
+            values[name] = _parse_value(hints[name], prefix + name, given[name], folder)
+        elif described.default is described.default_factory:  # neither is there
+            raise ValueError(f"{prefix}{name} is missing")
+    for name in given:
+        if name not in fields:
+            raise ValueError(f"unknown key {prefix}{name}; known are {', '.join(fields)}")
+    if values.get("path"):
+        values["path"] = _resolve(values["path"], folder)
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ValueError(f"{prefix}{error}") from None
 
 
-_REQUIRED: Final = object()
+def _parse_value(kind: Any, key: str, given: Any, folder: Path) -> Any:
+    import msgspec
 
-
-class _Section:
-    """One table of the file. Keys are taken out one by one; what is left in the end is unknown."""
-
-    def __init__(self, where: str, name: str, values: Mapping[str, Any]) -> None:
-        self.where = where
-        self.name = name
-        self._left = dict(values)
-        self._known: list[str] = []
-
-    def take(self, key: str, kinds: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
-        self._known.append(key)
-        if key not in self._left:
-            if default is _REQUIRED:
-                raise SparkError(f"{self.where}: {self.path(key)} is missing")
-            return default
-        value = self._left.pop(key)
-        wanted = kinds if isinstance(kinds, tuple) else (kinds,)
-        # True is an int to Python, but hardly to anybody who writes it into a file.
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-            names = " or ".join(_KINDS[kind] for kind in wanted)
-            raise self.error(key, f"must be {names}, not {value!r:.80}")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...] | None:
-        values = self.take(key, list, None)
-        if values is not None and not all(isinstance(value, str) and value for value in values):
-            raise self.error(key, f"must be a list of column names, not {values!r:.80}")
-        return None if values is None else tuple(values)
-
-    def choice(self, key: str, choices: tuple[str, ...], default: str) -> Any:
-        value = self.take(key, str, default)
-        if value not in choices:
-            raise self.error(key, f"must be one of {', '.join(choices)}, not {value!r:.80}")
-        return value
-
-    def section(self, key: str, default: Any = _REQUIRED) -> _Section:
-        return _Section(self.where, self.path(key), self.take(key, dict, default))
-
-    def rest(self) -> dict[str, Any]:
-        """Everything that is left, for sections whose keys are names of the user's own."""
-        left, self._left = self._left, {}
-        return left
-
-    def done(self) -> None:
-        for key in self._left:
-            known = f"; known are {', '.join(self._known)}" if self._known else ""
-            raise SparkError(f"{self.where}: unknown key {self.path(key)}{known}")
-
-    def path(self, key: str) -> str:
-        return f"{self.name}.{key}" if self.name else key
-
-    def error(self, key: str, problem: str) -> SparkError:
-        return SparkError(f"{self.where}: {self.path(key)} {problem}")
+    is_table = kind is Schema or dataclasses.is_dataclass(kind) or get_origin(kind) is Mapping
+    if is_table and not isinstance(given, Mapping):
+        raise ValueError(f"{key} must be a table, not {given!r:.80}")
+    if dataclasses.is_dataclass(kind):
+        return _parse_section(cast("type[Any]", kind), f"{key}.", given, folder)
+    if get_origin(kind) is Mapping:
+        of_values = get_args(kind)[1]
+        return {n: _parse_value(of_values, f"{key}.{n}", v, folder) for n, v in given.items()}
+    try:
+        return Schema(given) if kind is Schema else msgspec.convert(given, kind)
+    except SchemaError as error:
+        raise ValueError(f"{key}: {error}") from None
+    except msgspec.ValidationError:
+        raise ValueError(f"{key} must be {_describe(kind)}, not {given!r:.80}") from None
 
 
 _KINDS: Final = {
-    str: "a string", int: "a whole number", float: "a number", list: "a list", dict: "a table",
-    bool: "true or false",
+    str: "a string", int: "a whole number", float: "a number", bool: "true or false",
+    tuple[str, ...]: "a list of column names",
 }  # fmt: skip
 
 
-def _source(section: _Section, folder: Path | None) -> dict[str, Any]:
-    path, table = section.take("path", str, None), section.take("table", str, None)
-    if bool(path) == bool(table):
-        which = "both are" if path else "neither is"
-        raise SparkError(
-            f"{section.where}: {section.name} needs a path or a table, and {which} given"
-        )
-    options = section.section("options", {}).rest()
-    for name, value in options.items():
-        if not isinstance(value, (str, int, float)):
-            raise section.error(f"options.{name}", f"must be a plain value, not {value!r:.80}")
-    return {
-        "path": path and _resolve(path, folder),
-        "table": table,
-        "format": section.choice("format", _FORMATS, "parquet"),
-        # As Spark writes truth, and everything else: as text.
-        "options": {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in options.items()
-        },
-    }
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return " or ".join(_KINDS[each] for each in get_args(kind) or (kind,) if each in _KINDS)
 
 
-def _resolve(path: str, folder: Path | None) -> str:
-    if ":/" in path or os.path.isabs(path):
-        return path
-    return str((folder or Path.cwd()) / path)
-
-
-def _events(section: _Section, folder: Path | None) -> EventsConfig:
-    attributes = section.take("attributes", dict)
-    try:
-        schema = Schema(attributes)
-    except SchemaError as error:
-        raise section.error("attributes:", str(error)) from None
-    config = EventsConfig(
-        **_source(section, folder),
-        attributes=schema,
-        event_id=section.take("event_id", str, "event_id"),
-        event_time=section.take("event_time", str, None),
-    )
-    section.done()
-    time = config.event_time
-    if time is not None and time in schema and schema[time].type != "timestamp":
-        raise section.error(
-            "event_time",
-            f"names {time!r}, which is of type {schema[time].type} and not a timestamp",
-        )
-    return config
-
-
-def _subscriptions(section: _Section, folder: Path | None) -> SubscriptionsConfig:
-    config = SubscriptionsConfig(
-        **_source(section, folder),
-        subscription_id=section.take("subscription_id", str, "subscription_id"),
-        filter=section.take("filter", str, "filter"),
-    )
-    section.done()
-    return config
-
-
-def _output(section: _Section, folder: Path | None) -> OutputConfig:
-    path = _resolve(section.take("path", str), folder)
-    config = OutputConfig(path=path, columns=section.texts("columns"))
-    section.done()
-    return config
-
-
-def _clean(section: _Section) -> tuple[str, ...] | None:
-    duplicates = section.texts("duplicates")
-    section.done()
-    return duplicates
-
-
-def _derive(section: _Section) -> dict[str, str]:
-    expressions = section.rest()
-    for name, expression in expressions.items():
-        if not isinstance(expression, str) or not expression.strip():
-            raise section.error(name, f"must be a SQL expression, not {expression!r:.80}")
-    return expressions
-
-
-def _match(section: _Section) -> MatchConfig:
-    shards = section.take("shards", int, None)
-    if shards is not None and shards < 1:
-        raise section.error("shards", f"must be at least 1, not {shards}")
-    config = MatchConfig(
-        plan=section.choice("plan", _PLANS, "auto"),
-        shards=shards,
-        index=section.take("index", str, "tile"),
-        index_options=section.take("index_options", dict, {}),
-    )
-    section.done()
-    return config
-
-
-def _statistics(section: _Section) -> StatisticsConfig:
-    config = StatisticsConfig(
-        too_broad=float(section.take("too_broad", (float, int), StatisticsConfig.too_broad)),
-        top=section.take("top", int, StatisticsConfig.top),
-        sample=section.take("sample", int, StatisticsConfig.sample),
-    )
-    section.done()
-    if not 0 < config.too_broad <= 1:
-        raise section.error("too_broad", f"is a share, above 0 and up to 1, not {config.too_broad}")
-    for name, value in (("top", config.top), ("sample", config.sample)):
-        if not 1 <= value <= _MANY:
-            raise section.error(name, f"must be from 1 to {_MANY:,}, not {value:,}")
-    return config
+def _resolve(path: str, folder: Path) -> str:
+    return path if ":/" in path or os.path.isabs(path) else str(folder / path)
