@@ -50,10 +50,10 @@ def test_sample_shows_every_section() -> None:
     assert set(tomllib.loads(text)) == set(config.as_dict())
 
 
-def test_options_become_text(tmp_path: Path) -> None:
+def test_options_are_plain_values(tmp_path: Path) -> None:
     text = SMALLEST + '[subscriptions.options]\nheader = true\nmaxColumns = 7\nsep = ";"\n'
     config = load(tmp_path, text)
-    assert config.subscriptions.options == {"header": "true", "maxColumns": "7", "sep": ";"}
+    assert config.subscriptions.options == {"header": True, "maxColumns": 7, "sep": ";"}
 
 
 def test_plain_values_tell_configs_apart(tmp_path: Path) -> None:

@@ -13,15 +13,14 @@ import pytest
 
 from boxmatch import Matcher, Schema, SparkError
 from boxmatch.adaptive.skipping import SkipPlan
+from boxmatch.spark import build_index, match
 from boxmatch.spark.pipeline import (
     clean,
     clean_subscriptions,
     dead_subscriptions,
     derive,
     extend_schema,
-    index_subscriptions,
     latency,
-    match_events,
     matches_per_event,
     matches_per_subscription,
     measure_selectivities,
@@ -31,7 +30,7 @@ from boxmatch.spark.pipeline import (
 )
 from boxmatch.spark.pipeline.config import Source
 from boxmatch.spark.pipeline.failures import cause_of
-from boxmatch.spark.pipeline.match import drop_rejected, rejections
+from boxmatch.spark.pipeline.notify import drop_rejected, rejections
 from boxmatch.spark.pipeline.read import MALFORMED, input_files
 from boxmatch.spark.pipeline.statistics import power_buckets
 
@@ -309,8 +308,8 @@ class TestMatch:
         tmp_path: Path,
     ) -> None:
         cleaned = clean_subscriptions(subscriptions.union(subscriptions.limit(1)))
-        index = index_subscriptions(cleaned.good, tmp_path / "index", SMALL)
-        found = match_events(events, index, keep=["price"])
+        index = build_index(cleaned.good, tmp_path / "index", schema=SMALL)
+        found = match(events, index, keep=["price"])
         assert found.columns == ["event_id", "price", "subscription_id"]
         rows = found.collect()
         assert len(rows) == len(pairs)

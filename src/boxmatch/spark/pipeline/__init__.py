@@ -1,6 +1,7 @@
 """A pipeline over DataFrames: read, clean, derive, match, notify, and statistics of it all.
 
-Each stage is an ordinary function that can be used alone; `Pipeline` is their order.
+Each stage is an ordinary function that can be used alone; `Pipeline` is their order. Between them
+stand `build_index` and `match` of `boxmatch.spark`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from boxmatch.spark.pipeline.clean import (
     extend_schema,
 )
 from boxmatch.spark.pipeline.config import PipelineConfig
-from boxmatch.spark.pipeline.match import index_subscriptions, match_events, notifications
+from boxmatch.spark.pipeline.notify import notifications
 from boxmatch.spark.pipeline.read import read
 from boxmatch.spark.pipeline.run import Pipeline, PipelineResult
 from boxmatch.spark.pipeline.sample import write_sample
@@ -39,9 +40,7 @@ __all__ = [
     "dead_subscriptions",
     "derive",
     "extend_schema",
-    "index_subscriptions",
     "latency",
-    "match_events",
     "matches_per_event",
     "matches_per_subscription",
     "measure_selectivities",

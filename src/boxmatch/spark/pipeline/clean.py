@@ -5,8 +5,9 @@ Nothing that a row holds makes a job fail. A row with several faults is quaranti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
@@ -53,12 +54,34 @@ Fault = tuple["Column", str]
 """Where a row is at fault, and the reason to give."""
 
 
-class Cleaned(NamedTuple):
-    """The rows that are fine, and those that are not."""
+@dataclass(frozen=True)
+class Cleaned:
+    """Rows that have been looked at. Unpacks to those that are fine, and those that are not."""
 
-    good: DataFrame
-    quarantined: DataFrame
-    """The id as text, `reason`, and the `row` as JSON, or the line that was no row at all."""
+    judged: DataFrame
+    """All rows, each with what is wrong with it: to be written, and then read, only once."""
+    id: str
+
+    @property
+    def good(self) -> DataFrame:
+        """The rows that are fine."""
+        from pyspark.sql import functions as f
+
+        return self.judged.where(f.col(REASON).isNull()).drop(REASON, ROW)
+
+    @property
+    def quarantined(self) -> DataFrame:
+        """The id as text, `reason`, and the `row` as JSON, or the line that was no row at all."""
+        from pyspark.sql import functions as f
+
+        return self.judged.where(f.col(REASON).isNotNull()).select(
+            column(self.id).cast("string").alias(self.id),
+            f.col(REASON).alias("reason"),
+            f.col(ROW).alias("row"),
+        )
+
+    def __iter__(self) -> Iterator[DataFrame]:
+        return iter((self.good, self.quarantined))
 
 
 def clean(
@@ -77,19 +100,6 @@ def clean(
     with the earliest time stays, then the one whose columns, from the first on, are smaller: the
     same one whatever order rows come in. Columns that are no attributes stay as they are.
     """
-    judged = judge(events, schema, event_id=event_id, event_time=event_time, duplicates=duplicates)
-    return split(judged, event_id)
-
-
-def judge(
-    events: DataFrame,
-    schema: Schema,
-    *,
-    event_id: str = "event_id",
-    event_time: str | None = None,
-    duplicates: Sequence[str] | None = None,
-) -> DataFrame:
-    """All rows with what `split` needs to part them, so that they need be read only once."""
     key = [event_id] if duplicates is None else list(duplicates)
     types = {attribute.name: attribute for attribute in schema}
     if event_time is not None:
@@ -104,7 +114,7 @@ def judge(
         typed[attribute.name], found = _cast(events, attribute)
         faults += found
     earliest = [] if event_time is None else [event_time]
-    return _judge(events, typed, faults, key, earliest)
+    return Cleaned(_judge(events, typed, faults, key, earliest), event_id)
 
 
 def clean_subscriptions(
@@ -115,33 +125,14 @@ def clean_subscriptions(
     Of several with the same id and the same filter one stays. With different filters nobody can
     tell which is meant, so none does.
     """
-    judged = judge_subscriptions(subscriptions, subscription_id=subscription_id, filter=filter)
-    return split(judged, subscription_id)
-
-
-def judge_subscriptions(
-    subscriptions: DataFrame, *, subscription_id: str = "subscription_id", filter: str = "filter"
-) -> DataFrame:
-    """All subscriptions with what `split` needs to part them."""
     _check_columns(subscriptions, [subscription_id], "subscriptions")
     faults = [*_malformed(subscriptions), _missing(subscription_id)]
+    says: Sequence[str] = subscriptions.columns
     if filter in subscriptions.columns:
         faults.append(_missing(filter))
-    says = [filter] if filter in subscriptions.columns else subscriptions.columns
-    return _judge(subscriptions, {}, faults, [subscription_id], [], agree_on=says)
-
-
-def split(judged: DataFrame, id: str) -> Cleaned:
-    """Part the rows that `judge` has looked at."""
-    from pyspark.sql import functions as f
-
-    good = judged.where(f.col(REASON).isNull()).drop(REASON, ROW)
-    quarantined = judged.where(f.col(REASON).isNotNull()).select(
-        column(id).cast("string").alias(id),
-        f.col(REASON).alias("reason"),
-        f.col(ROW).alias("row"),
-    )
-    return Cleaned(good, quarantined)
+        says = [filter]
+    judged = _judge(subscriptions, {}, faults, [subscription_id], [], agree_on=says)
+    return Cleaned(judged, subscription_id)
 
 
 def _judge(

@@ -20,7 +20,6 @@ from boxmatch.errors import SchemaError, SparkError
 from boxmatch.model.schema import Schema
 
 Section = TypeVar("Section")
-Options = Mapping[str, str | bool | int | float]
 
 _MANY: Final = 100_000  # what a report shows and what a worker is sent stays small
 
@@ -32,19 +31,16 @@ class Source:
     path: str | None = None
     table: str | None = None
     format: Literal["parquet", "csv", "json"] = "parquet"
-    options: Options = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """Of Spark's reader. CSV files have a header unless they say otherwise."""
 
     def __post_init__(self) -> None:
         if bool(self.path) == bool(self.table):
             which = "both are" if self.path else "neither is"
             raise ValueError(f"path: give a path or a table; {which} given")
-        # As Spark writes truth, and everything else: as text.
-        texts = {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in self.options.items()
-        }
-        object.__setattr__(self, "options", texts)
+        for name, value in self.options.items():
+            if not isinstance(value, (str, int, float)):
+                raise ValueError(f"options.{name} must be a plain value, not {value!r:.80}")
 
     @property
     def address(self) -> str:
@@ -162,13 +158,11 @@ class PipelineConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for fingerprints and for the report."""
-        import msgspec
-
-        def plain(schema: Any) -> Any:
-            return json.loads(schema.to_json())
-
-        found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=plain)
-        return found
+        text = json.dumps(
+            dataclasses.asdict(self), default=lambda schema: json.loads(schema.to_json())
+        )
+        plain: dict[str, Any] = json.loads(text)
+        return plain
 
 
 def _parse_section(

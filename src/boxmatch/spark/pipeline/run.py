@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.indexes.registry import index_class
-from boxmatch.model.schema import Schema
 from boxmatch.reports import require_plotting
+from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import columns_to_keep, subscription_columns
 from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import (
     REASON,
     Cleaned,
+    clean,
+    clean_subscriptions,
     derive,
     extend_schema,
-    judge,
-    judge_subscriptions,
-    split,
 )
 from boxmatch.spark.pipeline.config import PipelineConfig, Source
-from boxmatch.spark.pipeline.match import (
+from boxmatch.spark.pipeline.notify import (
     DATE,
     check_no_date,
     drop_rejected,
-    index_subscriptions,
     notifications,
     rejections,
 )
@@ -45,7 +43,7 @@ from boxmatch.spark.pipeline.statistics import (
     too_broad_subscriptions,
 )
 from boxmatch.spark.store import Folder
-from boxmatch.spark.versions import read_version
+from boxmatch.spark.versions import IndexVersion, read_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,69 +117,84 @@ class Pipeline:
         return _Run(self.config, stages, spark or local_session()).run()
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """What will be worked on. No row of it has been looked at yet."""
-
-    events: DataFrame
-    """Judged, see `clean`."""
-    subscriptions: DataFrame
-    schema: Schema
-    keep: list[str]
-    """The columns of events that go into notifications."""
-
-
 class _Run:
+    """One run. Stages leave what later ones need in `done` and in the folder of the run."""
+
     def __init__(self, config: PipelineConfig, stages: Stages, spark: SparkSession) -> None:
         self.config = config
         self.settings = config.as_dict()
         self.stages = stages
         self.spark = spark
+        self.done: dict[str, StageRecord] = {}
         self.event_id = config.events.event_id
+        self.names = {
+            "subscription_id": config.subscriptions.subscription_id,
+            "filter": config.subscriptions.filter,
+        }
         self.subscription_id = config.subscriptions.subscription_id
-        self.filter = config.subscriptions.filter
 
     def run(self) -> PipelineResult:
-        found: list[_Inputs] = []
-        self.stages.run("read", None, lambda: self._read(found))
-        inputs = found[0]
-        clean = self._clean(inputs)
-        derived = self._derive(clean)
-        index = self._index(inputs)
-        match = self._match(inputs, derived, index)
-        self._notify(match)
-        self._statistics(inputs, derived, index, match)
-        return self._report(inputs.schema)
+        settings = self.settings
+        self._do("read", None, self._read)
+        zone = self.spark.conf.get("spark.sql.session.timeZone")
+        known = self._files(
+            self.config.events, settings=[settings["events"], settings["clean"]], zone=zone
+        )
+        clean = self._do("clean", known, self._clean)
+        expressions = list(self.config.derive.items())  # their order matters
+        derived = self._do("derive", {"from": clean, "derive": expressions}, self._derive)
+        known = self._files(
+            self.config.subscriptions,
+            settings=[settings["subscriptions"], settings["match"]],
+            schema=self.schema.to_json(),
+        )
+        index = self._do("index", known, self._index)
+        match = self._do("match", {"from": [derived, index], "keep": self.keep}, self._match)
+        self._do("notify", {"from": match}, self._notify)
+        known = {"from": match, "settings": settings["statistics"]}
+        self._do("statistics", known, self._statistics)
+        summary = summarise(
+            self.done, config=settings, schema=self.schema, spark_version=self.spark.version
+        )
+        self._do("report", None, lambda: self._report(summary))
+        folder = self.stages.folder
+        return PipelineResult(
+            str(folder), str(folder / "report.html"), tuple(self.done.values()), summary
+        )
 
-    def _read(self, found: list[_Inputs]) -> Done:
-        """Everything that can be wrong with settings and columns comes up here."""
+    def _do(self, name: str, known: Mapping[str, Any] | None, work: Callable[[], Done]) -> str:
+        """Do a stage, unless it is done; returns its fingerprint."""
+        self.done[name] = self.stages.run(name, known, work)
+        return self.done[name].fingerprint
+
+    def _files(self, source: Source, **known: Any) -> dict[str, Any] | None:
+        """What a stage that reads a source depends on; None if its files are not known."""
+        files = input_files(source, self.spark)
+        return None if files is None else {"files": files, **known}
+
+    def _read(self) -> Done:
+        """Everything that can be wrong with settings and columns comes up here; no row is read."""
         config = self.config.events
-        raw = read(self.spark, config)
-        judged = judge(
-            raw,
+        self.cleaned = clean(
+            read(self.spark, config),
             config.attributes,
             event_id=self.event_id,
             event_time=config.event_time,
             duplicates=self.config.clean.duplicates,
         )
-        derived = derive(split(judged, self.event_id).good, self.config.derive)
-        schema = extend_schema(config.attributes, derived, self.config.derive)
-        index_class(self.config.match.index)(len(schema), **self.config.match.index_options)
+        derived = derive(self.cleaned.good, self.config.derive)
+        self.schema = extend_schema(config.attributes, derived, self.config.derive)
+        index_class(self.config.match.index)(len(self.schema), **self.config.match.index_options)
         columns = self.config.output.columns
-        keep = columns_to_keep(
+        # The columns of events that go into notifications.
+        self.keep = columns_to_keep(
             derived, "all" if columns is None else columns, self.event_id, self.subscription_id
         )
-        if config.event_time is not None and config.event_time not in keep:
-            keep.append(config.event_time)
-        check_no_date(keep)
-        subscriptions = judge_subscriptions(
-            read(self.spark, self.config.subscriptions),
-            subscription_id=self.subscription_id,
-            filter=self.filter,
-        )
-        good = split(subscriptions, self.subscription_id).good
-        subscription_columns(good, schema, self.subscription_id, self.filter)
-        found.append(_Inputs(judged, subscriptions, schema, keep))
+        if config.event_time is not None and config.event_time not in self.keep:
+            self.keep.append(config.event_time)
+        check_no_date(self.keep)
+        self.wanted = clean_subscriptions(read(self.spark, self.config.subscriptions), **self.names)
+        subscription_columns(self.wanted.good, self.schema, **self.names)
         sources = (config, self.config.subscriptions)
         files = [input_files(source, self.spark) or [] for source in sources]
         return None, {
@@ -190,169 +203,121 @@ class _Run:
             "bytes": sum(size for some in files for _, size, _ in some),
         }
 
-    def _clean(self, inputs: _Inputs) -> StageRecord:
-        def work() -> Done:
-            self.stages.write(inputs.events, _CLEANED)
-            judged = self.stages.read(self.spark, _CLEANED)
-            self.stages.write(split(judged, self.event_id).quarantined, "quarantine")
-            counts = {row[REASON]: row["count"] for row in _count_by(judged, REASON)}
-            good = counts.pop(None, 0)
-            reasons = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-            return good, {"read": good + sum(reasons.values()), "quarantined": reasons}
+    def _clean(self) -> Done:
+        judged = self._write(self.cleaned.judged, _CLEANED)
+        self._write(Cleaned(judged, self.event_id).quarantined, "quarantine")
+        counts = {row[REASON]: row["count"] for row in _count_by(judged, REASON)}
+        good = counts.pop(None, 0)
+        reasons = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        return good, {"read": good + sum(reasons.values()), "quarantined": reasons}
 
-        return self.stages.run(
-            "clean",
-            self._with_files(
-                self.config.events,
-                settings=[self.settings["events"], self.settings["clean"]],
-                zone=self.spark.conf.get("spark.sql.session.timeZone"),
-            ),
-            work,
-        )
-
-    def _derive(self, clean: StageRecord) -> StageRecord:
-        def work() -> Done:
-            if self.config.derive:
-                good = split(self.stages.read(self.spark, _CLEANED), self.event_id).good
-                self.stages.write(derive(good, self.config.derive), _DERIVED)
-            return clean.rows, {"attributes": list(self.config.derive)}
-
-        expressions = list(self.config.derive.items())  # their order matters
-        return self.stages.run("derive", {"from": clean.fingerprint, "derive": expressions}, work)
+    def _derive(self) -> Done:
+        if self.config.derive:
+            good = Cleaned(self._table(_CLEANED), self.event_id).good
+            self._write(derive(good, self.config.derive), _DERIVED)
+        return self.done["clean"].rows, {"attributes": list(self.config.derive)}
 
     def _events(self) -> DataFrame:
         if self.config.derive:
-            return self.stages.read(self.spark, _DERIVED)
-        return split(self.stages.read(self.spark, _CLEANED), self.event_id).good
-
-    def _index(self, inputs: _Inputs) -> StageRecord:
-        def work() -> Done:
-            self.stages.write(inputs.subscriptions, _SUBSCRIPTIONS)
-            parted = self._subscriptions()
-            version = index_subscriptions(
-                parted.good,
-                self.index_path,
-                inputs.schema,
-                subscription_id=self.subscription_id,
-                filter=self.filter,
-                settings=self.config.match,
-            )
-            self.stages.wrote(f"{_INDEX}/versions")
-            left_out = rejections(
-                version, parted, subscription_id=self.subscription_id, filter=self.filter
-            )
-            self.stages.write(left_out, "rejected")
-            left_out = self.stages.read(self.spark, "rejected")
-            shown = left_out.orderBy("subscription_id", "filter").limit(_SHOWN).collect()
-            return version.subscriptions, {
-                "version": version.version,
-                "bytes": version.nbytes,
-                "shards": len(version.shards),
-                "rejected": left_out.count(),
-                "rejected_shown": [row.asDict() for row in shown],
-            }
-
-        return self.stages.run(
-            "index",
-            self._with_files(
-                self.config.subscriptions,
-                settings=[self.settings["subscriptions"], self.settings["match"]],
-                schema=inputs.schema.to_json(),
-            ),
-            work,
-        )
+            return self._table(_DERIVED)
+        return Cleaned(self._table(_CLEANED), self.event_id).good
 
     def _subscriptions(self) -> Cleaned:
-        return split(self.stages.read(self.spark, _SUBSCRIPTIONS), self.subscription_id)
+        return Cleaned(self._table(_SUBSCRIPTIONS), self.subscription_id)
 
-    @property
-    def index_path(self) -> str:
-        return str(self.stages.folder / _INDEX)
+    def _index(self) -> Done:
+        self._write(self.wanted.judged, _SUBSCRIPTIONS)
+        cleaned = self._subscriptions()
+        settings = self.config.match
+        version = build_index(
+            cleaned.good,
+            str(self.stages.folder / _INDEX),
+            schema=self.schema,
+            shards=settings.shards,
+            subscription_id=self.subscription_id,
+            filter=self.names["filter"],
+            index=settings.index,
+            index_options=settings.index_options,
+        )
+        self.stages.wrote(f"{_INDEX}/versions")
+        left_out = self._write(rejections(version, cleaned, **self.names), "rejected")
+        shown = left_out.orderBy("subscription_id", "filter").limit(_SHOWN).collect()
+        return version.subscriptions, {
+            "version": version.version,
+            "bytes": version.nbytes,
+            "shards": len(version.shards),
+            "rejected": left_out.count(),
+            "rejected_shown": [row.asDict() for row in shown],
+        }
 
-    def _match(self, inputs: _Inputs, derived: StageRecord, index: StageRecord) -> StageRecord:
-        def work() -> Done:
-            events = self._events()
-            processed = datetime.now(UTC)
-            version = read_version(self.index_path, index.details["version"])
-            options = MatchOptions(
-                "pairs", self.event_id, self.subscription_id, inputs.keep, self.config.match.plan
-            )
-            plan = plan_match(events, version, options)
-            self.stages.write(run_plan(plan, events), _MATCHED)
-            found = self.stages.read(self.spark, _MATCHED).count()
-            return found, {"plan": str(plan), "processed": processed.isoformat()}
+    def _version(self) -> IndexVersion:
+        version = self.done["index"].details["version"]
+        return read_version(str(self.stages.folder / _INDEX), version)
 
-        known = {"from": [derived.fingerprint, index.fingerprint], "keep": inputs.keep}
-        return self.stages.run("match", known, work)
+    def _match(self) -> Done:
+        events = self._events()
+        processed = datetime.now(UTC)
+        options = MatchOptions(
+            "pairs", self.event_id, self.subscription_id, self.keep, self.config.match.plan
+        )
+        plan = plan_match(events, self._version(), options)
+        found = self._write(run_plan(plan, events), _MATCHED).count()
+        return found, {"plan": str(plan), "processed": processed.isoformat()}
 
-    def _notify(self, match: StageRecord) -> StageRecord:
-        def work() -> Done:
-            rows = notifications(
-                self.stages.read(self.spark, _MATCHED),
-                event_id=self.event_id,
+    def _processed(self) -> datetime:
+        return datetime.fromisoformat(self.done["match"].details["processed"])
+
+    def _notify(self) -> Done:
+        rows = notifications(
+            self._table(_MATCHED),
+            event_id=self.event_id,
+            subscription_id=self.subscription_id,
+            event_time=self.config.events.event_time,
+            on=self._processed().date(),
+        )
+        self.stages.write(rows, "notifications", [DATE])
+        by_date = {str(row[DATE]): row["count"] for row in _count_by(rows, DATE)}
+        return self.done["match"].rows, {"by_date": by_date}
+
+    def _statistics(self) -> Done:
+        events, matches = self._events(), self._table(_MATCHED)
+        usable = drop_rejected(
+            self._subscriptions().good, self._version(), subscription_id=self.subscription_id
+        )
+        per_subscription = self._write(
+            matches_per_subscription(
+                matches,
+                select_filters(usable, self.schema, **self.names),
                 subscription_id=self.subscription_id,
-                event_time=self.config.events.event_time,
-                on=datetime.fromisoformat(match.details["processed"]).date(),
-            )
-            self.stages.write(rows, "notifications", [DATE])
-            return match.rows, {
-                "by_date": {str(row[DATE]): row["count"] for row in _count_by(rows, DATE)}
-            }
+                events=self.done["derive"].rows or 0,
+            ),
+            f"{_STATISTICS}/subscriptions",
+        )
+        per_event = self._write(
+            matches_per_event(matches, events, event_id=self.event_id), f"{_STATISTICS}/events"
+        )
+        measured = measure_selectivities(
+            events,
+            usable,
+            self.schema,
+            event_id=self.event_id,
+            sample=self.config.statistics.sample,
+            **self.names,
+        )
+        self._write(attributes_table(self.spark, measured), f"{_STATISTICS}/attributes")
+        time = self.config.events.event_time
+        return self.done["index"].rows, {
+            **self._outliers(per_subscription),
+            "per_event": power_buckets(per_event, "matches", "events"),
+            "selectivities": asdict(measured),
+            "latency": latency(events, time, processed=self._processed()) if time else None,
+        }
 
-        return self.stages.run("notify", {"from": match.fingerprint}, work)
-
-    def _statistics(
-        self, inputs: _Inputs, derived: StageRecord, index: StageRecord, match: StageRecord
-    ) -> StageRecord:
-        def work() -> Done:
-            events, matches = self._events(), self.stages.read(self.spark, _MATCHED)
-            usable = drop_rejected(
-                self._subscriptions().good,
-                read_version(self.index_path, index.details["version"]),
-                subscription_id=self.subscription_id,
-            )
-            self.stages.write(
-                matches_per_subscription(
-                    matches,
-                    select_filters(usable, inputs.schema, self.subscription_id, self.filter),
-                    subscription_id=self.subscription_id,
-                    events=derived.rows or 0,
-                ),
-                f"{_STATISTICS}/subscriptions",
-            )
-            self.stages.write(
-                matches_per_event(matches, events, event_id=self.event_id),
-                f"{_STATISTICS}/events",
-            )
-            measured = measure_selectivities(
-                events,
-                usable,
-                inputs.schema,
-                event_id=self.event_id,
-                subscription_id=self.subscription_id,
-                filter=self.filter,
-                sample=self.config.statistics.sample,
-            )
-            self.stages.write(attributes_table(self.spark, measured), f"{_STATISTICS}/attributes")
-            processed = datetime.fromisoformat(match.details["processed"])
-            time = self.config.events.event_time
-            return index.rows, {
-                **self._per_subscription(),
-                "per_event": power_buckets(
-                    self.stages.read(self.spark, f"{_STATISTICS}/events"), "matches", "events"
-                ),
-                "selectivities": asdict(measured),
-                "latency": latency(events, time, processed=processed) if time else None,
-            }
-
-        known = {"from": match.fingerprint, "settings": self.settings["statistics"]}
-        return self.stages.run("statistics", known, work)
-
-    def _per_subscription(self) -> dict[str, Any]:
+    def _outliers(self, per_subscription: DataFrame) -> dict[str, Any]:
+        """The subscriptions with the most matches, with none, and with too many."""
         from pyspark.sql import functions as f
 
         settings = self.config.statistics
-        all_of = self.stages.read(self.spark, f"{_STATISTICS}/subscriptions")
 
         def first(some: DataFrame) -> list[dict[str, Any]]:
             # Under names of its own, whatever the columns are called.
@@ -360,39 +325,28 @@ class _Run:
             ordered = shown.orderBy(f.desc("matches"), "subscription_id")
             return [row.asDict() for row in ordered.limit(settings.top).collect()]
 
-        dead = dead_subscriptions(all_of)
-        broad = too_broad_subscriptions(all_of, settings.too_broad)
+        dead = dead_subscriptions(per_subscription)
+        broad = too_broad_subscriptions(per_subscription, settings.too_broad)
         return {
-            "per_subscription": power_buckets(all_of, "matches"),
-            "top": first(all_of.where("matches > 0")),
+            "per_subscription": power_buckets(per_subscription, "matches"),
+            "top": first(per_subscription.where("matches > 0")),
             "dead": {"number": dead.count(), "shown": first(dead)},
             "too_broad": {"number": broad.count(), "shown": first(broad)},
         }
 
-    def _report(self, schema: Schema) -> PipelineResult:
-        summary = summarise(
-            {record.name: record for record in self.stages.records},
-            config=self.settings,
-            schema=schema,
-            spark_version=self.spark.version,
-        )
+    def _report(self, summary: dict[str, Any]) -> Done:
+        self.stages.publish("report.json", as_json(summary))
+        self.stages.publish("report.html", as_html(summary))
+        self.stages.tidy()
+        return None, {}
 
-        def work() -> Done:
-            self.stages.publish("report.json", as_json(summary))
-            self.stages.publish("report.html", as_html(summary))
-            self.stages.tidy()
-            return None, {}
+    def _table(self, name: str) -> DataFrame:
+        return self.stages.read(self.spark, name)
 
-        self.stages.run("report", None, work)
-        folder = self.stages.folder
-        return PipelineResult(
-            str(folder), str(folder / "report.html"), tuple(self.stages.records), summary
-        )
-
-    def _with_files(self, source: Source, **known: Any) -> dict[str, Any] | None:
-        """What a stage that reads a source depends on; None if its files are not known."""
-        files = input_files(source, self.spark)
-        return None if files is None else {"files": files, **known}
+    def _write(self, rows: DataFrame, name: str) -> DataFrame:
+        """Write an output of the stage; returns it as it was written."""
+        self.stages.write(rows, name)
+        return self._table(name)
 
 
 def _count_by(rows: DataFrame, name: str) -> list[Any]:

@@ -57,7 +57,6 @@ class Stages:
         # Spark goes by the address as it was given; only Arrow needs another one for some.
         self._address = f"file://{Folder.at(path)}" if Folder.at(path).local else path.rstrip("/")
         self.folder = Folder.at(path)
-        self.records: list[StageRecord] = []
         self._progress = progress or (lambda name, record: None)
         self._outputs: list[str] = []
         self.folder.prepare()
@@ -85,7 +84,6 @@ class Stages:
         done = self._marker(name)
         if done is None or done.fingerprint != fingerprint or not self._whole(done):
             done = self._do(name, fingerprint, work)
-        self.records.append(done)
         self._progress(name, done)
         return done
 

@@ -1,50 +1,21 @@
-"""Match and notify: subscriptions become an index, events meet it, and matches notifications."""
+"""Notify: what an index left out, and the notifications that its matches become."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from boxmatch.errors import SparkError
-from boxmatch.model.schema import Schema
-from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import column, quote, require_columns
-from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import MALFORMED_ROW, Cleaned
-from boxmatch.spark.pipeline.config import MatchConfig
-from boxmatch.spark.versions import IndexVersion, read_version, rejected
+from boxmatch.spark.versions import IndexVersion, rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_DEFAULTS = MatchConfig()
-
 DATE: Final = "date"
 """The column that notifications are partitioned by."""
-
-
-def index_subscriptions(
-    subscriptions: DataFrame,
-    path: str | os.PathLike[str],
-    schema: Schema,
-    *,
-    subscription_id: str = "subscription_id",
-    filter: str = "filter",
-    settings: MatchConfig = _DEFAULTS,
-) -> IndexVersion:
-    """The index of the subscriptions at `path`, or its next version."""
-    return build_index(
-        subscriptions,
-        path,
-        schema=schema,
-        shards=settings.shards,
-        subscription_id=subscription_id,
-        filter=filter,
-        index=settings.index,
-        index_options=settings.index_options,
-    )
 
 
 def rejections(
@@ -76,22 +47,6 @@ def drop_rejected(
     bad = rejected(subscriptions.sparkSession, index.path, index.version)
     same = subscriptions[quote(subscription_id)].cast("string") == bad["subscription_id"]
     return subscriptions.join(bad, on=same, how="left_anti")
-
-
-def match_events(
-    events: DataFrame,
-    index: IndexVersion | str,
-    *,
-    event_id: str = "event_id",
-    subscription_id: str = "subscription_id",
-    keep: Sequence[str] = (),
-    settings: MatchConfig = _DEFAULTS,
-) -> DataFrame:
-    """A row for each event and subscription that match, with the columns `keep` of the event."""
-    if isinstance(index, str):
-        index = read_version(index)
-    options = MatchOptions("pairs", event_id, subscription_id, keep, settings.plan)
-    return run_plan(plan_match(events, index, options), events)
 
 
 def notifications(
