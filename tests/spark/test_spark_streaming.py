@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pytest
 import boxmatch as bm
 from boxmatch.spark import ParquetSink, SparkSink, TableSink, build_index, match, match_stream
 from boxmatch.spark.build import IndexSettings
-from boxmatch.spark.sources import FilesOfSubscriptions, IndexedSubscriptions
+from boxmatch.spark.streaming import FollowedIndex, Table
 from boxmatch.spark.versions import version_numbers
 
 if TYPE_CHECKING:
@@ -379,14 +380,10 @@ class TestTableInMotion:
     """While a table is replaced, its subscriptions stay."""
 
     @pytest.fixture
-    def source(self, place: Place) -> FilesOfSubscriptions:
+    def follow(self, place: Place) -> Callable[[], Any]:
         place.subscribe(FIRST)
-        return FilesOfSubscriptions(str(place.table))
-
-    @pytest.fixture
-    def follow(self, place: Place, source: FilesOfSubscriptions) -> Callable[[], Any]:
-        index = str(place.folder / "index")
-        return lambda: IndexedSubscriptions(source, index, IndexSettings(SCHEMA, 1))
+        table = Table.of_files(str(place.table), IndexSettings(SCHEMA, 1))
+        return lambda: FollowedIndex(str(place.folder / "index"), table)
 
     def test_unchanged(self, spark: SparkSession, follow: Callable[[], Any]) -> None:
         one = follow()
@@ -410,25 +407,21 @@ class TestTableInMotion:
         assert follow().current(spark) == first
 
     def test_changed_while_it_is_read(
-        self,
-        spark: SparkSession,
-        place: Place,
-        follow: Callable[[], Any],
-        monkeypatch: pytest.MonkeyPatch,
+        self, spark: SparkSession, place: Place, follow: Callable[[], Any]
     ) -> None:
         first = follow().current(spark)
         place.subscribe(SECOND)
         one = follow()
-        read = FilesOfSubscriptions.read
+        table = one.table
 
-        def and_change(self: FilesOfSubscriptions, session: SparkSession) -> DataFrame:
-            frame = read(self, session)
+        def and_change(session: SparkSession) -> DataFrame:
+            frame: DataFrame = table.read(session)
             place.subscribe(FIRST)
             return frame
 
-        monkeypatch.setattr(FilesOfSubscriptions, "read", and_change)
+        one.table = replace(table, read=and_change)
         assert one.current(spark) == first
-        monkeypatch.setattr(FilesOfSubscriptions, "read", read)
+        one.table = table
         assert one.current(spark).subscriptions == len(FIRST)
 
     def test_wrong(self, spark: SparkSession, place: Place, follow: Callable[[], Any]) -> None:

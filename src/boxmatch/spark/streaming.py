@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.spark.build import IndexSettings
+from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
 from boxmatch.spark.columns import Keep, check_events, infer_schema, require_frame
 from boxmatch.spark.matching import (
     How,
@@ -21,21 +23,14 @@ from boxmatch.spark.matching import (
     run_plan,
 )
 from boxmatch.spark.sinks import ParquetSink, Sink
-from boxmatch.spark.sources import (
-    FilesOfSubscriptions,
-    FollowedIndex,
-    IndexedSubscriptions,
-    TableOfSubscriptions,
-    is_index,
-)
 from boxmatch.spark.store import Folder
-from boxmatch.spark.versions import IndexVersion
+from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Subscriptions = FollowedIndex | IndexedSubscriptions
+log = logging.getLogger(__name__)
 
 VERSION_COLUMN = "index_version"
 
@@ -96,22 +91,21 @@ def match_stream(
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
     write = _claim(sink, str(Folder.at(checkpoint)))
-    wanted: Subscriptions
-    if not callable(subscriptions) and is_index(subscriptions):
+    if not callable(subscriptions) and version_numbers(subscriptions):
         wanted = FollowedIndex(str(Folder.at(subscriptions)))
         require_schema(wanted.current(events.sparkSession), schema)
     else:
         schema = schema or infer_schema(events, event_id)
-        source: FilesOfSubscriptions | TableOfSubscriptions
-        if callable(subscriptions):
-            source = TableOfSubscriptions(subscriptions)
-        else:
-            source = FilesOfSubscriptions(os.fspath(subscriptions), format, dict(options or {}))
         check_events(events, schema, event_id)
         settings = IndexSettings(
             schema, shards, subscription_id, filter, keep_versions=_KEPT_VERSIONS
         )
-        wanted = IndexedSubscriptions(source, str(folder / "index"), settings)
+        table = (
+            Table(subscriptions, settings)
+            if callable(subscriptions)
+            else Table.of_files(os.fspath(subscriptions), settings, format, options)
+        )
+        wanted = FollowedIndex(str(folder / "index"), table)
     # What is wrong shows now, not in the first batch; and a stream that starts without
     # subscriptions would look as if nobody wanted anything.
     planned = plan_match(events, wanted.current(events.sparkSession), matching)
@@ -139,11 +133,100 @@ def _claim(sink: Sink | str | os.PathLike[str], stream: str) -> Sink:
     return sink
 
 
+@dataclass(frozen=True)
+class Table:
+    """The table that a stream's subscriptions come from, and how an index is built of it."""
+
+    read: Callable[[SparkSession], DataFrame]
+    """The table as it is now."""
+    settings: IndexSettings
+    files: str | None = None
+    """Where its files are; None if it has none that we know of."""
+    name: str = "of a function"
+    """For messages."""
+
+    @classmethod
+    def of_files(
+        cls,
+        path: str,
+        settings: IndexSettings,
+        format: str = "parquet",
+        options: Mapping[str, Any] | None = None,
+    ) -> Table:
+        """A folder of files of one of Spark's formats."""
+
+        def read(spark: SparkSession) -> DataFrame:
+            return spark.read.format(format).options(**(options or {})).load(path)
+
+        return cls(read, settings, path, f"{format} at {path}")
+
+    def state(self) -> str | None:
+        """What changes when the table does; None while it is away, or somebody writes to it.
+
+        These are the names, sizes and times of its files. Without files there is no cheap way to
+        see whether it has changed: its state is always new, so that it is read for every batch.
+        """
+        if self.files is None:
+            return os.urandom(16).hex()
+        files = Folder.at(self.files).files()
+        if not files or any("/_temporary/" in path for path, *_ in files):
+            return None
+        return hashlib.sha256(repr(files).encode()).hexdigest()
+
+
+@dataclass
+class FollowedIndex:
+    """An index that follows a table, or one that others update with `build_index`."""
+
+    path: str
+    table: Table | None = None
+    _seen: tuple[str, int] | None = None
+    """The state of the table that was looked at last, and the version that goes with it."""
+
+    def current(self, spark: SparkSession) -> IndexVersion:
+        """The version of the index that holds what the table says now.
+
+        While the table is away or being written, the version that there is stays: subscriptions do
+        not go because their table is replaced.
+        """
+        if self.table is None:
+            return read_version(self.path)
+        before = newest(self.path)
+        state = self.table.state()
+        if before is not None and self._seen == (state, before.version):
+            return before
+        if state is not None:
+            try:
+                version = self._build(spark, self.table, state)
+            except Exception:
+                if before is None or self.table.state() == state:
+                    raise
+            else:
+                if self._seen is None or self._seen[1] != version.version:
+                    warn_of_rejected(version)
+                self._seen = (state, version.version)
+                return version
+        if before is None:
+            raise SparkError(
+                f"there is no table of subscriptions, or it is being written: {self.table.name}"
+            )
+        log.warning("the subscriptions are being written; still at %s", before)
+        return before
+
+    def _build(self, spark: SparkSession, table: Table, state: str) -> IndexVersion:
+        return next_version(
+            table.read(spark),
+            self.path,
+            table.settings,
+            unless=lambda: table.files is not None and table.state() != state,
+        )
+
+
 @dataclass
 class _Batches:
     """What is done with each micro-batch. Pickled as a whole where Spark Connect runs it."""
 
-    subscriptions: Subscriptions
+    index: FollowedIndex
     sink: Sink
     pins: str
     options: MatchOptions
@@ -161,8 +244,8 @@ class _Batches:
         name = f"{batch_id}.json"
         pinned = pins.read(name)
         if pinned is not None:
-            return self.subscriptions.at(json.loads(pinned)["version"])
-        index = self.subscriptions.current(spark)
+            return read_version(self.index.path, json.loads(pinned)["version"])
+        index = self.index.current(spark)
         if not pins.create(name, json.dumps({"version": index.version}).encode()):
             raise SparkError(f"another query runs from this checkpoint: it has made {pins}/{name}")
         pins.remove(f"{batch_id - _KEPT}.json")
