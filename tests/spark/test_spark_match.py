@@ -358,7 +358,9 @@ class TestBadInput:
         with pytest.raises(bm.SparkError, match="column 'filter' of the subscriptions is int"):
             build_index(good.selectExpr("subscription_id", "1 as filter"), tmp_path, schema=schema)
         bounds = good.selectExpr("subscription_id", "'x' as price_low")
-        with pytest.raises(bm.SparkError, match="'price_low' of the subscriptions is string"):
+        with pytest.raises(
+            bm.SparkError, match="'price_low' of the subscriptions is of type string"
+        ):
             build_index(bounds, tmp_path, schema=schema)
         with pytest.raises(bm.SparkError, match="shards must be at least 1"):
             build_index(good, tmp_path, schema=schema, shards=0)

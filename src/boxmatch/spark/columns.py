@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from boxmatch.errors import SchemaError, SparkError
 from boxmatch.model.schema import Attribute, Schema
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Keep = Literal["all"] | Sequence[str]
+
+End = Literal["", "low", "high"]
+"""What a column gives: one end of a range, or a value, which is both."""
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def quote(name: str) -> str:
@@ -87,8 +92,6 @@ def infer_schema(events: DataFrame, event_id: str) -> Schema:
 
 def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
     """Raise an error unless the events have an id and the attributes, with types that fit."""
-    from boxmatch.model.columns import readable
-
     require_columns(events, [event_id], "events")
     missing = [name for name in schema.names if name not in events.columns]
     if missing:
@@ -97,14 +100,21 @@ def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
             f"subscriptions has (they have: {', '.join(events.columns)}); add a column of nulls "
             "if no event has the attribute"
         )
-    types = arrow_types(events)
-    for attribute in schema:
-        kind = types.get(attribute.name)
+    check_types(events, {attribute.name: attribute for attribute in schema}, "events")
+
+
+def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str) -> None:
+    """Raise an error unless columns hold values of the attributes, given by the columns' names."""
+    from boxmatch.model.columns import readable
+
+    types = arrow_types(frame)
+    for name, attribute in attributes.items():
+        kind = types.get(name)
         if kind is None or not readable(attribute.type, kind):
             raise SparkError(
-                f"column {attribute.name!r} of the events is of type "
-                f"{events.schema[attribute.name].dataType.simpleString()}, which is no "
-                f"{attribute.type}: cast it first"
+                f"column {name!r} of the {what} is of type "
+                f"{frame.schema[name].dataType.simpleString()}, which is no {attribute.type}: "
+                "cast it first"
             )
 
 
@@ -125,6 +135,18 @@ def columns_to_keep(events: DataFrame, keep: Keep, event_id: str, found: str) ->
     return names
 
 
+def ends_of(names: Iterable[str], schema: Schema) -> dict[str, tuple[str, End]]:
+    """What columns say: of which dimension, and which end of it or ("") both."""
+    found: dict[str, tuple[str, End]] = {}
+    for name in names:
+        stem, _, end = name.rpartition("_")
+        if name in schema:
+            found[name] = name, ""
+        elif stem in schema and end in ("low", "high"):
+            found[name] = stem, "low" if end == "low" else "high"
+    return found
+
+
 def subscription_columns(
     table: DataFrame, schema: Schema, subscription_id: str, filter: str
 ) -> tuple[IdType, dict[str, str]]:
@@ -136,41 +158,23 @@ def subscription_columns(
         if kind != "string":
             raise SparkError(f"column {filter!r} of the subscriptions is {kind}, not text")
         return id_type, {"filter": filter}
-    bounds = {}
-    for name in table.columns:
-        stem, _, end = name.rpartition("_")
-        if name != subscription_id and (
-            name in schema or (end in ("low", "high") and stem in schema)
-        ):
-            bounds[name] = name
+    bounds = ends_of((name for name in table.columns if name != subscription_id), schema)
     if not bounds:
         raise SparkError(
             f"the subscriptions have neither a column {filter!r} nor columns of bounds (NAME, "
             f"NAME_low, NAME_high of an attribute); they have: {', '.join(table.columns)}"
         )
-    for name in bounds:
-        _check_bound(table, schema, name)
-    return id_type, bounds
+    attributes = {name: schema[dimension] for name, (dimension, _) in bounds.items()}
+    check_types(table, attributes, "subscriptions")
+    return id_type, {name: name for name in bounds}
 
 
 def _id_type(table: DataFrame, name: str) -> IdType:
     kind = table.schema[name].dataType.simpleString()
-    if kind in ("tinyint", "smallint", "int", "bigint"):
+    if kind in INTEGERS:
         return "long"
     if kind == "string":
         return "string"
     raise SparkError(
         f"column {name!r} of the subscriptions is {kind}; an id is a string or an integer: cast it"
     )
-
-
-def _check_bound(table: DataFrame, schema: Schema, name: str) -> None:
-    from boxmatch.model.columns import readable
-
-    attribute = schema[name if name in schema else name.rpartition("_")[0]]
-    kind: Any = arrow_types(table.select(column(name))).get(name)
-    if kind is None or not readable(attribute.type, kind):
-        raise SparkError(
-            f"column {name!r} of the subscriptions is "
-            f"{table.schema[name].dataType.simpleString()}, which is no {attribute.type}: cast it"
-        )

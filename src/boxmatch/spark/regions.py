@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from boxmatch.model.interval import Interval
 from boxmatch.model.keys import check_string, is_absent, key_of, key_range, value_of
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spaces.spaces import Spaces
-from boxmatch.spark.columns import column, subscription_columns
+from boxmatch.spark.columns import End, column, ends_of, subscription_columns
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IdType
 
@@ -29,28 +29,17 @@ Plain = Any
 Region = dict[str, list[Plain]]
 """Low and high of each dimension that is not free."""
 
-End = Literal["", "low", "high"]
-"""What a column gives: one end of a range, or a value, which is both."""
-
 _SPACE = "space"
 
 
-def ends_of(names: Iterable[str], schema: Schema, what: str) -> dict[str, tuple[str, End]]:
-    """What columns say: of which dimension, and which end of it or ("") both."""
-    found: dict[str, tuple[str, End]] = {}
-    for name in names:
-        stem, _, end = name.rpartition("_")
-        if name in schema:
-            found[name] = name, ""
-        elif stem in schema and end in ("low", "high"):
-            found[name] = stem, "low" if end == "low" else "high"
-    for dimension in {dimension for dimension, _ in found.values()}:
-        given = [name for name, (own, _) in found.items() if own == dimension]
+def check_ends(ends: Mapping[str, tuple[str, End]], what: str) -> None:
+    """Raise an error if a dimension has both a value and a range."""
+    for dimension in {dimension for dimension, _ in ends.values()}:
+        given = [name for name, (own, _) in ends.items() if own == dimension]
         if dimension in given and len(given) > 1:
             raise SparkError(
                 f"the {what} have columns {', '.join(map(repr, given))}: give a value or a range"
             )
-    return found
 
 
 def move_region(
@@ -95,7 +84,8 @@ def file_of(
     """The type of the ids, and the subscriptions as a file of Arrow: ids, and regions as JSON."""
     id_type, wanted = subscription_columns(table, schema, subscription_id, filter)
     by_text = filter in table.columns
-    ends = {} if by_text else ends_of(wanted, schema, "subscriptions")
+    ends = {} if by_text else ends_of(wanted, schema)
+    check_ends(ends, "subscriptions")
     columns = [column(name).alias(f"c{place}") for place, name in enumerate(wanted.values())]
     rows = table.select(column(subscription_id).cast(id_type).alias("id"), *columns).toArrow()
     ids: list[Any] = rows.column(0).to_pylist()

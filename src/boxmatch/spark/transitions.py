@@ -13,11 +13,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
-from boxmatch.model.columns import readable
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.spark.columns import arrow_types, column, require_columns, require_frame
+from boxmatch.spark.columns import (
+    INTEGERS,
+    End,
+    check_types,
+    column,
+    ends_of,
+    require_columns,
+    require_frame,
+)
 from boxmatch.spark.entry import scalar, task
-from boxmatch.spark.regions import End, ends_of, file_of
+from boxmatch.spark.regions import check_ends, file_of
 from boxmatch.spark.store import Folder, scratch_folder
 from boxmatch.spark.versions import IdType
 
@@ -29,8 +36,6 @@ KIND = "kind"
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def transitions(
@@ -114,31 +119,27 @@ def _check_updates(
     own = [key, order] if removed is None else [key, order, removed]
     require_columns(updates, own, "updates")
     kinds = {name: kind.lower() for name, kind in updates.dtypes}
-    if kinds[key] not in (*_INTEGERS, "string"):
+    if kinds[key] not in (*INTEGERS, "string"):
         raise SparkError(
             f"column {key!r} of the updates is {kinds[key]}; a key is a string or an integer: "
             "cast it"
         )
-    if kinds[order] not in (*_INTEGERS, "timestamp"):
+    if kinds[order] not in (*INTEGERS, "timestamp"):
         raise SparkError(
             f"column {order!r} of the updates is {kinds[order]}; an order is an integer or a "
             "timestamp: cast it"
         )
     if removed is not None and kinds[removed] != "boolean":
         raise SparkError(f"column {removed!r} of the updates is {kinds[removed]}, not boolean")
-    ends = ends_of([name for name in updates.columns if name not in own], schema, "updates")
+    ends = ends_of((name for name in updates.columns if name not in own), schema)
+    check_ends(ends, "updates")
     if not ends:
         raise SparkError(
             "the updates have no column of a dimension (NAME, or NAME_low and NAME_high; there are "
             f"{', '.join(schema.names)}); they have: {', '.join(updates.columns)}"
         )
-    types = arrow_types(updates)
-    for name, (dimension, _) in ends.items():
-        if name not in types or not readable(schema[dimension].type, types[name]):
-            raise SparkError(
-                f"column {name!r} of the updates is {kinds[name]}, which is no "
-                f"{schema[dimension].type}: cast it"
-            )
+    dimensions = {name: schema[dimension] for name, (dimension, _) in ends.items()}
+    check_types(updates, dimensions, "updates")
     return ends
 
 
