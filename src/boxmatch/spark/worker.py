@@ -20,8 +20,8 @@ from boxmatch.spark.segments import (
     open_segment,
     open_shards,
     rejected,
+    update_shard,
 )
-from boxmatch.spark.update import update_shard
 from boxmatch.spark.versions import SegmentEntry
 
 Batches = Iterator[pa.RecordBatch]
