@@ -9,12 +9,11 @@ from pyspark.sql.datasource import DataSource
 from boxmatch.errors import SparkError
 from boxmatch.spark.broker.options import Connection, switch
 from boxmatch.spark.broker.rows import feed_columns, notification_columns
+from boxmatch.spark.broker.sink import BrokerStreamWriter, BrokerWriter, Writing
+from boxmatch.spark.broker.source import BrokerReader, BrokerStreamReader, Reading
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-    from boxmatch.spark.broker.sink import BrokerStreamWriter, BrokerWriter
-    from boxmatch.spark.broker.source import BrokerReader, BrokerStreamReader
 
 
 class BrokerDataSource(DataSource):
@@ -55,21 +54,13 @@ class BrokerDataSource(DataSource):
         return feed_columns(feed, body=switch(self.options, "includeBody", False))
 
     def reader(self, schema: StructType) -> BrokerReader:
-        from boxmatch.spark.broker.source import BrokerReader, Reading
-
         return BrokerReader(Reading.of(self.options, stream=False), schema)
 
     def streamReader(self, schema: StructType) -> BrokerStreamReader:
-        from boxmatch.spark.broker.source import BrokerStreamReader, Reading
-
         return BrokerStreamReader(Reading.of(self.options, stream=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BrokerWriter:
-        from boxmatch.spark.broker.sink import BrokerWriter, Writing
-
         return BrokerWriter(Writing.of(self.options, schema, overwrite), self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> BrokerStreamWriter:
-        from boxmatch.spark.broker.sink import BrokerStreamWriter, Writing
-
         return BrokerStreamWriter(Writing.of(self.options, schema, overwrite), self.options)

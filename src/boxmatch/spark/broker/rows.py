@@ -16,12 +16,15 @@ from boxmatch.model.schema import Attribute
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from boxmatch.client import Feed, LoggedEvent, Notification
 
 SEQUENCE, AT, BODY = "_sequence", "_at", "_body"
-NOTIFICATION_COLUMNS = ("sequence", "feed", "at", "subscriptions", "body")
+_SPARK_TYPES = {
+    "int": "long", "float": "double", "bool": "boolean", "timestamp": "timestamp",
+    "string": "string", "enum": "string",
+}  # fmt: skip
 
 
 def feed_columns(feed: Feed, *, body: bool) -> StructType:
@@ -29,33 +32,30 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
 
     A state feed has no attributes: what changed is in the body.
     """
-    from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+    from pyspark.sql.types import StructType
 
     columns = StructType()
     if feed.kind == "events":
         for attribute in feed.schema:
-            columns.add(attribute.name, _spark_type(attribute))
+            columns.add(attribute.name, _SPARK_TYPES[attribute.type])
     taken = {SEQUENCE, AT, BODY} & set(columns.fieldNames())
     if taken:
         raise SparkError(
             f"feed {feed.name!r} has an attribute {min(taken)!r}, which is the name of a column "
             "that every feed has: give a schema without it"
         )
-    columns.add(SEQUENCE, LongType()).add(AT, TimestampType())
+    columns.add(SEQUENCE, "long").add(AT, "timestamp")
     if body or feed.kind != "events":
-        columns.add(BODY, StringType())
+        columns.add(BODY, "string")
     return columns
 
 
 def notification_columns() -> StructType:
     """The columns of a subscriber's notifications."""
-    from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
+    from pyspark.sql.types import ArrayType, StringType, StructType
 
-    kinds = (LongType(), StringType(), TimestampType(), ArrayType(StringType()), StringType())
-    columns = StructType()
-    for name, kind in zip(NOTIFICATION_COLUMNS, kinds, strict=True):
-        columns.add(name, kind)
-    return columns
+    columns = StructType().add("sequence", "long").add("feed", "string").add("at", "timestamp")
+    return columns.add("subscriptions", ArrayType(StringType())).add("body", "string")
 
 
 def arrow_columns(columns: StructType) -> pa.Schema:
@@ -93,9 +93,8 @@ def notification_batch(schema: pa.Schema, notifications: Sequence[Notification])
                 return [_json(notification.body) for notification in notifications]
             case "sequence" | "feed":
                 return [getattr(notification, name) for notification in notifications]
-        raise SparkError(
-            f"notifications have no column {name!r} (they have: {', '.join(NOTIFICATION_COLUMNS)})"
-        )
+        known = ", ".join(notification_columns().names)
+        raise SparkError(f"notifications have no column {name!r} (they have: {known})")
 
     return _batch(schema, [notification.sequence for notification in notifications], column)
 
@@ -163,19 +162,3 @@ def _json(value: Any) -> str:
     import orjson
 
     return orjson.dumps(value).decode()
-
-
-def _spark_type(attribute: Attribute) -> DataType:
-    from pyspark.sql import types
-
-    match attribute.type:
-        case "int":
-            return types.LongType()
-        case "float":
-            return types.DoubleType()
-        case "bool":
-            return types.BooleanType()
-        case "timestamp":
-            return types.TimestampType()
-        case _:
-            return types.StringType()
