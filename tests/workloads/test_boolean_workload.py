@@ -140,7 +140,7 @@ def test_empty_ranges_of_rows() -> None:
     [
         ({"event_model": "heavy"}, "one of light, exponential"),
         ({"properties": 0}, "properties must be from 1"),
-        ({"subscriptions": -1}, "subscriptions must not be negative"),
+        ({"subscriptions": -1}, "subscriptions must be at least 0"),
         ({"chance": 1.5}, "chance must be from 0 to 1"),
         ({"zero": 0.5, "one": 0.4}, "more than 1"),
         ({"most_ones": 0}, "most_ones must be at least 1"),

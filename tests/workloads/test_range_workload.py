@@ -128,7 +128,7 @@ def test_values_stay_in_their_domain(distribution: str, size: int) -> None:
         ({"width_spread": -0.1}, "width_spread must be from 0 to 1"),
         ({"values": "cauchy"}, "one of uniform, normal, pareto, zipf"),
         ({"event_values": "cauchy"}, "event_values must be one of uniform"),
-        ({"value_deviation": -1.0}, "value_deviation must not be negative"),
+        ({"value_deviation": -1.0}, "value_deviation must be at least 0"),
         ({"value_lowest": 0.0}, "value_lowest must be between 0 and 1"),
         ({"values": "pareto", "value_alpha": 0.0}, "value_alpha must be positive"),
         ({"event_values": "pareto", "value_alpha": 0.0}, "value_alpha must be positive"),

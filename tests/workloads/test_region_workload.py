@@ -76,7 +76,7 @@ def test_nothing_to_update(kind: Literal["random", "incremental"]) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"publications": -1}, "publications must not be negative"),
+        ({"publications": -1}, "publications must be at least 0"),
         ({"dimensions": 0}, "dimensions must be from 1"),
         ({"publication_constraints": 51}, "publication_constraints must be from 0"),
         ({"subscription_constraints": -1}, "subscription_constraints must be from 0"),

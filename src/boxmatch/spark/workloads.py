@@ -7,12 +7,13 @@ one block of rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
+from boxmatch.arrays import AnyArray
 from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.spark.entry import Batches, task
@@ -222,41 +223,31 @@ def _events(workload: Workload, start: int, stop: int) -> dict[str, Any]:
 def _subscriptions(workload: Workload, start: int, stop: int) -> dict[str, Any]:
     """Subscriptions as columns."""
     if isinstance(workload, RangeWorkload):
-        return _bounds(workload.names, workload.boxes(start, stop))
+        boxes = workload.boxes(start, stop)
+        return _predicates(workload.names, boxes, {"_low": boxes.low, "_high": boxes.high})
     if isinstance(workload, BooleanWorkload):
-        return _equalities(workload.names, workload.boxes(start, stop))
+        boxes = workload.boxes(start, stop)
+        return _predicates(workload.names, boxes, {"": boxes.low == 1})
     if isinstance(workload, EqualityWorkload):
         return _columns_of(workload.table(start, stop))
     return _columns_of(workload.alerts(start, stop))
 
 
-def _bounds(names: list[str], boxes: Boxes) -> dict[str, Any]:
+def _predicates(names: list[str], boxes: Boxes, values: Mapping[str, AnyArray]) -> dict[str, Any]:
+    """What predicates ask for, by the ending of its column; null where there is no predicate."""
+    import pyarrow as pa
+
     rows = np.repeat(np.arange(boxes.count), np.diff(boxes.start))
     columns: dict[str, Any] = {}
     for attribute, name in enumerate(names):
         here = np.flatnonzero(boxes.attribute == attribute)
-        for side, ends in (("low", boxes.low), ("high", boxes.high)):
-            columns[f"{name}_{side}"] = _sparse(boxes.count, rows[here], ends[here])
+        absent = np.ones(boxes.count, bool)
+        absent[rows[here]] = False
+        for ending, asked in values.items():
+            dense = np.zeros(boxes.count, asked.dtype)
+            dense[rows[here]] = asked[here]
+            columns[name + ending] = pa.array(dense, mask=absent)
     return columns
-
-
-def _equalities(names: list[str], boxes: Boxes) -> dict[str, Any]:
-    rows = np.repeat(np.arange(boxes.count), np.diff(boxes.start))
-    columns = {}
-    for attribute, name in enumerate(names):
-        here = np.flatnonzero(boxes.attribute == attribute)
-        columns[name] = _sparse(boxes.count, rows[here], boxes.low[here] == 1)
-    return columns
-
-
-def _sparse(count: int, rows: Any, values: Any) -> Any:
-    import pyarrow as pa
-
-    dense = np.zeros(count, values.dtype)
-    absent = np.ones(count, bool)
-    dense[rows] = values
-    absent[rows] = False
-    return pa.array(dense, mask=absent)
 
 
 def _filters(workload: Workload, start: int, stop: int) -> dict[str, Any]:
@@ -278,10 +269,6 @@ def _condition(name: str, wanted: bool | str | tuple[int, int]) -> str:
     return f"{name} = '{wanted}'" if isinstance(wanted, str) else f"{name} = {str(wanted).upper()}"
 
 
-def _odd(workload: MarketWorkload, start: int, stop: int) -> dict[str, Any]:
-    return _columns_of(workload.odd_texts(start, stop))
-
-
 def _columns_of(table: pa.Table) -> dict[str, Any]:
     return {name: table[name] for name in table.column_names if name != "id"}
 
@@ -290,5 +277,5 @@ _MAKERS: Final[dict[str, Any]] = {
     "events": _events,
     "columns": _subscriptions,
     "filters": _filters,
-    "odd": _odd,
+    "odd": lambda market, start, stop: _columns_of(market.odd_texts(start, stop)),
 }

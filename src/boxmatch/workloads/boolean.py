@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -12,7 +13,7 @@ from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
-from boxmatch.workloads.distributions import check_choice, zipf_cumulative
+from boxmatch.workloads.distributions import check_between, check_choice, zipf_cumulative
 
 EventModel = Literal["light", "exponential"]
 
@@ -54,20 +55,15 @@ class BooleanWorkload:
 
     def __post_init__(self) -> None:
         check_choice("event_model", self.event_model, EventModel)
-        if self.subscriptions < 0:
-            raise ValueError(f"subscriptions must not be negative, but is {self.subscriptions}")
-        if not 1 <= self.properties <= 65_535:
-            raise ValueError(f"properties must be from 1 to 65,535, not {self.properties}")
-        for name in ("zero", "one", "spread", "chance"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name)}")
+        check_between(self, 0, math.inf, "subscriptions")
+        check_between(self, 1, math.inf, "most_ones")
+        check_between(self, 1, 65_535, "properties")
+        check_between(self, 0, 1, "zero", "one", "spread", "chance")
         if (self.zero + self.one) * (1 + self.spread) > 1:
             raise ValueError(
                 f"zero ({self.zero}) and one ({self.one}) with a spread of {self.spread} "
                 "make more than 1"
             )
-        if self.most_ones < 1:
-            raise ValueError(f"most_ones must be at least 1, not {self.most_ones}")
 
     @property
     def names(self) -> list[str]:

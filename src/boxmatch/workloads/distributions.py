@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -19,6 +20,18 @@ def check_choice(name: str, value: str, choices: object) -> None:
     allowed = get_args(choices)
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def check_between(workload: object, low: float, high: float, *names: str, limit: str = "") -> None:
+    """Refuse parameters outside a range; `limit` says what its high end is."""
+    for name in names:
+        value = getattr(workload, name)
+        if low <= value <= high:
+            continue
+        if high == math.inf:
+            raise ValueError(f"{name} must be at least {low:,}, not {value}")
+        most = f"{limit} ({high:,})" if limit else f"{high:,}"
+        raise ValueError(f"{name} must be from {low:,} to {most}, not {value}")
 
 
 def integers(

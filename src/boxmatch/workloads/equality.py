@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
+from boxmatch.workloads.distributions import check_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,11 +39,8 @@ class EqualityWorkload:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.subscriptions < 0:
-            raise ValueError(f"subscriptions must not be negative, but is {self.subscriptions}")
-        for name, size in self.sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} needs at least one value, not {size}")
+        check_between(self, 0, math.inf, "subscriptions")
+        check_between(self, 1, math.inf, "regions", "accounts", "kinds")
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from boxmatch.model.schema import Schema
 from boxmatch.workloads import streams
-from boxmatch.workloads.distributions import zipf_cumulative
+from boxmatch.workloads.distributions import check_between, zipf_cumulative
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +52,7 @@ class MarketWorkload:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.symbols <= 26**4:
-            raise ValueError(f"symbols must be from 1 to {26**4:,}, not {self.symbols}")
+        check_between(self, 1, 26**4, "symbols")
 
     @property
     def schema(self) -> Schema:

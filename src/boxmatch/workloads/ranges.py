@@ -19,6 +19,7 @@ from boxmatch.workloads import streams
 from boxmatch.workloads.distributions import (
     AttributeDistribution,
     ValueDistribution,
+    check_between,
     check_choice,
     distinct,
     integers,
@@ -77,23 +78,12 @@ class RangeWorkload:
         check_choice("values", self.values, ValueDistribution)
         check_choice("event_values", self.event_values or self.values, ValueDistribution)
         check_choice("attribute_choice", self.attribute_choice, AttributeDistribution)
-        if self.subscriptions < 0:
-            raise ValueError(f"subscriptions must not be negative, but is {self.subscriptions}")
-        if not 1 <= self.attributes <= 65_535:
-            raise ValueError(f"attributes must be from 1 to 65,535, not {self.attributes}")
-        for name in ("predicates", "event_size"):
-            if not 0 <= getattr(self, name) <= self.attributes:
-                raise ValueError(
-                    f"{name} must be from 0 to the number of attributes ({self.attributes}), "
-                    f"not {getattr(self, name)}"
-                )
-        for name in ("width", "width_spread"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name)}")
-        if not 1 <= self.domain <= 2**53:
-            raise ValueError(f"domain must be from 1 to 2**53, not {self.domain}")
-        if self.value_deviation < 0:
-            raise ValueError(f"value_deviation must not be negative, but is {self.value_deviation}")
+        check_between(self, 0, math.inf, "subscriptions", "value_deviation")
+        check_between(self, 1, 65_535, "attributes")
+        number = "the number of attributes"
+        check_between(self, 0, self.attributes, "predicates", "event_size", limit=number)
+        check_between(self, 0, 1, "width", "width_spread")
+        check_between(self, 1, 2**53, "domain")
         if not 0.0 < self.value_lowest < 1.0:
             raise ValueError(f"value_lowest must be between 0 and 1, not {self.value_lowest}")
         if self.value_alpha <= 0 and "pareto" in (self.values, self.event_values):
@@ -243,7 +233,7 @@ class RangeWorkload:
             span = np.minimum(np.rint(share * self.domain).astype(np.int64), self.domain - 1)
             room = self.domain - span
         if self.event_file is None:
-            low = self._draw(rng, shape, room, self.values)
+            low = self._draw(rng, room, shape, self.values)
         else:
             centre = self._pool(self.event_file).draw(rng, attributes)
             low = np.clip(centre - span // 2, 1, room)
@@ -252,19 +242,12 @@ class RangeWorkload:
     def _draw(
         self,
         rng: np.random.Generator,
-        shape: tuple[int, ...],
         size: int | Int64Array,
+        shape: tuple[int, ...],
         distribution: ValueDistribution,
     ) -> Int64Array:
-        return integers(
-            rng,
-            shape,
-            size,
-            distribution,
-            self.value_alpha,
-            deviation=self.value_deviation,
-            lowest=self.value_lowest,
-        )
+        spread = {"deviation": self.value_deviation, "lowest": self.value_lowest}
+        return integers(rng, shape, size, distribution, self.value_alpha, **spread)
 
     def _pool(self, path: str | os.PathLike[str]) -> Pool:
         return event_pool(path, self.attributes, self.domain)
@@ -278,8 +261,8 @@ class RangeWorkload:
         )
         if self.event_file is not None:
             return attributes, None
-        shape = (rows, self.event_size)
-        return attributes, self._draw(rng, shape, self.domain, self.event_values or self.values)
+        kind = self.event_values or self.values
+        return attributes, self._draw(rng, self.domain, (rows, self.event_size), kind)
 
     def _events(self, start: int, stop: int) -> tuple[npt.NDArray[np.uint16], Int64Array]:
         """Attributes and values of events `start:stop`; a file may lack a value: `ABSENT`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from boxmatch.arrays import Int64Array
 from boxmatch.model.boxes import Boxes
 from boxmatch.workloads import streams
-from boxmatch.workloads.distributions import check_choice, distinct
+from boxmatch.workloads.distributions import check_between, check_choice, distinct
 
 UpdateKind = Literal["random", "incremental"]
 
@@ -37,19 +38,11 @@ class RegionWorkload:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("publications", "subscriptions"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if not 1 <= self.dimensions <= 65_535:
-            raise ValueError(f"dimensions must be from 1 to 65,535, not {self.dimensions}")
-        for name in ("publication_constraints", "subscription_constraints"):
-            if not 0 <= getattr(self, name) <= self.dimensions:
-                raise ValueError(
-                    f"{name} must be from 0 to the number of dimensions ({self.dimensions}), "
-                    f"not {getattr(self, name)}"
-                )
-        if self.values < 2:
-            raise ValueError(f"values must be at least 2, not {self.values}")
+        check_between(self, 0, math.inf, "publications", "subscriptions")
+        check_between(self, 1, 65_535, "dimensions")
+        constraints = ("publication_constraints", "subscription_constraints")
+        check_between(self, 0, self.dimensions, *constraints, limit="the number of dimensions")
+        check_between(self, 2, math.inf, "values")
 
     def publication_boxes(self, start: int = 0, stop: int | None = None) -> Boxes:
         """The regions of publications `start:stop` before any update."""
