@@ -45,29 +45,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "IndexVersion": "versions",
-    "MatchPlan": "matching",
-    "ParquetSink": "sinks",
-    "Pipeline": "pipeline",
-    "SparkSink": "sinks",
-    "TableSink": "sinks",
-    "build_index": "build",
-    "explain": "matching",
-    "local_session": "session",
-    "match": "matching",
-    "match_function": "matching",
-    "match_stream": "streaming",
-    "read_version": "versions",
-    "register_broker": "broker",
-    "rejected": "versions",
-    "transitions": "transitions",
+    "broker": ("register_broker",),
+    "build": ("build_index",),
+    "matching": ("MatchPlan", "explain", "match", "match_function"),
+    "pipeline": ("Pipeline",),
+    "session": ("local_session",),
+    "sinks": ("ParquetSink", "SparkSink", "TableSink"),
+    "streaming": ("match_stream",),
+    "transitions": ("transitions",),
+    "versions": ("IndexVersion", "read_version", "rejected"),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"boxmatch.spark.{_HOMES[name]}"), name)
+    home = next(home for home, names in _HOMES.items() if name in names)
+    value = getattr(import_module(f"boxmatch.spark.{home}"), name)
     globals()[name] = value  # the next use is an ordinary lookup
     return value
 
