@@ -22,13 +22,6 @@ Row = Mapping[str, Any]
 _PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "numba", "sqlglot")
 _COLOUR: Final = "#4c8fd0"  # readable on light and on dark
 _HEIGHT: Final = 260
-_SECTIONS: Final = {
-    "events": "Events",
-    "subscriptions": "Subscriptions",
-    "matches": "Matches",
-    "attributes": "Attributes",
-    "stages": "Stages",
-}
 
 
 def summarise(
@@ -95,13 +88,13 @@ def as_html(summary: Summary) -> str:
     """For people: a page that needs no network."""
     charts = Charts()
     made = {
-        "events": _events(summary, charts),
-        "subscriptions": _subscriptions(summary),
-        "matches": _matches(summary, charts),
-        "attributes": _attributes(summary, charts),
-        "stages": _stages(summary, charts),
+        "Events": _events(summary, charts),
+        "Subscriptions": _subscriptions(summary),
+        "Matches": _matches(summary, charts),
+        "Attributes": _attributes(summary, charts),
+        "Stages": _stages(summary, charts),
     }
-    links = "".join(f'<li><a href="#{n}">{title}</a></li>' for n, title in _SECTIONS.items())
+    links = "".join(f'<li><a href="#{title.lower()}">{title}</a></li>' for title in made)
     return page(
         title="Boxmatch: pipeline report",
         heading="Pipeline report",
@@ -109,8 +102,8 @@ def as_html(summary: Summary) -> str:
         origin=_origin(summary),
         contents=f"<ul>{links}</ul>",
         sections="".join(
-            f'<section id="{name}"><h2>{title}</h2>{made[name]}</section>'
-            for name, title in _SECTIONS.items()
+            f'<section id="{title.lower()}"><h2>{title}</h2>{content}</section>'
+            for title, content in made.items()
         ),
         charts=charts,
     )
@@ -148,11 +141,14 @@ def _origin(summary: Summary) -> str:
     origin = summary["provenance"]
     packages = ", ".join(f"{name} {v}" for name, v in origin["packages"].items() if v)
     config = origin["config"]
+    events, subscriptions = (
+        source["path"] or f"table {source['table']}"
+        for source in (config["events"], config["subscriptions"])
+    )
     return facts(
         {
-            "Events from": config["events"]["path"] or f"table {config['events']['table']}",
-            "Subscriptions from": config["subscriptions"]["path"]
-            or f"table {config['subscriptions']['table']}",
+            "Events from": events,
+            "Subscriptions from": subscriptions,
             "Output": config["output"]["path"],
             "Matched": origin["processed"],
             "Plan": origin["plan"].replace("\n", "; "),
@@ -212,18 +208,13 @@ def _subscriptions(summary: Summary) -> str:
 def _matches(summary: Summary, charts: Charts) -> str:
     found = summary["matches"]
     dead, broad = found["dead"], found["too_broad"]
+    bars = [
+        _bars(_buckets(found[f"per_{each}"]), f"matches per {each}", f"{each}s")
+        for each in ("event", "subscription")
+    ]
     return "".join(
         [
-            charts.place(
-                [
-                    _bars(_buckets(found["per_event"]), "matches per event", "events"),
-                    _bars(
-                        _buckets(found["per_subscription"]),
-                        "matches per subscription",
-                        "subscriptions",
-                    ),
-                ]
-            ),
+            charts.place(bars),
             _table_of("Most matches", found["top"]),
             f"<h3>Dead</h3><p>{dead['number']:,} subscriptions matched nothing.</p>",
             _table_of("Examples", dead["shown"]),
@@ -256,7 +247,7 @@ def _attributes(summary: Summary, charts: Charts) -> str:
             f"{r['subscriptions']:,}",
             f"{r['predicates']:,}",
             f"{r['present']:.2%}",
-            "" if r["selectivity"] is None else f"{r['selectivity']:.4%}",
+            _text(r["selectivity"], ".4%"),
         )
         for r in rows
     ]
@@ -282,8 +273,8 @@ def _stages(summary: Summary, charts: Charts) -> str:
         (
             r["stage"],
             f"{r['seconds']:,.2f}",
-            "" if r["rows"] is None else f"{r['rows']:,}",
-            "" if r["rows_per_second"] is None else f"{r['rows_per_second']:,}",
+            _text(r["rows"], ","),
+            _text(r["rows_per_second"], ","),
             "resumed" if r["resumed"] else "",
         )
         for r in rows
@@ -329,5 +320,5 @@ def _duration(seconds: float) -> str:
     return f"{seconds:,.3f} seconds"
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
+def _text(value: object, form: str = "") -> str:
+    return "" if value is None else format(value, form)
