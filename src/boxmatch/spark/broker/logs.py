@@ -9,6 +9,7 @@ after a range was read, when it is certain.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from boxmatch.spark.broker.rows import event_batch, notification_batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from boxmatch.client import Client
+    from boxmatch.client import Client, Notification
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,20 @@ class _Readable:
     def client(self) -> Client:
         return self.connection.client()
 
+    def find(self, client: Client, place: Place) -> int:
+        """The number after which to read, if reading starts at a place."""
+        if isinstance(place, int):
+            return max(place - 1, 0)
+        return self.first(client) if place == "earliest" else self.last(client)
+
+    def first(self, client: Client) -> int:
+        """The number after which the oldest is that there is."""
+        raise NotImplementedError
+
+    def last(self, client: Client) -> int:
+        """The newest number there is."""
+        raise NotImplementedError
+
     def _lost(self, what: str) -> None:
         if self.fail_on_loss:
             raise SparkError(
@@ -53,15 +68,10 @@ class _Readable:
 class FeedLog(_Readable):
     """The events of a feed."""
 
-    def find(self, client: Client, place: Place) -> int:
-        """The number after which to read, if reading starts at a place."""
-        if isinstance(place, int):
-            return max(place - 1, 0)
-        page = client.events(self.name, after=0, limit=1)
-        return max(page.first - 1, 0) if place == "earliest" else page.last
+    def first(self, client: Client) -> int:
+        return max(client.events(self.name, after=0, limit=1).first - 1, 0)
 
     def last(self, client: Client) -> int:
-        """The newest number there is."""
         return client.events(self.name, after=0, limit=1).last
 
     def reach(
@@ -147,16 +157,11 @@ class Inbox(_Readable):
 
     acknowledging: bool
 
-    def find(self, client: Client, place: Place) -> int:
-        """The number after which to read, if reading starts at a place."""
-        if isinstance(place, int):
-            return max(place - 1, 0)
-        cursor = client.subscriber(self.name).cursor
-        return cursor if place == "earliest" else self.reach(client, cursor, None, None)
+    def first(self, client: Client) -> int:
+        return client.subscriber(self.name).cursor
 
     def last(self, client: Client) -> int:
-        """The number of the newest notification."""
-        return self.find(client, "latest")
+        return self.reach(client, self.first(client), None, None)
 
     def reach(
         self,
@@ -171,21 +176,25 @@ class Inbox(_Readable):
 
         An inbox has no need to move on: what it lost is counted.
         """
-        seen = 0
-        while most is None or seen < most:
-            limit = _PAGE if most is None else min(_PAGE, most - seen)
-            notifications = client.notifications(self.name, after=after, limit=limit).notifications
-            kept = [
-                notification
-                for notification in notifications
-                if target is None or notification.sequence <= target
-            ]
-            if kept:
-                seen += len(kept)
-                after = kept[-1].sequence
-            if not notifications or len(kept) < len(notifications):
-                break
+        for page in self._pages(client, after, target, most):
+            after = page[-1].sequence
         return after
+
+    def _pages(
+        self, client: Client, after: int, through: int | None, most: int | None = None
+    ) -> Iterator[list[Notification]]:
+        """The notifications after a number, page by page, up to a number and `most` of them."""
+        left = math.inf if most is None else most
+        while left > 0 and (through is None or after < through):
+            limit = int(min(_PAGE, left))
+            found = client.notifications(self.name, after=after, limit=limit).notifications
+            kept = [one for one in found if through is None or one.sequence <= through]
+            if kept:
+                yield kept
+                after = kept[-1].sequence
+                left -= len(kept)
+            if not found or len(kept) < len(found):
+                return
 
     def check(self, client: Client, after: int, through: int) -> None:
         """Raise an error, or log it, unless all that was in the range is still there."""
@@ -205,16 +214,8 @@ class Inbox(_Readable):
         self, client: Client, schema: pa.Schema, after: int, through: int
     ) -> Iterator[pa.RecordBatch]:
         """The notifications of a range, in order."""
-        while after < through:
-            notifications = client.notifications(self.name, after=after, limit=_PAGE).notifications
-            wanted = [
-                notification for notification in notifications if notification.sequence <= through
-            ]
-            if wanted:
-                yield notification_batch(schema, wanted)
-                after = wanted[-1].sequence
-            if not notifications or len(wanted) < len(notifications):
-                return
+        for page in self._pages(client, after, through):
+            yield notification_batch(schema, page)
 
     def acknowledge(self, client: Client, through: int) -> None:
         """Tell the broker that all up to a number was dealt with, if that is wanted."""
