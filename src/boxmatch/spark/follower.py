@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 class Follower:
-    """Takes publications from update to update, against subscriptions that stay."""
+    """Applies updates of publications, and finds which subscriptions they enter and leave."""
 
     def __init__(
         self, *, folder: str, name: str, schema: str, ends: Sequence[Sequence[Any]], leave: bool
@@ -73,7 +73,7 @@ class Follower:
         return changes
 
     def end(self, publication: Publication, order: int) -> list[Change]:
-        """Take a publication away."""
+        """End a publication."""
         _, gone = self._changes(publication.region, {})
         publication.region = {}
         return [Change(gone, "deleted", order)] if len(gone) else []
@@ -124,7 +124,7 @@ class Keeper:
         return _rows(key, changes)
 
     def expire(self, key: Any, expiry: int) -> Iterator[Any]:
-        """The time of a publication, or of the memory of one, is over."""
+        """A publication, or the record of one that was removed, has expired."""
         publication, current = self._get()
         if publication.last is None or expiry != current:
             return iter(())

@@ -94,7 +94,7 @@ class PlannedIndex:
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """How `match` goes about it."""
+    """How `match` will run."""
 
     plan: Plan | None
     """None if that depends on the size of an index that is not built yet."""

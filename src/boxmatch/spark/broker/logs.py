@@ -1,4 +1,4 @@
-"""The two things of a broker that can be read from a place on: a feed's log, a subscriber's inbox.
+"""What can be read from a broker from a place on: a feed's log, or a subscriber's inbox.
 
 A place is a sequence number: everything up to it has been read. Numbers are the broker's, over all
 feeds, and nothing is added behind a number once it was given out, so (after, through] is the same
@@ -49,7 +49,7 @@ class _Readable:
         return self.first(client) if place == "earliest" else self.last(client)
 
     def first(self, client: Client) -> int:
-        """The number after which the oldest is that there is."""
+        """The number before the oldest that there is."""
         raise NotImplementedError
 
     def last(self, client: Client) -> int:
@@ -136,7 +136,7 @@ class FeedLog(_Readable):
             after = page.events[-1].sequence
 
     def acknowledge(self, client: Client, through: int) -> None:
-        """A feed does not mind who has read it."""
+        """Do nothing: a feed keeps no record of its readers."""
 
     def _removal_error(self, after: int, first: int) -> str:
         return (
@@ -218,6 +218,6 @@ class Inbox(_Readable):
             yield notification_batch(schema, page)
 
     def acknowledge(self, client: Client, through: int) -> None:
-        """Tell the broker that all up to a number was dealt with, if that is wanted."""
+        """Acknowledge the notifications up to a number, if the options say so."""
         if self.acknowledging:
             client.acknowledge(self.name, through)

@@ -1,4 +1,4 @@
-"""What the options of a reader or a writer say, checked where they are first seen."""
+"""The options of a reader or a writer, checked where they are first read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS: Final = (
     *("partitions", "failOnDataLoss", "includeBody", "acknowledge"),
     *("checkpointLocation", "stagingLocation", "idempotencyKey", "inDoubt"),
 )
-"""All that there are."""
+"""The names of all options."""
 
 
 @dataclass(frozen=True)

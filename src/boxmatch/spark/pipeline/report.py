@@ -80,12 +80,12 @@ def summarise(
 
 
 def as_json(summary: Summary) -> str:
-    """For programs."""
+    """The report as JSON, for programs."""
     return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_html(summary: Summary) -> str:
-    """For people: a page that needs no network."""
+    """The report as a page for people, which needs no network."""
     charts = Charts()
     made = {
         "Events": _events(summary, charts),

@@ -39,21 +39,21 @@ _BAD_TICKS: Final = (
 )
 
 _OWN_ALERTS: Final = (
-    # Which too much matches, or nothing.
+    # These match too much, or nothing.
     ("broad-1", "price > 150"),
     ("broad-2", "symbol LIKE 'A%' OR symbol LIKE 'M%'"),
     ("broad-3", "side = 'buy' AND volume >= 1000"),
     ("dead-1", "price < 0.001"),
     ("dead-2", "symbol = 'nosuch'"),
     ("dead-3", "price > 100 AND price < 50"),
-    # Which cannot be understood.
+    # These do not compile, or have no filter or id.
     ("bad-1", "price >>> 100"),
     ("bad-2", "colour = 'red'"),
     ("bad-3", "price * volume > 1000"),
     ("bad-4", "price > 'cheap'"),
     ("bad-5", None),
     (None, "price > 100"),
-    # Which say two things.
+    # Two filters under one id.
     ("twice", "price > 300 AND volume >= 5000"),
     ("twice", "price > 200 AND volume >= 5000"),
 )

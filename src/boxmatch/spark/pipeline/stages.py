@@ -1,4 +1,4 @@
-"""What is done already: outputs of stages, and the markers that say they are whole.
+"""Outputs of stages, and the markers that say which of them are complete.
 
 A stage writes its output under a name that nobody looks at, the output is renamed once it is
 complete, and then a marker is written that carries a fingerprint of all that went into it. Without
@@ -30,7 +30,7 @@ _UNFINISHED: Final = "_unfinished"
 
 @dataclass(frozen=True, kw_only=True)
 class StageRecord:
-    """A stage that is done."""
+    """What is known of a stage once it is done."""
 
     name: str
     fingerprint: str
@@ -63,7 +63,7 @@ class Stages:
         (self.folder / STAGES).prepare()
 
     def forget(self) -> None:
-        """Let every stage be done again."""
+        """Forget what is done, so that every stage runs again."""
         for name in (self.folder / STAGES).names():
             if name.endswith(".json"):
                 (self.folder / STAGES).remove(name)
