@@ -65,10 +65,6 @@ class Folder:
         return Folder(f"{self.address}/{name}")
 
     @property
-    def name(self) -> str:
-        return self.address.rpartition("/")[2]
-
-    @property
     def local(self) -> Path | None:
         """The path, if the folder is on this machine."""
         return None if "://" in self.address else Path(self.address)
@@ -131,7 +127,13 @@ class Folder:
         """Write a small file, whole and at once; False if there is one of this name already."""
         filesystem, path = self._opened
         if self.local is not None:
-            return _create(Path(path, name), content)
+            self.local.mkdir(parents=True, exist_ok=True)
+            try:
+                with creating(self.local / name) as draft:
+                    draft.write_bytes(content)
+            except FileExistsError:
+                return False
+            return True
         from pyarrow.fs import FileType
 
         if filesystem.get_file_info(f"{path}/{name}").type != FileType.NotFound:
@@ -140,10 +142,10 @@ class Folder:
             with filesystem.open_output_stream(f"{path}/{name}") as file:
                 file.write(content)
             return True
-        draft = f"{path}/.{name}-{uuid.uuid4().hex}"
-        with filesystem.open_output_stream(draft) as file:
+        hidden = f"{path}/.{name}-{uuid.uuid4().hex}"
+        with filesystem.open_output_stream(hidden) as file:
             file.write(content)
-        filesystem.move(draft, f"{path}/{name}")
+        filesystem.move(hidden, f"{path}/{name}")
         return True
 
     def remove(self, name: str) -> None:
@@ -234,16 +236,6 @@ def _far(address: str) -> tuple[FileSystem, str]:
         return FileSystem.from_uri(address)
     except (ValueError, OSError, NotImplementedError) as error:
         raise SparkError(f"cannot open {address}: {error}") from None
-
-
-def _create(path: Path, content: bytes) -> bool:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with creating(path) as draft:
-            draft.write_bytes(content)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _shelf() -> Path:

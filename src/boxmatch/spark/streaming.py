@@ -154,9 +154,10 @@ class Table:
         options: Mapping[str, Any] | None = None,
     ) -> Table:
         """A folder of files of one of Spark's formats."""
+        given = dict(options or {})
 
         def read(spark: SparkSession) -> DataFrame:
-            return spark.read.format(format).options(**(options or {})).load(path)
+            return spark.read.format(format).options(**given).load(path)
 
         return cls(read, settings, path, f"{format} at {path}")
 
@@ -189,17 +190,23 @@ class FollowedIndex:
         While the table is away or being written, the version that there is stays: subscriptions do
         not go because their table is replaced.
         """
-        if self.table is None:
+        table = self.table
+        if table is None:
             return read_version(self.path)
         before = newest(self.path)
-        state = self.table.state()
+        state = table.state()
         if before is not None and self._seen == (state, before.version):
             return before
         if state is not None:
             try:
-                version = self._build(spark, self.table, state)
+                version = next_version(
+                    table.read(spark),
+                    self.path,
+                    table.settings,
+                    unless=lambda: table.files is not None and table.state() != state,
+                )
             except Exception:
-                if before is None or self.table.state() == state:
+                if before is None or table.state() == state:
                     raise
             else:
                 if self._seen is None or self._seen[1] != version.version:
@@ -208,18 +215,10 @@ class FollowedIndex:
                 return version
         if before is None:
             raise SparkError(
-                f"there is no table of subscriptions, or it is being written: {self.table.name}"
+                f"there is no table of subscriptions, or it is being written: {table.name}"
             )
         log.warning("the subscriptions are being written; still at %s", before)
         return before
-
-    def _build(self, spark: SparkSession, table: Table, state: str) -> IndexVersion:
-        return next_version(
-            table.read(spark),
-            self.path,
-            table.settings,
-            unless=lambda: table.files is not None and table.state() != state,
-        )
 
 
 @dataclass

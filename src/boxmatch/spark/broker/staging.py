@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import ClientError, SparkError
@@ -80,7 +81,7 @@ class Staging:
             open(place / _ROWS, "wb") as file,
         ):
             with pa.ipc.new_stream(file, first.schema) as stream:
-                for batch in _with(first, pending):
+                for batch in chain([first], pending):
                     stream.write_batch(batch)
                     rows += batch.num_rows
                     count += 1
@@ -175,8 +176,3 @@ class Staging:
                 f"to 'publish' to publish it (again), or put a file {name}.done into {self.folder} "
                 "to leave it as it is"
             )
-
-
-def _with(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
