@@ -12,7 +12,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -117,7 +117,7 @@ class StatisticsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineConfig:
-    """All of it. Paths are absolute once loaded from a file."""
+    """All settings. Paths are absolute once loaded from a file."""
 
     events: EventsConfig
     subscriptions: SubscriptionsConfig
@@ -175,7 +175,7 @@ def _parse_section(
     for name, described in fields.items():
         if name in given:
             values[name] = _parse_value(hints[name], prefix + name, given[name], folder)
-        elif described.default is described.default_factory:  # neither is there
+        elif described.default is MISSING and described.default_factory is MISSING:
             raise ValueError(f"{prefix}{name} is missing")
     for name in given:
         if name not in fields:
