@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,15 +78,18 @@ class Guide:
         """Blocks of Python that are said to print something, each with the lines of it."""
         return [(text, lines(says)) for text, says in self._steps if says]
 
-    def printed(self, folder: Path) -> list[tuple[str, list[str]]]:
+    def printed(
+        self, folder: Path, variables: Mapping[str, str] | None = None
+    ) -> list[tuple[str, list[str]]]:
         """What they do print, all of them run in the folder one after the other.
 
-        In a process of its own, so that relative paths mean the same to all that is run.
+        In a process of its own, so that relative paths mean the same to all that is run, with
+        further variables in its environment.
         """
         self.write_files(folder)
         script = f"print({_MARK!r})\n".join(text for text, _ in self._steps)
         (folder / "guide.py").write_text(script, encoding="utf-8")
-        parts = run(["python", "guide.py"], folder).split(_MARK + "\n")
+        parts = run(["python", "guide.py"], folder, variables).split(_MARK + "\n")
         steps = zip(self._steps, parts, strict=True)
         return [(text, lines(part)) for (text, says), part in steps if says]
 
@@ -106,11 +109,10 @@ def check(printed: Sequence[tuple[str, list[str]]], said: Sequence[tuple[str, li
         assert prints == says, "\n".join([*different, "", text])
 
 
-def run(command: list[str], folder: Path) -> str:
+def run(command: list[str], folder: Path, variables: Mapping[str, str] | None = None) -> str:
     """What a command prints, with the Python and the package that are being tested."""
-    done = subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, check=False
-    )
+    env = {**environment(), **(variables or {})}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     return done.stdout
 

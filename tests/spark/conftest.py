@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import quick_spark  # in this folder
 
 from boxmatch.spark import local_session
 
@@ -17,12 +18,11 @@ KIND = os.environ.get("BOXMATCH_TEST_SPARK", "local")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    os.environ.update(quick_spark.variables())  # before Spark starts a process
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        # Tables are tiny: generating code for them takes longer than they do.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **quick_spark.SETTINGS,
     }
     if KIND == "connect":
         session = local_session("local[2]", connect=True, conf=conf)

@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 
 
-def run_portable_tests(kind: str, chosen: str = "") -> None:
+def run_portable_tests(
+    kind: str, chosen: str = "", variables: Mapping[str, str] | None = None
+) -> None:
     """All, or those whose names are chosen, as `pytest -k` does."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0",
          "-m", "portable", *(["-k", chosen] if chosen else []), str(FOLDER)],
-        env={**_plain_environment(), "BOXMATCH_TEST_SPARK": kind},
+        env={**_plain_environment(), "BOXMATCH_TEST_SPARK": kind, **(variables or {})},
         capture_output=True,
         text=True,
         cwd=FOLDER.parent.parent,

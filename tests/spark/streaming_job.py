@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quick_spark import SETTINGS  # in this folder
+
 from boxmatch.spark import ParquetSink, local_session, match_stream
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(folder: Path) -> None:
-    spark = local_session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    spark = local_session("local[2]", conf=SETTINGS)
     events = (
         spark.readStream.schema("event_id long, price double, symbol string")
         .option("maxFilesPerTrigger", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from quick_spark import write_defaults  # in this folder
 
 from guide import Guide, check, run
 
@@ -13,7 +14,7 @@ SHELL = [text for text, _ in GUIDE.blocks("bash")]
 
 
 def test_python(tmp_path: Path) -> None:
-    check(GUIDE.printed(tmp_path), GUIDE.said)
+    check(GUIDE.printed(tmp_path, write_defaults(tmp_path / "conf")), GUIDE.said)
 
 
 @pytest.mark.parametrize(
