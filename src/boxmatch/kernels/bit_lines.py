@@ -7,6 +7,7 @@ same functions work on Python integers of 512 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -153,70 +154,50 @@ def _full(typing_context: Any) -> Any:
     return line_type(), generate
 
 
-@intrinsic
-def _and(typing_context: Any, left: Any, right: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.and_(args[0], args[1])
-
-    return line_type(left, right), generate
-
-
-@intrinsic
-def _or(typing_context: Any, left: Any, right: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.or_(args[0], args[1])
-
-    return line_type(left, right), generate
-
-
-@intrinsic
-def _and_not(typing_context: Any, left: Any, right: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        ones = ir.Constant(_vector, [-1] * LINE_WORDS)
-        return builder.and_(args[0], builder.xor(args[1], ones))
-
-    return line_type(left, right), generate
-
-
-@intrinsic
-def _any(typing_context: Any, line: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = ir.Constant(_vector, [0] * LINE_WORDS)
-        words = builder.bitcast(builder.icmp_signed("!=", args[0], zero), ir.IntType(LINE_WORDS))
-        return builder.icmp_signed("!=", words, ir.IntType(LINE_WORDS)(0))
-
-    return types.boolean(line), generate
-
-
-@intrinsic
-def _count(typing_context: Any, line: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        module = builder.module
-        ctpop = cgutils.get_or_insert_function(
-            module, ir.FunctionType(_vector, [_vector]), "llvm.ctpop.v8i64"
+def _on_two_lines(emit: Callable[[Any, Any, Any], Any]) -> Any:
+    @intrinsic
+    def operation(typing_context: Any, left: Any, right: Any) -> Any:
+        return line_type(left, right), lambda context, builder, signature, args: emit(
+            builder, *args
         )
-        add = cgutils.get_or_insert_function(
-            module, ir.FunctionType(_word, [_vector]), "llvm.vector.reduce.add.v8i64"
+
+    return operation
+
+
+_and = _on_two_lines(lambda builder, left, right: builder.and_(left, right))
+_or = _on_two_lines(lambda builder, left, right: builder.or_(left, right))
+_and_not = _on_two_lines(lambda builder, left, right: builder.and_(left, builder.not_(right)))
+
+
+def _on_one(result: Any, argument: Any, emit: Callable[[Any, Any], Any]) -> Any:
+    @intrinsic
+    def operation(typing_context: Any, value: Any) -> Any:
+        return result(argument), lambda context, builder, signature, args: emit(builder, args[0])
+
+    return operation
+
+
+def _emit_any(builder: Any, line: Any) -> Any:
+    zero = ir.Constant(_vector, [0] * LINE_WORDS)
+    words = builder.bitcast(builder.icmp_signed("!=", line, zero), ir.IntType(LINE_WORDS))
+    return builder.icmp_signed("!=", words, ir.IntType(LINE_WORDS)(0))
+
+
+def _emit_count(builder: Any, line: Any) -> Any:
+    for name, result in (("ctpop", _vector), ("vector.reduce.add", _word)):
+        function = ir.FunctionType(result, [_vector])
+        line = builder.call(
+            cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.v8i64"), [line]
         )
-        return builder.call(add, [builder.call(ctpop, args)])
-
-    return types.int64(line), generate
+    return line
 
 
-@intrinsic
-def _trailing_zeros(typing_context: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.IntType(1)(1))
-
-    return types.int64(types.uint64), generate
-
-
-@intrinsic
-def _count_ones(typing_context: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), generate
+_any = _on_one(types.boolean, line_type, _emit_any)
+_count = _on_one(types.int64, line_type, _emit_count)
+_trailing_zeros = _on_one(
+    types.int64, types.uint64, lambda builder, word: builder.cttz(word, ir.IntType(1)(1))
+)
+_count_ones = _on_one(types.int64, types.uint64, lambda builder, word: builder.ctpop(word))
 
 
 def _compare_items(

@@ -80,11 +80,6 @@ def extend(buckets: Buckets, count: int) -> Buckets:
     return buckets._replace(start=start, size=size, room=room)
 
 
-def discard(buckets: Buckets, bucket: Int64Array, box: Int32Array) -> None:
-    """Take each box out of its bucket, where it must be. The last item takes its place."""
-    _discard(buckets, bucket, box)
-
-
 def with_room_for(buckets: Buckets, bucket: int, *, keys: bool) -> Buckets:
     """The buckets laid out afresh, with room for one of them to double, whatever its size."""
     size = buckets.size
@@ -154,7 +149,8 @@ def _move_all(source: Buckets, target: Buckets) -> None:
 
 
 @kernel
-def _discard(buckets: Buckets, bucket: Int64Array, box: Int32Array) -> None:
+def discard(buckets: Buckets, bucket: Int64Array, box: Int32Array) -> None:
+    """Take each box out of its bucket, where it must be. The last item takes its place."""
     for i in range(len(bucket)):
         b = bucket[i]
         last = buckets.start[b] + buckets.size[b] - 1
