@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
-from boxmatch.kernels.jit import kernel
 from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.tables import as_column
 
@@ -125,7 +124,7 @@ class Lookup:
     def find(self, subscription_id: SubscriptionId) -> list[int]:
         """The positions that hold the id."""
         key = subscription_id if isinstance(subscription_id, int) else hash(subscription_id)
-        first = _first_at(self._sorted, key)
+        first = int(self._sorted.searchsorted(key))
         found = []
         while first < len(self._sorted) and self._sorted[first] == key:
             position = int(self._order[first])
@@ -148,16 +147,3 @@ class Lookup:
         positions: Int64Array = self._order[places].astype(np.int64)
         same: npt.NDArray[np.bool_] = self._ids[positions] == np.repeat(ids, lengths)
         return positions[same]
-
-
-@kernel
-def _first_at(ordered: Int64Array, key: int) -> int:
-    low = 0
-    high = len(ordered)
-    while low < high:
-        middle = (low + high) >> 1
-        if ordered[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
