@@ -24,7 +24,7 @@ import pytest
 import xxhash
 
 import boxmatch as bm
-from boxmatch.engine.parts import Segment
+from boxmatch.engine.box_stores import IndexedSegment
 from boxmatch.indexes.registry import index_names
 
 SCHEMA = bm.Schema(
@@ -218,10 +218,10 @@ def mapped(array: np.ndarray[Any, Any]) -> bool:
 def test_arrays_are_mapped(index: str, tmp_path: Path) -> None:
     filled(index, int).save(tmp_path / "saved")
     loaded = bm.Matcher.load(tmp_path / "saved")
-    segments = [part.store for part in loaded._stores.snapshot.parts]
+    segments = [part.store for part in loaded._stores.snapshot.views]
     assert segments
     for segment in segments:
-        assert isinstance(segment, Segment)
+        assert isinstance(segment, IndexedSegment)
         assert mapped(segment.ids)
         for name, array in segment.index.to_arrays().items():
             assert mapped(array), name
@@ -243,7 +243,7 @@ def test_loading_does_not_work_through_the_subscriptions(tmp_path: Path) -> None
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.3  # a million within a second, with much to spare
     assert len(loaded) == 200_000
-    for part in loaded._stores.snapshot.parts:
+    for part in loaded._stores.snapshot.views:
         assert "_lookup" not in vars(part.store)
 
 

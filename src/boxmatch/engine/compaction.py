@@ -1,7 +1,7 @@
-"""Keeping parts few: tails become segments, small segments become larger ones.
+"""Keeping stores few: tails become segments, small segments become larger ones.
 
 Sizes grow geometrically, so a box is moved a logarithmic number of times and an event is looked up
-in a logarithmic number of parts.
+in a logarithmic number of stores.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.box_stores import IndexedSegment, StoreView, Tail, build_segments
 from boxmatch.engine.ids import IdArray
-from boxmatch.engine.parts import Part, Segment, Store, Tail, build_segments
 from boxmatch.indexes.base import Index
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.strings import remap_bounds
@@ -33,55 +33,55 @@ _MANY_REMOVED = 4
 _FEW_ROWS = 1_024
 
 
-def plan(parts: Sequence[Part]) -> list[Part]:
-    """Which parts to merge next; empty if all is well."""
-    tails = [part for part in parts if isinstance(part.store, Tail)]
+def plan(views: Sequence[StoreView]) -> list[StoreView]:
+    """Which stores to merge next; empty if all is well."""
+    tails = [view for view in views if isinstance(view.store, Tail)]
     chosen = list(tails)
     # Segments of subscriptions whose boxes overlap are kept apart, and so merge on their own.
     for apart in (False, True):
         new = sum(int((t.store.overlapping(t.rows) == apart).sum()) for t in tails)
         segments = [
-            part
-            for part in parts
-            if isinstance(part.store, Segment) and (part.store.owners is not None) == apart
+            view
+            for view in views
+            if isinstance(view.store, IndexedSegment) and (view.store.owners is not None) == apart
         ]
         chosen += _next_to(new, sorted(segments, key=_live))
     return chosen
 
 
-def _next_to(new: int, segments: Sequence[Part]) -> list[Part]:
+def _next_to(new: int, segments: Sequence[StoreView]) -> list[StoreView]:
     """The segments, ascending by size, that should merge with `new` boxes and each other."""
-    run: list[Part] = []
+    run: list[StoreView] = []
     total = new
-    for part in segments:
-        if wasteful(part) or (total and _live(part) <= _GROWTH * total):
-            run.append(part)
-            total += _live(part)
+    for view in segments:
+        if wasteful(view) or (total and _live(view) <= _GROWTH * total):
+            run.append(view)
+            total += _live(view)
         elif not new and len(run) <= 1 and not any(map(wasteful, run)):
-            run = [part]
-            total = _live(part)
+            run = [view]
+            total = _live(view)
     return run if new or len(run) > 1 or any(map(wasteful, run)) else []
 
 
-def _live(part: Part) -> int:
-    return part.rows - part.removed
+def _live(view: StoreView) -> int:
+    return view.rows - view.removed
 
 
-def wasteful(part: Part) -> bool:
-    """Is so much of the part gone that it should be built anew?"""
-    return part.removed > _FEW_ROWS and part.removed * _MANY_REMOVED > part.rows
+def wasteful(view: StoreView) -> bool:
+    """Is so much of the store gone that it should be built anew?"""
+    return view.removed > _FEW_ROWS and view.removed * _MANY_REMOVED > view.rows
 
 
 class Merged(NamedTuple):
-    """New segments, and for each merged part where its positions went."""
+    """New segments, and for each store that was merged where its positions went."""
 
-    segments: list[Segment]
-    moves: list[tuple[Part, Int64Array]]
+    segments: list[IndexedSegment]
+    moves: list[tuple[StoreView, Int64Array]]
 
     def carry_over(self) -> None:
-        """Remove from the new segments what was removed from the old parts in the meantime."""
-        for part, target in self.moves:
-            for position in part.store.removals.since(part.removed):
+        """Remove from the new segments what was removed from the old stores in the meantime."""
+        for view, target in self.moves:
+            for position in view.store.removals.log[view.removed :]:
                 segment, place = divmod(int(target[position]), _PLACES)
                 self.segments[segment].removals.add([place])
 
@@ -90,27 +90,27 @@ _PLACES = 2**40
 
 
 def merge(
-    parts: Sequence[Part],
+    views: Sequence[StoreView],
     make_index: Callable[[], Index],
     labels: Mapping[int, tuple[Int64Array, Int64Array]] | None = None,
 ) -> Merged:
-    """Build segments of all that lives in `parts`: one, and one more if any boxes overlap.
+    """Build segments of all that lives in `views`: one, and one more if any boxes overlap.
 
     `labels` are the old and new labels of string attributes that have moved.
     """
-    live = [part.live_positions() for part in parts]
+    live = [view.live_positions() for view in views]
     boxes = Boxes.concatenate(
-        [part.store.boxes.take(rows) for part, rows in zip(parts, live, strict=True)]
+        [view.store.boxes.take(rows) for view, rows in zip(views, live, strict=True)]
     )
     for attribute, (old, new) in (labels or {}).items():
         mine = boxes.attribute == attribute
         boxes.low[mine] = remap_bounds(boxes.low[mine], old, new)
         boxes.high[mine] = remap_bounds(boxes.high[mine], old, new)
     ids: IdArray = np.concatenate(
-        [part.store.ids[rows] for part, rows in zip(parts, live, strict=True)]
+        [view.store.ids[rows] for view, rows in zip(views, live, strict=True)]
     )
-    owners, overlapping = _owners(parts, live)
-    moves = [(part, np.full(part.rows, -1, np.int64)) for part in parts]
+    owners, overlapping = _owners(views, live)
+    moves = [(view, np.full(view.rows, -1, np.int64)) for view in views]
     ends = np.cumsum([len(rows) for rows in live])
     built = build_segments(make_index, boxes, ids, owners, overlapping)
     place = np.empty(boxes.count, np.int64)
@@ -121,20 +121,20 @@ def merge(
     return Merged([segment for segment, _ in built], moves)
 
 
-def _owners(parts: Sequence[Part], live: Sequence[Int64Array]) -> tuple[Int64Array, BoolArray]:
+def _owners(views: Sequence[StoreView], live: Sequence[Int64Array]) -> tuple[Int64Array, BoolArray]:
     """By row: a number per subscription, and whether its boxes overlap."""
     owners = []
     overlapping = []
     used = 0
-    for part, rows in zip(parts, live, strict=True):
-        numbers = part.store.owners
+    for view, rows in zip(views, live, strict=True):
+        numbers = view.store.owners
         # Only those who overlap are ever asked for their number.
         own = np.zeros(len(rows), np.int64)
         if numbers is not None and len(rows):
             own = np.unique(numbers[rows], return_inverse=True)[1] + used
             used = int(own.max()) + 1
         owners.append(own)
-        overlapping.append(part.store.overlapping(part.rows)[rows])
+        overlapping.append(view.store.overlapping(view.rows)[rows])
     return np.concatenate(owners), np.concatenate(overlapping)
 
 
@@ -171,10 +171,3 @@ class Compactor:
                     self._thread = None
                 return
             del stores
-
-
-def stores_after(stores: Sequence[Store], merged: Merged) -> list[Store]:
-    """`stores` with the merged ones replaced, the tail in use still last."""
-    gone = {id(part.store) for part, _ in merged.moves}
-    kept = [store for store in stores if id(store) not in gone]
-    return [*kept[:-1], *merged.segments, kept[-1]]

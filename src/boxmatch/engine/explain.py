@@ -11,7 +11,7 @@ from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.keys import is_absent
 
 if TYPE_CHECKING:
-    from boxmatch.engine.parts import Row
+    from boxmatch.engine.box_stores import Row
     from boxmatch.engine.snapshot import Snapshot
 
 

@@ -188,8 +188,8 @@ class Matcher:
         skipped = self._skipped(snapshot, max_false_positive_rate)
         point = snapshot.encoder.one(event).reshape(1, -1)
         found: list[SubscriptionId] = []
-        for part in snapshot.parts:
-            found += part.match_one(point, skipped).tolist()
+        for view in snapshot.views:
+            found += view.match_one(point, skipped).tolist()
         return found
 
     def match_batch(
@@ -209,7 +209,7 @@ class Matcher:
         dtype = self._stores.id_dtype
 
         def work(points: Int64Array) -> MatchResult:
-            found = [(part.match(points, skipped), part.store.ids) for part in snapshot.parts]
+            found = [(view.match(points, skipped), view.store.ids) for view in snapshot.views]
             return join_parts(found, len(points), dtype)
 
         chunks = by_chunks(work, self._points(snapshot, events), threads)
@@ -231,13 +231,15 @@ class Matcher:
 
         def work(points: Int64Array) -> Int64Array:
             total = np.zeros(len(points), np.int64)
-            for part in snapshot.parts:
-                total += part.count(points, skipped)
+            for view in snapshot.views:
+                total += view.count(points, skipped)
             return total
 
         return np.concatenate(by_chunks(work, self._points(snapshot, events), threads))
 
     def _skipped(self, snapshot: Snapshot, rate: float | None) -> BoolArray | None:
+        if rate is None and self._own_rate == 0:
+            return None
         marks = snapshot.skipped(self._own_rate if rate is None else rate)
         if marks is None and self._own_rate > 0:
             # Without marks the index would follow its own rate.
@@ -245,7 +247,7 @@ class Matcher:
         return marks
 
     def _points(self, snapshot: Snapshot, events: Any) -> Int64Array:
-        return snapshot.encoder.batch(events, snapshot.frequency() > 0)
+        return snapshot.encoder.batch(events, snapshot.used)
 
     def explain(self, event: Mapping[str, Any], subscription_id: SubscriptionId) -> Explanation:
         """Predicate by predicate: what the subscription wants, what the event has."""
@@ -302,10 +304,10 @@ class Matcher:
         snapshot = trial._stores.snapshot
         snapshot.skipped(0.5)
         points = np.full((300, len(self.schema)), ABSENT)
-        for part in snapshot.parts:
-            part.match_one(points[:1])
-            part.match(points)
-            part.count(points)
+        for view in snapshot.views:
+            view.match_one(points[:1])
+            view.match(points)
+            view.count(points)
         trial.nearest({}, limit=0)  # its keys are of no string that could be shown
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -322,7 +324,7 @@ class Matcher:
             self._stores.kind,
             snapshot.size,
             snapshot.axes,
-            snapshot.parts,
+            snapshot.views,
         )
         saved_files.save(Path(path), saved)
 
@@ -333,7 +335,7 @@ class Matcher:
         matcher = cls(
             saved.schema, index=saved.index, max_boxes=saved.max_boxes, **saved.parameters
         )
-        matcher._stores.hold(saved.parts, saved.axes, saved.size, saved.kind)
+        matcher._stores.hold(saved.views, saved.axes, saved.size, saved.kind)
         return matcher
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.box_stores import StoreView
 from boxmatch.engine.explain import explain_box
 from boxmatch.engine.ids import IdArray
-from boxmatch.engine.parts import Part
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
 from boxmatch.model.explanation import Predicate
@@ -51,13 +51,13 @@ def find_nearest(
     matched: list[IdArray] = []
     missed = 0
     near: list[tuple[int, int, int]] = []
-    for number, part in enumerate(snapshot.parts):
-        positions, ranks = _best_boxes(part, point)
+    for number, view in enumerate(snapshot.views):
+        positions, ranks = _best_boxes(view, point)
         if among is not None:
-            chosen = among(part.store.ids[positions])
+            chosen = among(view.store.ids[positions])
             positions, ranks = positions[chosen], ranks[chosen]
         is_match = ranks < FAILURE
-        matched.append(part.store.ids[positions[is_match]])
+        matched.append(view.store.ids[positions[is_match]])
         missed += len(ranks) - int(is_match.sum())
         possible = np.flatnonzero(~is_match & (ranks < NEVER))
         for place in _smallest(ranks[possible], limit):
@@ -65,7 +65,7 @@ def find_nearest(
             near.append((int(ranks[found]), number, int(positions[found])))
     misses = []
     for rank, number, position in sorted(near)[:limit]:
-        store = snapshot.parts[number].store
+        store = snapshot.views[number].store
         [id] = store.ids[position : position + 1].tolist()
         predicates = explain_box(snapshot, store.boxes.row(position), event, point)
         misses.append(Miss(id, rank // FAILURE, predicates))
@@ -73,14 +73,13 @@ def find_nearest(
     return Nearest(joined, missed, misses)
 
 
-def _best_boxes(part: Part, point: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _best_boxes(view: StoreView, point: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The nearest box of each subscription: its position and its rank."""
-    store = part.store
-    ranks = np.empty(part.rows, np.int64)
-    rank_failures(*store.boxes[1:], point, ranks)
-    ranks[store.removals.positions(part.removed)] = _GONE
+    ranks = np.empty(view.rows, np.int64)
+    rank_failures(*view.store.boxes[1:], point, ranks)
+    ranks[view.removed_positions()] = _GONE
     positions = np.flatnonzero(ranks < _GONE)
-    numbers = store.numbers
+    numbers = view.store.numbers
     if numbers is not None:
         positions = positions[np.argsort(ranks[positions], kind="stable")]
         _, first = np.unique(numbers[positions], return_index=True)

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from boxmatch.engine.box_stores import IndexedSegment, StoreView
 from boxmatch.engine.ids import IdArray, as_objects
-from boxmatch.engine.parts import Part, Segment
 from boxmatch.errors import StorageError
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.ids import IdKind
@@ -51,8 +51,8 @@ class Saved:
     kind: IdKind | None
     size: int
     axes: Mapping[int, StringAxis]
-    parts: tuple[Part, ...]
-    """Segments, and what of them is alive."""
+    views: tuple[StoreView, ...]
+    """Of segments alone."""
 
 
 def save(path: Path, saved: Saved) -> None:
@@ -91,7 +91,8 @@ def _save(path: Path, saved: Saved) -> None:
             for position, axis in saved.axes.items()
         },
         "segments": [
-            _save_part(writer, f"segment-{number}", part) for number, part in enumerate(saved.parts)
+            _save_segment(writer, f"segment-{number}", one)
+            for number, one in enumerate(saved.views)
         ],
     }
     manifest["files"] = writer.files
@@ -110,17 +111,15 @@ def _save(path: Path, saved: Saved) -> None:
             old.unlink(missing_ok=True)
 
 
-def _save_part(writer: _Writer, name: str, part: Part) -> dict[str, Any]:
-    segment = part.store
-    if not isinstance(segment, Segment):
+def _save_segment(writer: _Writer, name: str, view: StoreView) -> dict[str, Any]:
+    segment = view.store
+    if not isinstance(segment, IndexedSegment):
         raise TypeError(f"only segments are saved, not {type(segment).__name__}")
     arrays = segment.index.to_arrays()
     entry: dict[str, Any] = {
         "index": segment.index.name,
         "arrays": {key: writer.array(f"{name}-{key}", value) for key, value in arrays.items()},
-        "removed": writer.array(
-            f"{name}-removed", np.array(segment.removals.positions(part.removed), np.int64)
-        ),
+        "removed": writer.array(f"{name}-removed", np.array(view.removed_positions(), np.int64)),
     }
     if segment.owners is not None:
         entry["owners"] = writer.array(f"{name}-owners", segment.owners)
@@ -198,8 +197,8 @@ def _load(path: Path, manifest: dict[str, Any]) -> Saved:
                 int(position): StringAxis.from_arrow(reader.table(name))
                 for position, name in manifest["axes"].items()
             },
-            parts=tuple(
-                Part.now(_load_segment(reader, entry, manifest, dimensions))
+            views=tuple(
+                StoreView(_load_segment(reader, entry, manifest, dimensions))
                 for entry in manifest["segments"]
             ),
         )
@@ -227,7 +226,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _load_segment(
     reader: _Reader, entry: dict[str, Any], manifest: dict[str, Any], dimensions: int
-) -> Segment:
+) -> IndexedSegment:
     arrays = {key: reader.array(name) for key, name in entry["arrays"].items()}
     kind = index_class(entry["index"])
     parameters = manifest["parameters"] if entry["index"] == manifest["index"] else {}
@@ -238,7 +237,7 @@ def _load_segment(
     else:
         ids = as_objects(reader.table(entry["ids"])["id"].to_pylist())
     owners = reader.array(entry["owners"]) if "owners" in entry else None
-    segment = Segment(index, ids, owners)
+    segment = IndexedSegment(index, ids, owners)
     segment.removals.add(reader.array(entry["removed"]).tolist())
     return segment
 

@@ -1,4 +1,4 @@
-"""What a reader holds: an immutable view of all parts."""
+"""What a reader holds: an immutable view of all stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from boxmatch.adaptive.excess import Excess, rarest_first
 from boxmatch.adaptive.skipping import SkipPlan, is_rate
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.engine.parts import Part, Row, Segment
+from boxmatch.engine.box_stores import IndexedSegment, Row, StoreView
 from boxmatch.errors import IndexConfigError
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Box, render
@@ -23,20 +23,21 @@ from boxmatch.model.strings import StringAxis
 class Snapshot:
     """A matcher at one moment.
 
-    `encoder` reads the string axes, which may know more strings than the parts use: labels that
+    `encoder` reads the string axes, which may know more strings than the boxes use: labels that
     are there never move (a matcher that must move them makes new axes and a new encoder).
     """
 
-    parts: tuple[Part, ...]
+    views: tuple[StoreView, ...]
     axes: Mapping[int, StringAxis]
     encoder: EventEncoder
     size: int
 
-    def frequency(self) -> Int64Array:
+    @cached_property
+    def _frequency(self) -> Int64Array:
         """How many boxes constrain each attribute."""
         total = np.zeros(len(self.encoder.schema), np.int64)
-        for part in self.parts:
-            total += part.store.frequency
+        for view in self.views:
+            total += view.store.frequency
         return total
 
     def skipped(self, rate: float) -> BoolArray | None:
@@ -45,8 +46,6 @@ class Snapshot:
         None if there are none, so that the answer is exact: also where an index cannot do without
         its predicates, and where all is so new that no index has it.
         """
-        if type(rate) is float and rate == 0:
-            return None  # the usual one, without asking for a microsecond what kind of number it is
         if not is_rate(rate):
             raise IndexConfigError(
                 f"max_false_positive_rate must be from 0 up to, but not, 1, not {rate!r}"
@@ -54,13 +53,13 @@ class Snapshot:
         if rate == 0 or self._plan is None:
             return None
         marks = self._plan.skipped(rate)
-        return marks if marks[self._used].any() else None
+        return marks if marks[self.used].any() else None
 
     def names(self, skipped: BoolArray | None) -> tuple[str, ...]:
         """The attributes on which predicates are left out."""
         if skipped is None:
             return ()
-        return tuple(compress(self.encoder.schema.names, skipped & self._used))
+        return tuple(compress(self.encoder.schema.names, skipped & self.used))
 
     def render(self, *boxes: Row) -> str:
         """Boxes as the text of a filter."""
@@ -75,25 +74,25 @@ class Snapshot:
         )
 
     @cached_property
-    def _used(self) -> BoolArray:
-        return self.frequency() > 0
+    def used(self) -> BoolArray:
+        """Marks the attributes that boxes constrain."""
+        return self._frequency > 0
 
     @cached_property
     def _plan(self) -> SkipPlan | None:
-        segments = [part.store for part in self.parts if isinstance(part.store, Segment)]
+        segments = [view.store for view in self.views if isinstance(view.store, IndexedSegment)]
         if not segments or not all(one.index.capabilities.approximate for one in segments):
             return None
-        frequency = self.frequency()
         # Too little is known of the newest boxes: most boxes speak for them.
         selectivity = max(segments, key=lambda segment: segment.rows).selectivity
-        order = rarest_first(frequency)
+        order = rarest_first(self._frequency)
         total = Excess(np.zeros(len(selectivity)), np.zeros(selectivity.shape))
-        for part in self.parts:
-            store = part.store
-            if isinstance(store, Segment):
-                total += store.excess.without(store.removals.positions(part.removed))
+        for view in self.views:
+            store = view.store
+            if isinstance(store, IndexedSegment):
+                total += store.excess.without(view.removed_positions())
             else:
-                live = part.live_positions()
+                live = view.live_positions()
                 owners = None if store.owners is None else store.owners[live]
                 total += Excess.of(store.boxes.take(live), selectivity, order, owners)
-        return SkipPlan.of_excess(frequency, total)
+        return SkipPlan.of_excess(self._frequency, total)

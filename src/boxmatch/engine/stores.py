@@ -8,10 +8,17 @@ from typing import TypeVar
 
 import numpy as np
 
+from boxmatch.engine.box_stores import (
+    BoxStore,
+    IndexedSegment,
+    Row,
+    StoreView,
+    Tail,
+    build_segments,
+)
 from boxmatch.engine.bulk import Axes, Bulk, add_strings, resolve
-from boxmatch.engine.compaction import Compactor, Merged, merge, plan, stores_after, wasteful
+from boxmatch.engine.compaction import Compactor, Merged, merge, plan, wasteful
 from boxmatch.engine.memory import release_free_memory
-from boxmatch.engine.parts import Part, Row, Segment, Store, Tail, build_segments
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.errors import SubscriptionIdError, UnknownSubscriptionError
 from boxmatch.indexes.base import Index
@@ -53,11 +60,13 @@ class Stores:
         axes = string_axes(schema)
         self.hold((), axes, 0, None)
 
-    def hold(self, parts: tuple[Part, ...], axes: Axes, size: int, kind: IdKind | None) -> None:
-        """Begin with these parts, of so many subscriptions, whose strings are on these axes."""
+    def hold(
+        self, views: tuple[StoreView, ...], axes: Axes, size: int, kind: IdKind | None
+    ) -> None:
+        """Begin with these stores, of so many subscriptions, whose strings are on these axes."""
         self.kind = kind
-        self._stores: list[Store] = [*(part.store for part in parts), self._new_tail()]
-        self.snapshot = Snapshot(parts, axes, EventEncoder(self._schema, axes), size)
+        self._stores: list[BoxStore] = [*(view.store for view in views), self._new_tail()]
+        self.snapshot = Snapshot(views, axes, EventEncoder(self._schema, axes), size)
 
     @property
     def id_dtype(self) -> type:
@@ -93,8 +102,10 @@ class Stores:
             return replaced is not None
 
         done = self._write(change)
-        if len(self._stores) > _WAITING_TAILS and self._waiting_tails() > _WAITING_TAILS:
-            self.merge_once()
+        if len(self._stores) > _WAITING_TAILS:
+            tails = sum(isinstance(store, Tail) for store in self._stores)
+            if tails > _WAITING_TAILS + 1:
+                self.merge_once()
         return done
 
     def add_many(self, place: Callable[[Axes], Bulk]) -> tuple[Bulk, int]:
@@ -104,8 +115,8 @@ class Stores:
         """
 
         def change() -> tuple[Bulk, int]:
-            load = place(self.snapshot.axes)
-            return load, self._load(load)
+            bulk = place(self.snapshot.axes)
+            return bulk, self._load(bulk) if len(bulk.ids) else 0
 
         return self._write(change)
 
@@ -116,7 +127,7 @@ class Stores:
             if store is None:
                 raise UnknownSubscriptionError(subscription_id)
             self._publish(-1, store)
-            if wasteful(Part.now(store)):
+            if wasteful(StoreView(store)):
                 self._compactor.wake()
 
     def _write(self, change: Callable[[], _Done]) -> _Done:
@@ -147,7 +158,7 @@ class Stores:
             raise TypeError("the last store is the tail")
         return tail
 
-    def _take_out(self, subscription_id: SubscriptionId) -> Store | None:
+    def _take_out(self, subscription_id: SubscriptionId) -> BoxStore | None:
         """Log the removal of a subscription's boxes; returns where they were."""
         for store in reversed(self._stores):
             positions = store.find(subscription_id)
@@ -158,8 +169,6 @@ class Stores:
 
     def _load(self, load: Bulk) -> int:
         """Make segments of many subscriptions; returns how many were there before."""
-        if len(load.ids) == 0:
-            return 0
         self._settle_kind(load.kind)
         built = build_segments(
             self._make_index,
@@ -184,17 +193,16 @@ class Stores:
             self._compactor.wake()
         return replaced
 
-    def _publish(self, more: int, *changed: Store | None) -> None:
+    def _publish(self, more: int, *changed: BoxStore | None) -> None:
         """Swap in a snapshot that sees `changed` stores as they are now."""
         before = self.snapshot
-        known = {id(part.store): part for part in before.parts}
+        known = {id(view.store): view for view in before.views}
         for store in changed:
-            if store is not None:
-                known[id(store)] = Part.now(store)
-        parts = tuple(
-            known.get(id(store)) or Part.now(store) for store in self._stores if store.rows
+            known.pop(id(store), None)
+        views = tuple(
+            known.get(id(store)) or StoreView(store) for store in self._stores if store.rows
         )
-        self.snapshot = Snapshot(parts, before.axes, before.encoder, before.size + more)
+        self.snapshot = Snapshot(views, before.axes, before.encoder, before.size + more)
 
     # Looking
 
@@ -224,8 +232,8 @@ class Stores:
             with self._writing:
                 if everything and self._tail.rows:
                     self._stores.append(self._new_tail())
-                parts = self._mergeable()
-                chosen = parts if everything and _untidy(parts) else plan(parts)
+                views = self._mergeable()
+                chosen = views if everything and _untidy(views) else plan(views)
             if not chosen:
                 return False
             merged = merge(chosen, self._make_index)
@@ -236,24 +244,22 @@ class Stores:
     def without_tails(self) -> Snapshot:
         """A snapshot of segments alone, into which all tails are merged first."""
         with self._merging, self._writing:
-            tails = [Part.now(store) for store in self._stores if store.rows]
-            tails = [part for part in tails if isinstance(part.store, Tail)]
+            tails = [StoreView(one) for one in self._stores if isinstance(one, Tail) and one.rows]
             if tails:
                 if self._tail.rows:
                     self._stores.append(self._new_tail())
                 self._swap_in(merge(tails, self._make_index))
             return self.snapshot
 
-    def _waiting_tails(self) -> int:
-        return sum(isinstance(store, Tail) for store in self._stores) - 1
-
-    def _mergeable(self) -> list[Part]:
+    def _mergeable(self) -> list[StoreView]:
         tail = self._stores[-1]
-        return [part for part in self.snapshot.parts if part.store is not tail]
+        return [view for view in self.snapshot.views if view.store is not tail]
 
     def _swap_in(self, merged: Merged) -> None:
         merged.carry_over()
-        self._stores = stores_after(self._stores, merged)
+        gone = {id(view.store) for view, _ in merged.moves}
+        *kept, tail = (store for store in self._stores if id(store) not in gone)
+        self._stores = [*kept, *merged.segments, tail]
         self._publish(0, *merged.segments)
         if sum(segment.rows for segment in merged.segments) > _MANY_BOXES:
             release_free_memory()
@@ -263,9 +269,9 @@ class Stores:
         with self._merging, self._writing:
             axes = {position: axis.copy() for position, axis in self.snapshot.axes.items()}
             moves = {position: axis.respread() for position, axis in axes.items()}
-            parts = [Part.now(store) for store in self._stores if store.rows]
-            moved = merge(parts, self._make_index, moves).segments if parts else []
-            self.hold(tuple(map(Part.now, moved)), axes, self.snapshot.size, self.kind)
+            views = [StoreView(store) for store in self._stores if store.rows]
+            moved = merge(views, self._make_index, moves).segments if views else []
+            self.hold(tuple(map(StoreView, moved)), axes, self.snapshot.size, self.kind)
 
 
 def _possible(rows: Sequence[Row]) -> list[Row]:
@@ -273,8 +279,8 @@ def _possible(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if all(low <= high for _, low, high in row)]
 
 
-def _untidy(parts: list[Part]) -> bool:
-    """Would merging all parts change anything?"""
-    kinds = [part.store.owners is not None for part in parts]
-    only_segments = all(isinstance(part.store, Segment) for part in parts)
-    return not only_segments or len(set(kinds)) < len(kinds) or any(p.removed for p in parts)
+def _untidy(views: list[StoreView]) -> bool:
+    """Would merging all stores change anything?"""
+    kinds = [view.store.owners is not None for view in views]
+    only_segments = all(isinstance(view.store, IndexedSegment) for view in views)
+    return not only_segments or len(set(kinds)) < len(kinds) or any(one.removed for one in views)

@@ -1,0 +1,328 @@
+"""The stores of a matcher: segments behind an index, and tails that take what is new.
+
+Both hold boxes and ids by position, both only ever grow or log removals, and a snapshot says how
+much of each it sees. All boxes of a subscription are in one store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from boxmatch.adaptive.excess import ShrinkingExcess, rarest_first
+from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
+from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
+from boxmatch.engine.ids import IdArray, Lookup
+from boxmatch.indexes.base import Index, Matches
+from boxmatch.indexes.scan import scan_over
+from boxmatch.kernels.bit_lines import filled_lines
+from boxmatch.model.box_kernels import count_attributes
+from boxmatch.model.boxes import Boxes
+from boxmatch.model.growing_boxes import longer
+from boxmatch.model.ids import SubscriptionId
+
+Row = Sequence[tuple[int, int, int]]
+
+
+class Removals:
+    """A log of removed positions.
+
+    Writers append; a reader knows how long the log was when its snapshot was taken, and asks for
+    the bits as of then. One writer at a time; any number of readers.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[int] = []
+        self._gone: set[int] = set()
+        self._latest: tuple[int, int, BitLines] = (0, 0, filled_lines(0))
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    def __contains__(self, position: int) -> bool:
+        return position in self._gone
+
+    def add(self, positions: Iterable[int]) -> None:
+        new = list(positions)
+        self._gone.update(new)
+        self.log.extend(new)
+
+    def alive(self, length: int, rows: int) -> BitLines | None:
+        """Bits of the positions below `rows` that are left after `length` removals."""
+        if length == 0:
+            return None
+        known, known_rows, bits = self._latest
+        if known_rows != rows or known > length:
+            known, bits = 0, filled_lines(rows)
+        elif known < length:
+            bits = bits.copy()
+        else:
+            return bits
+        words = bits.reshape(-1)
+        for position in self.log[known:length]:
+            words[position >> 6] &= ~np.uint64(1 << (position & 63))
+        self._latest = length, rows, bits
+        return bits
+
+
+class IndexedSegment:
+    """Boxes behind an index. Made once; only the log of removals grows."""
+
+    def __init__(self, index: Index, ids: IdArray, owners: Int32Array | None) -> None:
+        self.removals = Removals()
+        self.index = index
+        self.rows = len(ids)
+        """Positions in use, removed ones included."""
+        self.ids = ids
+        """The subscription's id by position."""
+        self.owners = owners
+        """The subscription's number by position; None if no two boxes of one overlap."""
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes by position."""
+        return self.index.boxes
+
+    @cached_property
+    def numbers(self) -> Int32Array | None:
+        """The subscription's number by position; None if every one has a single box.
+
+        Boxes that do not overlap may do so once predicates are skipped.
+        """
+        if self.owners is not None:
+            return self.owners
+        import pyarrow as pa
+
+        kind = pa.int64() if self.ids.dtype == np.int64 else pa.large_string()
+        encoded = pa.array(self.ids, kind).dictionary_encode()
+        if len(encoded.dictionary) == len(self.ids):
+            return None
+        numbers: Int32Array = encoded.indices.to_numpy()
+        return numbers
+
+    def overlapping(self, rows: int) -> BoolArray:
+        """For the first `rows` positions: may boxes of the subscription overlap?"""
+        return np.full(rows, self.owners is not None)
+
+    @cached_property
+    def frequency(self) -> Int64Array:
+        """How many boxes constrain each attribute, removed ones included."""
+        return count_attributes(self.boxes.attribute, self.index.dimensions)
+
+    @cached_property
+    def selectivity(self) -> Float64Array:
+        """The share of events that satisfy a predicate, in each plausible case, by attribute."""
+        return plausible(estimate_by_attribute(self.boxes))
+
+    @cached_property
+    def excess(self) -> ShrinkingExcess:
+        """How many false matches skipping an attribute adds."""
+        order = rarest_first(self.frequency)
+        return ShrinkingExcess(self.boxes, self.selectivity, order, self.owners)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.ids)
+
+    def find(self, subscription_id: SubscriptionId) -> list[int]:
+        """The positions of a subscription; none if it is not here, or no longer."""
+        return [p for p in self._lookup.find(subscription_id) if p not in self.removals]
+
+    def find_many(self, ids: IdArray) -> list[int]:
+        """The positions of many subscriptions."""
+        return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
+
+    def index_of(self, rows: int) -> Index:
+        """An index over the first `rows` positions, which are always all."""
+        return self.index
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes held, by part."""
+        held = dict(self.index.nbytes)
+        held["ids"] = id_bytes(self.ids) + (0 if self.owners is None else self.owners.nbytes)
+        if "_lookup" in self.__dict__:
+            held["lookup"] = self._lookup.nbytes
+        return held
+
+
+class Tail:
+    """The newest boxes, compared one by one: a few thousand at most.
+
+    Has what a segment has, by the same names.
+    """
+
+    def __init__(self, dimensions: int, id_dtype: type) -> None:
+        self.removals = Removals()
+        self.rows = 0
+        self.ids: IdArray = np.empty(1024, id_dtype)
+        self.owners: Int32Array | None = None
+        self.numbers: Int32Array = np.empty(1024, np.int32)
+        self._overlap = np.empty(1024, bool)
+        self._predicates = 0
+        self._boxes = Boxes(
+            dimensions,
+            np.zeros(1025, np.int64),
+            np.empty(8192, np.uint16),
+            np.empty(8192, np.int64),
+            np.empty(8192, np.int64),
+        )
+        self._places: dict[SubscriptionId, tuple[int, int]] = {}
+
+    def append(self, subscription_id: SubscriptionId, boxes: Sequence[Row], disjoint: bool) -> None:
+        """Add a subscription that is not here. Seen by snapshots taken from now on."""
+        first, end = self.rows, self.rows + len(boxes)
+        self._make_room(end, self._predicates + sum(map(len, boxes)))
+        start, attribute, low, high = self._boxes[1:]
+        for position, row in enumerate(boxes, first):
+            if row:
+                span = slice(self._predicates, self._predicates + len(row))
+                attribute[span], low[span], high[span] = zip(*row, strict=True)
+                self._predicates = span.stop
+            start[position + 1] = self._predicates
+        self.ids[first:end] = subscription_id
+        self.numbers[first:end] = first
+        self._overlap[first:end] = not disjoint
+        if self.owners is not None or not disjoint:
+            self.owners = self.numbers
+        self._places[subscription_id] = first, end
+        self.rows = end
+
+    def _make_room(self, rows: int, predicates: int) -> None:
+        # Readers keep the arrays they hold; what they see in them never changes.
+        dimensions, start, attribute, low, high = self._boxes
+        if rows > len(self.ids):
+            self.ids, self.numbers = longer(self.ids, 2 * rows), longer(self.numbers, 2 * rows)
+            self._overlap, start = longer(self._overlap, 2 * rows), longer(start, 2 * rows + 1)
+        if predicates > len(attribute):
+            size = 2 * predicates
+            attribute, low, high = longer(attribute, size), longer(low, size), longer(high, size)
+        self._boxes = Boxes(dimensions, start, attribute, low, high)
+
+    @property
+    def boxes(self) -> Boxes:
+        dimensions, start, attribute, low, high = self._boxes
+        used = slice(0, self._predicates)
+        return Boxes(dimensions, start[: self.rows + 1], attribute[used], low[used], high[used])
+
+    @property
+    def frequency(self) -> Int64Array:
+        return count_attributes(self.boxes.attribute, self._boxes.dimensions)
+
+    def overlapping(self, rows: int) -> BoolArray:
+        return self._overlap[:rows]
+
+    def find(self, subscription_id: SubscriptionId) -> list[int]:
+        place = self._places.get(subscription_id)
+        if place is None or place[0] in self.removals:
+            return []
+        return list(range(*place))
+
+    def find_many(self, ids: IdArray) -> list[int]:
+        # Far more ids may be asked for than are here.
+        here = set(self._places).intersection(ids.tolist()) if self._places else ()
+        return [position for one in here for position in self.find(one)]
+
+    def index_of(self, rows: int) -> Index:
+        return scan_over(self._boxes, rows)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        return {"tail": self._boxes.nbytes + self.ids.nbytes + self.numbers.nbytes}
+
+
+BoxStore = IndexedSegment | Tail
+"""Boxes and ids by position. One writer at a time; any number of readers."""
+
+
+class StoreView:
+    """A store as a snapshot sees it: its first `rows` positions, after `removed` removals."""
+
+    __slots__ = ("_index", "removed", "rows", "store")
+
+    def __init__(self, store: BoxStore) -> None:
+        self.store = store
+        self.rows = store.rows
+        self.removed = len(store.removals)
+        self._index = store.index_of(self.rows)
+
+    @property
+    def alive(self) -> BitLines | None:
+        return self.store.removals.alive(self.removed, self.rows) if self.removed else None
+
+    def match_one(self, point: Int64Array, skipped: BoolArray | None = None) -> IdArray:
+        """The ids, each once, of the boxes that hold the point."""
+        positions = self._index.match_one(point, self.alive, skipped)
+        owners = self._owners(skipped)
+        if owners is not None and len(positions) > 1:
+            _, first = np.unique(owners[positions], return_index=True)
+            positions = positions[first]
+        return self.store.ids[positions]
+
+    def match(self, points: Int64Array, skipped: BoolArray | None = None) -> Matches:
+        """The positions, one per subscription, of the boxes that hold each point."""
+        found = self._index.match(points, self.alive, skipped)
+        owners = self._owners(skipped)
+        return found if owners is None else _once_per_owner(found, owners)
+
+    def count(self, points: Int64Array, skipped: BoolArray | None = None) -> Int64Array:
+        """How many subscriptions have a box that holds each point."""
+        if self._owners(skipped) is not None:
+            return self.match(points, skipped).counts
+        return self._index.count(points, self.alive, skipped)
+
+    def _owners(self, skipped: BoolArray | None) -> Int32Array | None:
+        return self.store.owners if skipped is None else self.store.numbers
+
+    def removed_positions(self) -> list[int]:
+        return self.store.removals.log[: self.removed]
+
+    def live_positions(self) -> Int64Array:
+        keep = np.ones(self.rows, bool)
+        keep[self.removed_positions()] = False
+        return np.flatnonzero(keep)
+
+
+def _once_per_owner(found: Matches, owners: Int32Array) -> Matches:
+    """Boxes of one subscription may overlap: keep one position per event and owner."""
+    event = np.repeat(np.arange(len(found.counts)), found.counts)
+    owner = owners[found.positions].astype(np.int64)
+    _, first = np.unique(event * (int(owner.max(initial=0)) + 1) + owner, return_index=True)
+    counts = np.bincount(event[first], minlength=len(found.counts))
+    return Matches(counts, found.positions[first])
+
+
+def build_segments(
+    make_index: Callable[[], Index],
+    boxes: Boxes,
+    ids: IdArray,
+    owners: Int64Array,
+    overlapping: BoolArray,
+) -> list[tuple[IndexedSegment, Int64Array]]:
+    """Segments of all boxes, each with the row of `boxes` at each of its positions.
+
+    Subscriptions whose own boxes overlap are kept apart, so that the rest can be counted without
+    looking at who owns a box. `ids`, `owners` and `overlapping` go by row.
+    """
+    built = []
+    for apart in (False, True):
+        rows = np.flatnonzero(overlapping == apart)
+        if len(rows) == 0:
+            continue
+        index = make_index()
+        order = index.build(boxes if len(rows) == boxes.count else boxes.take(rows))
+        if order is not None:
+            rows = rows[order]
+        numbers = owners[rows].astype(np.int32) if apart else None
+        built.append((IndexedSegment(index, ids[rows], numbers), rows))
+    return built
+
+
+def id_bytes(ids: IdArray) -> int:
+    """Bytes of the ids, the strings included (as if all were as long as a sample of them)."""
+    if ids.dtype != object or len(ids) == 0:
+        return ids.nbytes
+    sample = ids[:: max(1, len(ids) // 1000)]
+    return ids.nbytes + int(np.mean([49 + len(one) for one in sample]) * len(ids))
