@@ -1,18 +1,25 @@
-"""Finds out why a subscription does or does not want an event."""
+"""Why a subscription does or does not want an event, and which come nearest to wanting it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from boxmatch.arrays import Int64Array
+import numpy as np
+
+from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.box_stores import Row, StoreView
+from boxmatch.engine.ids import IdArray
+from boxmatch.engine.snapshot import Snapshot
+from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
 from boxmatch.model.explanation import Explanation, Predicate
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.keys import is_absent
 
-if TYPE_CHECKING:
-    from boxmatch.engine.box_stores import Row
-    from boxmatch.engine.snapshot import Snapshot
+Among = Callable[[IdArray], BoolArray]
+"""Which of some subscriptions are looked at."""
+
+_GONE: Final = NEVER + 1
 
 
 class Explainer:
@@ -74,3 +81,77 @@ def explain_box(
             )
         )
     return tuple(predicates)
+
+
+class Miss(NamedTuple):
+    """A subscription that does not want an event, by the box of it that is nearest."""
+
+    subscription: SubscriptionId
+    failed: int
+    """How many of the predicates are not satisfied."""
+    predicates: tuple[Predicate, ...]
+
+
+class Nearest(NamedTuple):
+    """What all subscriptions make of an event."""
+
+    matched: IdArray
+    missed: int
+    """How many do not want it."""
+    misses: list[Miss]
+    """The nearest of those: fewest failures first. Filters that can never match are not in it."""
+
+
+def find_nearest(
+    snapshot: Snapshot, event: Mapping[str, Any], limit: int, among: Among | None
+) -> Nearest:
+    """See `Matcher.nearest`."""
+    if limit < 0:
+        raise ValueError(f"limit must not be negative, but is {limit}")
+    point = snapshot.encoder.one(event)
+    matched: list[IdArray] = []
+    missed = 0
+    near: list[tuple[int, int, int]] = []
+    for number, view in enumerate(snapshot.views):
+        positions, ranks = _best_boxes(view, point)
+        if among is not None:
+            chosen = among(view.store.ids[positions])
+            positions, ranks = positions[chosen], ranks[chosen]
+        is_match = ranks < FAILURE
+        matched.append(view.store.ids[positions[is_match]])
+        missed += len(ranks) - int(is_match.sum())
+        possible = np.flatnonzero(~is_match & (ranks < NEVER))
+        for place in _smallest(ranks[possible], limit):
+            found = possible[place]
+            near.append((int(ranks[found]), number, int(positions[found])))
+    misses = []
+    for rank, number, position in sorted(near)[:limit]:
+        store = snapshot.views[number].store
+        [id] = store.ids[position : position + 1].tolist()
+        predicates = explain_box(snapshot, store.boxes.row(position), event, point)
+        misses.append(Miss(id, rank // FAILURE, predicates))
+    joined: IdArray = np.concatenate(matched) if matched else np.empty(0, np.int64)  # type: ignore[assignment]  # of one kind
+    return Nearest(joined, missed, misses)
+
+
+def _best_boxes(view: StoreView, point: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The nearest box of each subscription: its position and its rank."""
+    ranks = np.empty(view.rows, np.int64)
+    rank_failures(*view.store.boxes[1:], point, ranks)
+    ranks[view.removed_positions()] = _GONE
+    positions = np.flatnonzero(ranks < _GONE)
+    numbers = view.store.numbers
+    if numbers is not None:
+        positions = positions[np.argsort(ranks[positions], kind="stable")]
+        _, first = np.unique(numbers[positions], return_index=True)
+        positions = positions[first]
+    return positions, ranks[positions]
+
+
+def _smallest(values: Int64Array, limit: int) -> Int64Array:
+    """Where the `limit` smallest are, in any order."""
+    if len(values) <= limit:
+        return np.arange(len(values))
+    if limit == 0:
+        return np.empty(0, np.int64)
+    return np.argpartition(values, limit - 1)[:limit]

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine import saved_files
 from boxmatch.engine.bulk import Axes, Bulk, Rejected, place_filters, read_table, without_bad_rows
-from boxmatch.engine.explain import Explainer
+from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id, check_ids
-from boxmatch.engine.nearest import Among, Nearest, find_nearest
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores

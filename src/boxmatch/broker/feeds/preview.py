@@ -20,9 +20,9 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Subscription
+from boxmatch.engine.explain import Miss
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.matcher import Matcher
-from boxmatch.engine.nearest import Miss
 from boxmatch.errors import BrokerError, UnknownEventError
 from boxmatch.model.explanation import Explanation, Predicate
 from boxmatch.wire.requests import Filter
