@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmatch.errors import StorageError, SubscriptionIdError
-from boxmatch.spaces.journal import Change, Journal, Ticket, Which
+from boxmatch.spaces.journal import Journal, Ticket
+from boxmatch.spaces.journal_rows import MemberChange
+from boxmatch.spaces.records import Which
 from boxmatch.spaces.transitions import Transition, Transitions
 
 SETTINGS = '{"spaces": {}}'
@@ -39,17 +41,17 @@ def id_column(ids: Sequence[object]) -> Any:
     return column
 
 
-def told(first: int, rows: Sequence[tuple[int, object, object]]) -> Transitions:
+def notified(first: int, rows: Sequence[tuple[int, object, object]]) -> Transitions:
     codes, publications, subscriptions = zip(*rows, strict=True) if rows else ((), (), ())
     return Transitions(
         first, np.array(codes, np.uint8), id_column(publications), id_column(subscriptions)
     )
 
 
-def put(number: int, first: int = 0, tells: int = 0) -> Change:
+def put(number: int, first: int = 0, tells: int = 0) -> MemberChange:
     """A publication whose body and transitions follow from its number."""
     rows = [(place % 3, number, f"s{place}") for place in range(tells)]
-    return Change("publication", number, b"number %d" % number, None, told(first, rows))
+    return MemberChange("publication", number, b"number %d" % number, None, notified(first, rows))
 
 
 def one_by_one(batches: Iterable[Transitions]) -> list[Transition]:
@@ -100,14 +102,14 @@ def test_members_and_notifications_come_back(
     for call in calls:
         changes = []
         for which, member_id, body, expires, rows in call:
-            batch = told(len(expected) + 1, rows)
+            batch = notified(len(expected) + 1, rows)
             expected += batch
-            changes.append(Change(which, member_id, body, expires, batch))
+            changes.append(MemberChange(which, member_id, body, expires, batch))
             if body is None:
                 members[which].pop(member_id, None)
             else:
                 members[which][member_id] = (body, expires)
-        journal.write_all(changes).wait(SOON)
+        journal.write(*changes).wait(SOON)
         if reopens:
             journal.close()
             journal = open_journal(path)
@@ -124,8 +126,8 @@ def test_members_and_notifications_come_back(
 
 def test_columns_keep_their_types(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
-        batch = told(1, [(0, 7, "a"), (2, 7, "b")])
-        journal.write(Change("publication", np.int64(7), b"{}", 1, batch)).wait(SOON)  # type: ignore[arg-type]
+        batch = notified(1, [(0, 7, "a"), (2, 7, "b")])
+        journal.write(MemberChange("publication", np.int64(7), b"{}", 1, batch)).wait(SOON)  # type: ignore[arg-type]
         [again] = journal.transitions()
         dtypes = [again.code.dtype, again.publication.dtype, again.subscription.dtype]
         assert dtypes == [np.uint8, np.int64, object]
@@ -137,8 +139,8 @@ def test_a_change_that_tells_many_takes_few_bytes(tmp_path: Path) -> None:
     others = np.arange(count) + 2**60
     batch = Transitions(1, np.zeros(count, np.uint8), np.full(count, "p" * 500, object), others)
     with open_journal(tmp_path / "j") as journal:
-        journal.write(Change("publication", "p", b"{}", None, batch)).wait(SOON)
-        [(size,)] = journal._read("SELECT length(columns) FROM told")
+        journal.write(MemberChange("publication", "p", b"{}", None, batch)).wait(SOON)
+        [(size,)] = journal._read("SELECT length(columns) FROM notified")
         assert size < 8 * count + 1000
         [again] = journal.transitions()
         np.testing.assert_array_equal(again.subscription, others)
@@ -147,12 +149,12 @@ def test_a_change_that_tells_many_takes_few_bytes(tmp_path: Path) -> None:
 
 def test_members_stay_in_the_order_in_which_they_were_added(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
-        none = told(0, [])
+        none = notified(0, [])
         for number in range(2500):  # more than a page
             journal.write(put(number))
-        journal.write(Change("publication", 3, b"changed", None, none))
-        journal.write(Change("publication", 4, None, None, none))
-        journal.write(Change("publication", 5, None, None, none))
+        journal.write(MemberChange("publication", 3, b"changed", None, none))
+        journal.write(MemberChange("publication", 4, None, None, none))
+        journal.write(MemberChange("publication", 5, None, None, none))
         journal.write(put(4)).wait(SOON)
         ids = [member_id for member_id, _, _ in journal.members("publication")]
         assert ids == [n for n in range(2500) if n not in (4, 5)] + [4]
@@ -163,7 +165,7 @@ def test_since_may_lie_within_a_batch(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
         for number in range(120):  # more than a page
             journal.write(put(number, 1 + 5 * number, tells=5))
-        journal.write_all([]).wait(SOON)
+        journal.write().wait(SOON)
         everything = one_by_one(journal.transitions())
         assert [one.sequence for one in everything] == list(range(1, 601))
         for since in (-1, 1, 2, 5, 6, 7, 299, 600):
@@ -203,7 +205,7 @@ def test_numbers_without_a_gap(tmp_path: Path) -> None:
             with pytest.raises(StorageError, match=f"from {first} on cannot follow .* before 4"):
                 journal.write(put(1, first, tells=1))
         with pytest.raises(StorageError, match="from 4 on cannot follow"):
-            journal.write_all([put(1, 4, tells=1), put(2, 4, tells=1)])
+            journal.write(put(1, 4, tells=1), put(2, 4, tells=1))
         journal.write(put(3, 4, tells=1)).wait(SOON)
         assert [row[0] for row in journal.members("publication")] == [0, 3]
 
@@ -211,25 +213,28 @@ def test_numbers_without_a_gap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (Change("publication", 2**63, b"{}", None, told(0, [])), SubscriptionIdError),
-        (Change("publication", True, b"{}", None, told(0, [])), SubscriptionIdError),
-        (Change("publication", "\ud800", b"{}", None, told(0, [])), SubscriptionIdError),
-        (Change("publication", 1, b"{}", float("nan"), told(0, [])), StorageError),
-        (Change("publication", 1, b"{}", None, told(1, [(3, 1, 2)])), StorageError),
-        (Change("publication", 1, b"{}", None, told(1, [(0, "\ud800", 2)])), SubscriptionIdError),
+        (MemberChange("publication", 2**63, b"{}", None, notified(0, [])), SubscriptionIdError),
+        (MemberChange("publication", True, b"{}", None, notified(0, [])), SubscriptionIdError),
+        (MemberChange("publication", "\ud800", b"{}", None, notified(0, [])), SubscriptionIdError),
+        (MemberChange("publication", 1, b"{}", float("nan"), notified(0, [])), StorageError),
+        (MemberChange("publication", 1, b"{}", None, notified(1, [(3, 1, 2)])), StorageError),
         (
-            Change("publication", 1, b"{}", None, told(1, [(0, "a", 2), (0, 3, 2)])),
+            MemberChange("publication", 1, b"{}", None, notified(1, [(0, "\ud800", 2)])),
             SubscriptionIdError,
         ),
-        (Change("other", 1, b"{}", None, told(0, [])), StorageError),  # type: ignore[arg-type]
+        (
+            MemberChange("publication", 1, b"{}", None, notified(1, [(0, "a", 2), (0, 3, 2)])),
+            SubscriptionIdError,
+        ),
+        (MemberChange("other", 1, b"{}", None, notified(0, [])), StorageError),  # type: ignore[arg-type]
     ],
 )
 def test_a_change_that_cannot_be_kept_is_refused_at_once(
-    tmp_path: Path, change: Change, error: type[Exception]
+    tmp_path: Path, change: MemberChange, error: type[Exception]
 ) -> None:
     with open_journal(tmp_path / "j") as journal:
         with pytest.raises(error):
-            journal.write_all([put(1), change])
+            journal.write(put(1), change)
         journal.write(put(2)).wait(SOON)
         assert [row[0] for row in journal.members("publication")] == [2]
 
@@ -321,7 +326,7 @@ def test_other_formats(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "j" / "journal.sqlite")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StorageError, match="has format 99; this version reads 1"):
+    with pytest.raises(StorageError, match="has format 99; this version reads 2"):
         open_journal(tmp_path / "j")
 
 
@@ -358,9 +363,8 @@ def test_making_that_was_cut_short_begins_again(tmp_path: Path) -> None:
 def test_a_log_that_breaks_off_holds_a_prefix(tmp_path: Path) -> None:
     with open_journal(tmp_path / "j") as journal:
         for number in range(20):
-            journal.write_all(
-                [put(2 * number, 1 + 4 * number, tells=3), put(2 * number + 1, 4 + 4 * number, 1)]
-            ).wait(SOON)
+            first = put(2 * number, 1 + 4 * number, tells=3)
+            journal.write(first, put(2 * number + 1, 4 + 4 * number, 1)).wait(SOON)
         shutil.copytree(tmp_path / "j", tmp_path / "copy")
     log = (tmp_path / "copy" / "journal.sqlite-wal").read_bytes()
     counts = set()
@@ -381,7 +385,7 @@ def check_prefix(journal: Journal, tells: Sequence[int]) -> int:
     found = one_by_one(journal.transitions())
     expected: list[Transition] = []
     for number in numbers:
-        expected += put(number, len(expected) + 1, tells[number]).told
+        expected += put(number, len(expected) + 1, tells[number]).notified
     assert found == expected
     assert journal.next_sequence == len(expected) + 1
     return len(numbers)
@@ -495,12 +499,12 @@ def test_a_forked_process_is_turned_away(tmp_path: Path) -> None:
         "journal = Journal.open(sys.argv[1], settings='')\n"
         "if os.fork() == 0:\n"
         "    try:\n"
-        "        journal.write_all([])\n"
+        "        journal.write()\n"
         "    except StorageError:\n"
         "        journal.close()\n"
         "        os._exit(7)\n"
         "print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
-        "journal.write_all([]).wait(10)\n"
+        "journal.write().wait(10)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "j")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import boxmatch as bm
-from boxmatch.spaces import side
+from boxmatch.spaces import members
 
 SCHEMA = bm.Schema({"x": "int", "y": "float", "kind": "string"})
 KINDS = ["bus", "car", "van"]
@@ -169,7 +169,7 @@ def test_something_must_remain() -> None:
 def test_little_room_for_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ids, columns = moves(300)
     expected = one_by_one(some_spaces(), ids, columns)
-    monkeypatch.setattr(side, "_MANY", 0)
+    monkeypatch.setattr(members, "_MANY", 0)
     told = some_spaces().update_publications(ids, pa.table(columns))
     assert by_row(told, expected) == expected
 

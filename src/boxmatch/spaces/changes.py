@@ -1,7 +1,7 @@
-"""Whose overlap changes when somebody moves: what every update asks.
+"""Which members begin or cease to match an actor that moves: what every update asks.
 
-Only those with an end between an old and a new value can change. They are collected, each once,
-and then compared before and after. For that the few regions of who moves are laid out densely, an
+Only regions with an endpoint between an old and a new value can change. They are collected, each
+once, and compared before and after. For that the few regions of the actor are laid out densely, an
 interval for every dimension, so that a constraint of the other side takes one lookup.
 """
 
@@ -15,8 +15,8 @@ from boxmatch.kernels.bucket_pool import Buckets
 from boxmatch.kernels.jit import inlined, kernel
 from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.spaces.endpoints import Endpoints, cell_of
-from boxmatch.spaces.layout import Actor, Parts, Side, unpack
+from boxmatch.spaces.endpoints import EndpointCells, cell_of
+from boxmatch.spaces.layout import Actor, Side, SideArrays, unpack
 from boxmatch.spaces.region_filter import Code, holds
 
 _AHEAD = 24
@@ -28,37 +28,27 @@ _STEPS = 4
 
 @kernel
 def find_changes(old: Actor, new: Actor, others: Int64Array) -> tuple[Int32Array, int]:
-    """The owners that come to match, followed by those that cease to; and how many come.
+    """The owners that begin to match, followed by those that cease to; and how many begin.
 
     The actor has the same regions as before, valid in the same spaces, and the same code. The other
     side is `packed`.
     """
-    parts = unpack(others)
-    dense = _dense(old, new, len(new.valid), len(parts.spaces))
-    return changes(dense, new.valid, new.code, parts)
+    there = unpack(others)
+    dense = _dense(old, new, len(new.valid), len(there.spaces))
+    return changes(dense, new.valid, new.code, there)
 
 
 @kernel
 def changes(
-    dense: Int64Array, valid: UInt64Array, code: Code, others: Parts
+    dense: Int64Array, valid: UInt64Array, code: Code, others: SideArrays
 ) -> tuple[Int32Array, int]:
-    """The same for an actor whose regions are laid out densely, as they were and are.
-
-    Only those can change that have an end between an old and a new value; the others are never
-    looked at.
-    """
+    """The same for an actor whose regions are laid out densely, as they were and are."""
     endpoints = others.endpoints
     _, seen, own, _, found = others.scratch
     count = np.uint64(0)  # unsigned, so that nothing is done about indexes below zero
     for span in _spans(dense, endpoints):
-        if span[1]:
-            count = _collect(
-                endpoints.edges, endpoints.shares, endpoints.high, span, seen, found, count
-            )
-        else:
-            count = _collect(
-                endpoints.edges, endpoints.shares, endpoints.low, span, seen, found, count
-            )
+        pool = endpoints.high if span[1] else endpoints.low
+        count = _collect(endpoints.edges, endpoints.shares, pool, span, seen, found, count)
     candidates = found[: np.int64(count)]
     for at in range(len(candidates)):
         seen[np.uint32(candidates[at])] = 0
@@ -85,11 +75,11 @@ def _dense(old: Actor, new: Actor, regions: int, dimensions: int) -> Int64Array:
 
 
 @kernel
-def _spans(dense: Int64Array, endpoints: Endpoints) -> Int64Array:
-    """What endpoints are between an old and a new value: above one key and up to another.
+def _spans(dense: Int64Array, endpoints: EndpointCells) -> Int64Array:
+    """Where endpoints lie between an old and a new value: above one key and up to another.
 
-    Rows of dimension, whether they are high endpoints, the two keys, first and last cell. What is
-    in the cells is asked for, so that it is there in time.
+    Rows of dimension, whether they are high endpoints, the two keys, first and last cell. The
+    contents of the cells are prefetched.
     """
     regions, dimensions = dense.shape[:2]
     spans = np.empty((2 * regions * dimensions, 6), np.int64)
@@ -102,8 +92,7 @@ def _spans(dense: Int64Array, endpoints: Endpoints) -> Int64Array:
                 prefetch(endpoints.low.start, cell * endpoints.shares)
                 prefetch(endpoints.low.size, cell * endpoints.shares)
                 count += 1
-            # And those that end at the low end or later: endpoints before it, not at it, are
-            # passed.
+            # And those that end at the low end or later: only endpoints before it are passed.
             if dense[i, d, 0] != dense[i, d, 2]:
                 old, new = dense[i, d, 0] - 1, dense[i, d, 2] - 1
                 cell = _lay(endpoints.edges, d, 1, old, new, spans[count])
@@ -111,16 +100,17 @@ def _spans(dense: Int64Array, endpoints: Endpoints) -> Int64Array:
                 prefetch(endpoints.high.size, cell * endpoints.shares)
                 count += 1
     for at in range(count):
-        if spans[at, 1]:
-            _prefetch_cell(endpoints.high, endpoints.shares, endpoints.edges.shape[1], spans[at])
-        else:
-            _prefetch_cell(endpoints.low, endpoints.shares, endpoints.edges.shape[1], spans[at])
+        pool = endpoints.high if spans[at, 1] else endpoints.low
+        bucket = (spans[at, 0] * endpoints.edges.shape[1] + spans[at, 4]) * endpoints.shares
+        begin = pool.start[bucket]
+        for item in range(begin, begin + pool.size[bucket], 16):
+            prefetch(pool.box, item)
     return spans[:count]
 
 
 @kernel
 def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int64Array) -> int:
-    """Write a span down; returns the number of its first cell among those of all dimensions."""
+    """Fill a span; returns the number of its first cell among those of all dimensions."""
     above, up_to = min(old, new), max(old, new)
     cells = edges.shape[1]
     first = cell_of(edges, d, above)
@@ -135,14 +125,6 @@ def _lay(edges: Int64Array, d: int, is_high: int, old: int, new: int, span: Int6
     span[0], span[1], span[2], span[3], span[4], span[5] = d, is_high, above, up_to, first, last
     cell: int = d * cells + first
     return cell
-
-
-@inlined
-def _prefetch_cell(pool: Buckets, shares: int, cells: int, span: Int64Array) -> None:
-    bucket = (span[0] * cells + span[4]) * shares
-    begin = pool.start[bucket]
-    for at in range(begin, begin + pool.size[bucket], 16):
-        prefetch(pool.box, at)
 
 
 @inlined
@@ -167,7 +149,7 @@ def _collect(
         boxes = pool.box[pool.start[bucket] :][: pool.size[bucket]]
         for at in range(len(boxes)):
             r = np.uint32(boxes[at])
-            # Without branches, which nobody could foresee; there is room for one too many.
+            # Without branches, which could not be predicted; there is room for one too many.
             found[count] = boxes[at]
             count += np.uint64(seen[r] ^ 1)
             seen[r] = 1
@@ -209,7 +191,7 @@ def _transitions(
     candidates: Int32Array,
     done: UInt64Array,
 ) -> tuple[Int32Array, int]:
-    """Whose state changes, by comparing before and after: it is not written down what it was."""
+    """The owners whose state changes: it is not stored, so before and after are compared."""
     changed = np.empty(len(candidates) + 1, np.int32)
     entered, gone = 0, len(candidates)
     if len(valid) == 1 and len(code) == 0:
@@ -242,8 +224,8 @@ def _simple_transitions(
 ) -> tuple[int, int, int]:
     """The same for owners of one region with at most two constraints and no filter.
 
-    So much the most common that it has its own loop. Returns how many come, the place before those
-    that go, and how many candidates are not of that kind; they are then the first ones.
+    They are by far the most common, so they have their own loop. Returns how many begin to match,
+    the place before those that cease to, and how many candidates are left, which then come first.
     """
     entered, gone, left = 0, len(candidates), 0
     last = len(candidates) - 1
@@ -277,7 +259,7 @@ def _simple_transitions(
 def _match(
     dense: Int64Array, valid: UInt64Array, code: Code, side: Side, spaces: UInt64Array, o: int
 ) -> tuple[bool, bool]:
-    """Does owner `o` match the actor, before and after?"""
+    """Whether owner `o` matches the actor, before and after."""
     regions = len(valid)
     own_was = own_is = np.uint64(0)
     partners_was = partners_is = np.uint64(0)
@@ -314,9 +296,9 @@ def _meet(
     valid: np.uint64,
     spaces: UInt64Array,
 ) -> tuple[bool, bool]:
-    """Does region `r` overlap the actor's in some space, before and after?"""
+    """Whether region `r` overlaps the actor's in some space, before and after."""
     packed, both = header[r, 1], np.uint64(header[r, 2]) & valid
-    # Two at a time and without branches, which nobody could foresee.
+    # Two at a time and without branches, which could not be predicted.
     met_0, meets_0 = _left(np.uint16(packed >> 16), header[r, 4], header[r, 5], dense, spaces)
     met_1, meets_1 = _left(np.uint16(packed >> 32), header[r, 6], header[r, 7], dense, spaces)
     before = both & met_0 & met_1

@@ -17,12 +17,11 @@ from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
 from boxmatch.model.tables import Table, as_table, strings_of
-from boxmatch.spaces.interval import Keys, bounds_of, interval_from, keys_of
-from boxmatch.spaces.member import OPEN, Member
+from boxmatch.spaces.interval import KeyInterval, bounds_of, interval_from, keys_of
+from boxmatch.spaces.members import Members
 from boxmatch.spaces.moving import Targets
-from boxmatch.spaces.records import CONSTRAINT, Batch, Shape, pack, unpack
-from boxmatch.spaces.region_filter import MOST_REGIONS, compile_region_filter
-from boxmatch.spaces.side import Members
+from boxmatch.spaces.records import CONSTRAINT, OPEN, Member, MemberBatch, Shape, pack, unpack
+from boxmatch.spaces.region_filter import compile_region_filter
 
 MOST_SPACES = 64
 """In which of them two regions can meet is one bit each."""
@@ -52,15 +51,6 @@ class Unchanged:
 
 
 UNCHANGED = Unchanged()
-
-
-class Points(NamedTuple):
-    """Where publications are to be, by row and dimension."""
-
-    keys: Int64Array
-    """`ABSENT` where there is no value."""
-    freed: BoolArray
-    """Which dimensions may have any value then; others without a key stay as they are."""
 
 
 class Dimensions:
@@ -104,11 +94,11 @@ class Dimensions:
         lengths = tuple(np.diff(member.start).tolist())
         return pack(Shape(member.names, lengths, member.filter), rows, texts)
 
-    def unpack(self, records: Iterable[bytes], sides: Iterable[Members]) -> Batch:
+    def unpack(self, records: Iterable[bytes], sides: Iterable[Members]) -> MemberBatch:
         """The members that `pack` made bytes of."""
         (shapes, rows), texts, first_text = unpack(records)
         if not texts:
-            return Batch(shapes, rows)
+            return MemberBatch(shapes, rows)
         first = np.repeat(first_text, [sum(shape.lengths) for shape in shapes])
         for d, axis in self._axes.items():
             here = np.flatnonzero(rows["dimension"] == d)
@@ -122,22 +112,22 @@ class Dimensions:
             for end, bounded, named, offset in endpoints:
                 labels = np.fromiter(map(axis.label, named), np.int64, len(named))
                 rows[end][bounded] = labels + offset
-        return Batch(shapes, rows)
+        return MemberBatch(shapes, rows)
 
-    def batch(self, members: Mapping[SubscriptionId, Stored], which: str) -> Batch:
+    def batch(self, members: Mapping[SubscriptionId, Stored], which: str) -> MemberBatch:
         """Many members as columns. Strings that occur must be known (`make_room`)."""
-        shapes, rows = [], []
+        shapes: list[Shape] = []
+        rows: list[tuple[int, int, int, int]] = []
         for member_id, member in members.items():
             try:
                 regions = [self._region(name, spec, {}) for name, spec in member.regions.items()]
-                shapes.append(
-                    _shape(tuple(member.regions), tuple(map(len, regions)), member.filter)
-                )
+                shape = _shape(tuple(member.regions), tuple(map(len, regions)), member.filter)
             except (RegionError, RegionFilterError) as error:
                 raise RegionError(f"{which} {member_id!r}: {error}") from None
+            shapes.append(shape)
             for region in regions:
                 rows += [(d, keys.open, keys.low, keys.high) for d, keys in sorted(region.items())]
-        return Batch(shapes, np.array(rows, CONSTRAINT))
+        return MemberBatch(shapes, np.array(rows, CONSTRAINT))
 
     def _learn(self, d: int, texts: Iterable[str], sides: Iterable[Members]) -> None:
         """Give strings their labels. There may be no room for them; then all are spread anew."""
@@ -220,12 +210,16 @@ class Dimensions:
         places = list(map(self._positions.get, names))
         return np.array(places) if self._whole.issuperset(places) else None
 
-    def points(self, values: Any, sides: Iterable[Members]) -> Points:
-        """Many points. What is null is freed; what a row does not name stays as it is."""
+    def points(self, values: Any, sides: Iterable[Members]) -> tuple[Int64Array, BoolArray]:
+        """The keys of many points, by row and dimension, and which dimensions are freed.
+
+        A dimension without a key (`ABSENT`) is freed if it is null, and stays as it is if the row
+        does not name it.
+        """
         given = list(values) if isinstance(values, Iterator) else values  # they are read twice
         keys = self._encoder.batch(given)
         if isinstance(given, np.ndarray):
-            return Points(keys, keys == ABSENT)
+            return keys, keys == ABSENT
         rows = as_table(given) or list(given)
         names: Iterable[Any] = rows.names if isinstance(rows, Table) else set().union(*rows)
         freed = np.zeros(keys.shape, np.bool_)
@@ -241,7 +235,7 @@ class Dimensions:
         for d in self._axes:
             self._learn(d, strings_of(rows, self.attributes[d].name), sides)
         # Until they were known, some strings were alike.
-        return Points(self._encoder.batch(given) if self._axes else keys, freed)
+        return self._encoder.batch(given) if self._axes else keys, freed
 
     def at_point(self, old: Member, keys: Int64Array, freed: BoolArray) -> Member:
         """A member of one region after it has moved to these keys, as far as they are given."""
@@ -249,10 +243,12 @@ class Dimensions:
         for d in np.flatnonzero(freed).tolist():
             constraints.pop(d, None)
         for d in np.flatnonzero(keys != ABSENT).tolist():
-            constraints[d] = Keys(int(keys[d]), int(keys[d]), 0)
+            constraints[d] = KeyInterval(int(keys[d]), int(keys[d]), 0)
         return self._compiled({old.names[0]: constraints}, old.filter)
 
-    def _region(self, name: str, spec: RegionSpec, before: Mapping[int, Keys]) -> dict[int, Keys]:
+    def _region(
+        self, name: str, spec: RegionSpec, before: Mapping[int, KeyInterval]
+    ) -> dict[int, KeyInterval]:
         """The constraints of a region by dimension, after changes to those `before`."""
         if not isinstance(spec, Mapping):
             raise RegionError(f"region {name!r} is a mapping of dimensions, not {spec!r}")
@@ -293,9 +289,11 @@ class Dimensions:
     def member(self, named: Mapping[str, RegionSpec], filter: str | None) -> Member:
         return self._compiled({n: self._region(n, spec, {}) for n, spec in named.items()}, filter)
 
-    def _compiled(self, regions: Mapping[str, Mapping[int, Keys]], filter: str | None) -> Member:
+    def _compiled(
+        self, regions: Mapping[str, Mapping[int, KeyInterval]], filter: str | None
+    ) -> Member:
         names = tuple(regions)
-        _shape(names, (), filter)
+        code = compile_region_filter(filter, names)
         rows = [item for region in regions.values() for item in sorted(region.items())]
         start = np.zeros(len(regions) + 1, np.int64)
         np.cumsum([len(region) for region in regions.values()], out=start[1:])
@@ -305,24 +303,22 @@ class Dimensions:
             names, start, dimension, keys[:, 0].copy(), keys[:, 1].copy(),
             keys[:, 2].astype(np.uint8),
             np.bitwise_or.reduceat(self.spaces_of[dimension], start[:-1]),
-            filter, np.array(compile_region_filter(filter, names), np.int16),
+            filter, code,
         )  # fmt: skip
 
 
 @lru_cache(maxsize=1_024)
 def _shape(names: tuple[str, ...], lengths: tuple[int, ...], filter: str | None) -> Shape:
-    """Checked; most members are of one of a few shapes."""
-    if not 0 < len(names) <= MOST_REGIONS:
-        raise RegionError(f"there can be 1 to {MOST_REGIONS} regions, not {len(names)}")
+    """Checked, and shared: most members are of one of a few shapes."""
     compile_region_filter(filter, names)
     return Shape(names, lengths, filter)
 
 
-def _constraints(member: Member, place: int) -> dict[int, Keys]:
+def _constraints(member: Member, place: int) -> dict[int, KeyInterval]:
     """The constraints of one region by dimension."""
     span = slice(*member.start[place : place + 2].tolist())
     columns = (member.low, member.high, member.open)
-    keys = map(Keys, *(column[span].tolist() for column in columns))
+    keys = map(KeyInterval, *(column[span].tolist() for column in columns))
     return dict(zip(member.dimension[span].tolist(), keys, strict=True))
 
 

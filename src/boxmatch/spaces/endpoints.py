@@ -3,10 +3,10 @@
 The paper keeps them in two skip lists for each dimension, one of low and one of high endpoints.
 Here they are in buckets: a dimension's axis is cut into cells at quantiles of the endpoints, and a
 cell has a few buckets, by the number of the region, so that they are small however many endpoints
-are at one value. Within a bucket the order means nothing. So an end moves in the time that it takes
-to look through a bucket, and the endpoints between two values are a run of cells and parts of two
-more. Endpoints at infinity are not kept. Where all regions are points, as publications often are,
-low and high endpoints are the same and kept once.
+are at one value. Within a bucket there is no order. To move an endpoint takes a scan of one bucket,
+and the endpoints between two values are a run of cells and parts of two more. Endpoints at infinity
+are not kept. Where all regions are points, as publications often are, low and high endpoints are
+the same and kept once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENDS_PER_BUCKET = 64
 _BOXES_PER_LINE = 16  # of the cache
 
 
-class Endpoints(NamedTuple):
+class EndpointCells(NamedTuple):
     """Cells of dimension `d` begin at `edges[d, 1:]`.
 
     Cell `c` has the buckets from `(d * cells + c) * shares` on.
@@ -50,8 +50,8 @@ def make_endpoints(
     high: Int64Array,
     *,
     points: bool,
-) -> Endpoints:
-    """The ends of these constraints, in cells that suit them."""
+) -> EndpointCells:
+    """The endpoints of these constraints, in cells that fit them."""
     most = max(np.bincount(dimension, minlength=1).max(initial=0), 1)
     cells = int(np.clip(most // _ENDS_PER_CELL, _LEAST_CELLS, _MOST_CELLS))
     edges = np.full((dimensions, cells), LAST)
@@ -76,7 +76,7 @@ def make_endpoints(
         bucket = _buckets_of(edges, shares, dimension[kept], slot[kept], key[kept])
         count = dimensions * cells * shares
         lists.append(buckets.fill(count, bucket, slot[kept], key[kept], roomy=True))
-    return Endpoints(edges, shares, points, lists[0], lists[-1])
+    return EndpointCells(edges, shares, points, lists[0], lists[-1])
 
 
 @kernel
@@ -90,44 +90,40 @@ def are_points(low: Int64Array, high: Int64Array) -> bool:
 
 
 def move_endpoints(
-    endpoints: Endpoints,
+    endpoints: EndpointCells,
     first: int,
     start: Int64Array,
     dimension: UInt16Array,
     old: tuple[Int64Array, Int64Array],
     new: tuple[Int64Array, Int64Array],
-) -> Endpoints:
-    """The ends after constraints have changed; what was given must not be used any more.
+    done: int = 0,
+) -> EndpointCells:
+    """The endpoints after constraints have changed; those that were given must not be used again.
 
     Region `first` + i has the constraints `start[i] : start[i + 1]`. `old` and `new` are low and
     high endpoints; what is not bounded is `FIRST` or `LAST`, so this inserts and removes regions
-    too.
+    too. The first `done` endpoints have moved already.
     """
-    done = 0
     while True:
         done = try_move(endpoints, first, start, dimension, *old, *new, done)
         if done == 2 * len(dimension):
             return endpoints
         is_high, place = divmod(done, len(dimension))
         slot = first + int(np.searchsorted(start, place, side="right")) - 1
-        key = int(new[is_high][place])
-        endpoints = with_room(endpoints, slot, int(dimension[place]), key, is_high=bool(is_high))
-
-
-def with_room(
-    endpoints: Endpoints, slot: int, dimension: int, key: int, *, is_high: bool
-) -> Endpoints:
-    """The same endpoints, with room for one more."""
-    bucket = bucket_of(endpoints.edges, endpoints.shares, dimension, slot, key)
-    roomy = with_room_for(endpoints.high if is_high else endpoints.low, bucket, keys=True)
-    if endpoints.points:
-        return endpoints._replace(low=roomy, high=roomy)
-    return endpoints._replace(high=roomy) if is_high else endpoints._replace(low=roomy)
+        bucket = bucket_of(
+            endpoints.edges, endpoints.shares, int(dimension[place]), slot, int(new[is_high][place])
+        )
+        full = endpoints.high if is_high else endpoints.low
+        roomy = with_room_for(full, bucket, keys=True)
+        if is_high or endpoints.points:
+            endpoints = endpoints._replace(high=roomy)
+        if not is_high:
+            endpoints = endpoints._replace(low=roomy)
 
 
 @kernel
 def try_move(
-    endpoints: Endpoints,
+    endpoints: EndpointCells,
     first: int,
     start: Int64Array,
     dimension: UInt16Array,
@@ -137,10 +133,9 @@ def try_move(
     new_high: Int64Array,
     done: Int,
 ) -> int:
-    """Move all low endpoints, then all high endpoints, from number `done` on; return where pool was
-    wanting.
+    """Move all low endpoints, then all high ones, from number `done` on; return how many moved.
 
-    Points must go to points where they are kept as such.
+    It stops where the pool has no room. Points must go to points where they are kept as such.
     """
     count = len(dimension)
     where = endpoints.edges, endpoints.shares
@@ -175,8 +170,8 @@ def _move(
     edges, shares = where
     before = np.empty(len(dimension), np.int64)
     after = np.empty(len(dimension), np.int64)
-    # Most of the time goes into waiting for memory, so all that is needed is asked for before any
-    # of it is used: where the buckets are, then what is in them.
+    # Most of the time goes into waiting for memory, so everything is prefetched before any of it
+    # is used: where the buckets are, then what is in them.
     for region in range(len(start) - 1):
         for i in range(start[region], start[region + 1]):
             before[i] = bucket_of(edges, shares, dimension[i], first + region, old[i])
@@ -245,7 +240,7 @@ def _move_end(
 
 @inlined
 def _place(pool: Buckets, bucket: int, slot: int) -> int:
-    """Where a region is in a bucket, if it is in it; its key is asked for."""
+    """Where a region is in a bucket, if it is in it; prefetches its key."""
     first = pool.start[bucket]
     found, wanted = 0, np.int32(slot)
     boxes = pool.box[first : first + pool.size[bucket]]
@@ -270,7 +265,7 @@ def cell_of(edges: Int64Array, d: int, key: int) -> int:
     """The last cell that begins at the key or before it."""
     cell, left = 0, edges.shape[1]
     while left > 1:
-        # Without a branch, which nobody could foresee.
+        # Without a branch, which could not be predicted.
         half = left >> 1
         cell += half * (edges[d, cell + half] <= key)
         left -= half

@@ -1,4 +1,4 @@
-"""When stored things are past their time."""
+"""When publications and subscriptions expire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from boxmatch.errors import RegionError
 from boxmatch.model.ids import SubscriptionId
-from boxmatch.spaces.journal_rows import Which
+from boxmatch.spaces.records import Which
 
 
 def check_ttl(ttl: float | None) -> None:
@@ -17,7 +17,7 @@ def check_ttl(ttl: float | None) -> None:
 
 
 class Expiry:
-    """The times at which publications and subscriptions expire, if they do."""
+    """The times at which members expire, if they do."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[Which, SubscriptionId], float] = {}
@@ -46,7 +46,7 @@ class Expiry:
         """It does not expire any more."""
         self._times.pop((which, member_id), None)  # its entry in the queue is then passed over
 
-    def past(self, now: float) -> list[tuple[Which, SubscriptionId]]:
+    def expired(self, now: float) -> list[tuple[Which, SubscriptionId]]:
         """Those whose time has come; they stay."""
         if not self._queue or self._queue[0][0] > now:
             return []

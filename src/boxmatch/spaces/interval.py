@@ -12,7 +12,7 @@ from boxmatch.model.schema import Attribute
 from boxmatch.model.strings import StringAxis
 
 
-class Keys(NamedTuple):
+class KeyInterval(NamedTuple):
     """An interval as closed interval of keys, and which of its endpoints were open."""
 
     low: int
@@ -29,7 +29,7 @@ def bounds_of(attribute: Attribute, given: Any) -> tuple[Any, Any, bool, bool]:
         raise _refused(error) from None
 
 
-def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
+def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> KeyInterval:
     """The keys of an interval on a dimension. `axis` is that of a dimension of strings.
 
     To be stored, an interval must have endpoints that the axis knows.
@@ -38,7 +38,7 @@ def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
     """
     # The common case first: loading many spends its time here.
     if type(given) is int and attribute.type == "int" and FIRST <= given <= LAST:
-        return Keys(given, given, 0)
+        return KeyInterval(given, given, 0)
     interval = Interval(*bounds_of(attribute, given))
     try:
         low, low_open = _end(attribute, interval.low, interval.low_open, axis)
@@ -50,7 +50,7 @@ def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> Keys:
     least, most = (FIRST, LAST) if attribute.type == "string" else key_range(attribute)
     if max(first, least) > min(last, most) or (interval.high == "" and interval.high_open):
         raise RegionError(f"dimension {attribute.name!r}: no value is in {interval}")
-    return Keys(first, last, low_open | high_open << 1)
+    return KeyInterval(first, last, low_open | high_open << 1)
 
 
 def _refused(error: AttributeValueError) -> RegionError:
@@ -74,7 +74,7 @@ def _end(
     return axis.key(text), 0
 
 
-def interval_from(attribute: Attribute, keys: Keys, axis: StringAxis | None) -> Interval:
+def interval_from(attribute: Attribute, keys: KeyInterval, axis: StringAxis | None) -> Interval:
     """The interval that these are the keys of."""
     low_open, high_open = bool(keys.open & 1), bool(keys.open & 2)
     low = None if keys.low == FIRST else _value(attribute, keys.low - low_open, axis)

@@ -1,4 +1,4 @@
-"""What `Spaces` keeps on disk: its members as they are now, and everything that was told.
+"""What `Spaces` keeps on disk: its members as they are now, and all transitions.
 
 A directory with an SQLite database, written by group commit: callers who come together share the
 wait for the disk. Whenever the process dies, the database holds the changes up to one of them, and
@@ -11,30 +11,29 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from boxmatch.errors import StorageError
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.spaces.journal_rows import (
     FORMAT,
-    TELL,
-    Change,
-    Which,
+    NOTIFY,
+    MemberChange,
     member_checksum,
     member_row,
+    notified_checksum,
+    notified_row,
     table_of,
-    told_checksum,
-    told_row,
-    unpacked,
+    unpack_transitions,
 )
-from boxmatch.spaces.transitions import Transitions, cut
+from boxmatch.spaces.records import Which
+from boxmatch.spaces.transitions import Transitions
 from boxmatch.storage.group_commit import GroupCommit, Transaction, wait_for_callers
 from boxmatch.storage.sqlite import (
     LockedDatabase,
@@ -47,7 +46,7 @@ from boxmatch.storage.sqlite import (
 DATABASE = "journal.sqlite"
 _OUR_NAMES = r"lock|journal\.sqlite(-wal|-shm|-journal)?"
 _MEMBERS_PAGE = 1000
-_TOLD_PAGE = 50
+_TRANSITIONS_PAGE = 50
 _PACING = wait_for_callers(share=0.25, most=0.005)
 
 
@@ -76,23 +75,26 @@ class Ticket:
         self._pending.release()
 
 
+_Statement = tuple[str, tuple[Any, ...]]
+
+
 class _Transaction(Transaction):
     """Gathers rows, and writes each kind of them at once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
-        self._members: list[tuple[str, tuple[Any, ...]]] = []
-        self._told: list[tuple[Any, ...]] = []
+        self._members: list[_Statement] = []
+        self._notified: list[tuple[Any, ...]] = []
 
-    def put(self, members: list[tuple[str, tuple[Any, ...]]], told: list[tuple[Any, ...]]) -> None:
+    def put(self, members: list[_Statement], notified: list[tuple[Any, ...]]) -> None:
         self._members += members
-        self._told += told
+        self._notified += notified
 
     def forget(self, before: int) -> None:
         # The batch across the border stays whole, and is cut when it is read.
         self._flush()
         self.execute("UPDATE about SET value = ? WHERE name = 'first'", before)
-        self.execute("DELETE FROM told WHERE first < ?1 AND first + count <= ?1", before)
+        self.execute("DELETE FROM notified WHERE first < ?1 AND first + count <= ?1", before)
 
     def commit(self) -> None:
         self._flush()
@@ -101,9 +103,9 @@ class _Transaction(Transaction):
     def _flush(self) -> None:
         for statement, rows in groupby(self._members, itemgetter(0)):
             self._connection.executemany(statement, [values for _, values in rows])
-        if self._told:
-            self._connection.executemany(TELL, self._told)
-        self._members, self._told = [], []
+        if self._notified:
+            self._connection.executemany(NOTIFY, self._notified)
+        self._members, self._notified = [], []
 
 
 class Journal:
@@ -178,34 +180,34 @@ class Journal:
         """The first number that was not forgotten."""
         return self._first
 
-    def write(self, change: Change) -> Ticket:
-        """Queue a change; does not wait for the disk. The order of calls is the order on disk.
+    def write(self, *changes: MemberChange) -> Ticket:
+        """Queue changes of which all come to the disk, or none; does not wait for it.
 
-        What it tells must begin at `next_sequence`. The queue has no bound: callers who never wait
-        for their tickets may fill the memory.
+        The order of calls is the order on disk. The first transitions must begin at
+        `next_sequence`. Without changes, the ticket is for all that was written before. The queue
+        has no bound: callers who never wait for their tickets may fill the memory.
         """
-        return self.write_all([change])
-
-    def write_all(self, changes: Sequence[Change]) -> Ticket:
-        """Queue changes of which all come to the disk, or none.
-
-        Without any, the ticket is for all that was written before.
-        """
-        members = [member_row(change) for change in changes]
-        told = [told_row(change.told) for change in changes if change.told]
+        members, notified = [], []
+        for change in changes:
+            members.append(member_row(change))
+            if change.notified:
+                notified.append(notified_row(change.notified))
         self._writer.check_process()
         with self._ordering:
             upcoming = self._next
-            for first, count, *_ in told:
+            for first, count, *_ in notified:
                 if first != upcoming:
                     raise StorageError(
                         f"transitions from {first} on cannot follow those before {upcoming}"
                     )
                 upcoming += count
-            ticket = Ticket()
-            change = partial(_Transaction.put, members=members, told=told)
-            self._writer.enqueue(change, ticket._resolve)
+            ticket = self._queue(partial(_Transaction.put, members=members, notified=notified))
             self._next = upcoming
+        return ticket
+
+    def _queue(self, change: Callable[[_Transaction], None]) -> Ticket:
+        ticket = Ticket()
+        self._writer.enqueue(change, ticket._resolve)
         return ticket
 
     def check(self) -> None:
@@ -213,13 +215,11 @@ class Journal:
         self._writer.check()
 
     def forget_transitions(self, before: int) -> None:
-        """Drop what was told under numbers before this one. Waits for the disk."""
+        """Delete transitions under numbers before this one. Waits for the disk."""
         self._writer.check_process()
         with self._ordering:
             first = max(self._first, min(before, self._next))
-            ticket = Ticket()
-            change = partial(_Transaction.forget, before=first)
-            self._writer.enqueue(change, ticket._resolve)
+            ticket = self._queue(partial(_Transaction.forget, before=first))
             self._first = first
         ticket.wait()
 
@@ -241,26 +241,26 @@ class Journal:
             rows = self._read(page, rows[-1][0])
 
     def transitions(self, since: int = 0) -> Iterator[Transitions]:
-        """What was told under the numbers from `since` on, a batch for each change that told.
+        """Transitions under the numbers from `since` on, a batch for each change that had any.
 
         Only what is on disk; what is already forgotten is left out, so compare the first number
         with `since` where that matters.
         """
         begin = max(since, self._first)
-        holder = "SELECT max(first) FROM told WHERE first <= ?"
+        holder = "SELECT max(first) FROM notified WHERE first <= ?"
         [(held,)] = self._read(holder, min(begin, self._next))
         page = (
-            f"SELECT first, count, columns, checksum FROM told "
-            f"WHERE first >= ? ORDER BY first LIMIT {_TOLD_PAGE}"
+            "SELECT first, count, columns, checksum FROM notified "
+            f"WHERE first >= ? ORDER BY first LIMIT {_TRANSITIONS_PAGE}"
         )
         upcoming = begin if held is None else held
         while rows := self._read(page, upcoming):
             for first, count, columns, checksum in rows:
-                if told_checksum(first, count, columns) != checksum:
+                if notified_checksum(first, count, columns) != checksum:
                     raise StorageError(f"{self._file} is damaged: transitions from {first} on")
                 upcoming = first + count
                 if upcoming > begin:
-                    yield cut(unpacked(first, count, columns), max(begin - first, 0))
+                    yield unpack_transitions(first, count, columns).cut(max(begin - first, 0))
 
     def close(self) -> None:
         """Wait until all that is queued is written, and let others open it. Again does nothing.
@@ -284,12 +284,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
         except StorageError:
@@ -326,6 +321,6 @@ def _failed(folder: Path, error: Exception) -> StorageError:
 def _sequences(database: LockedDatabase) -> tuple[int, int]:
     """The next number, and the first that was not forgotten."""
     first = database.read_about("first", int)
-    last = database.connection.execute("SELECT first + count FROM told ORDER BY first DESC LIMIT 1")
-    upcoming = last.fetchone()
+    last = "SELECT first + count FROM notified ORDER BY first DESC LIMIT 1"
+    upcoming = database.connection.execute(last).fetchone()
     return (first if upcoming is None else max(first, upcoming[0])), first

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Literal, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
-from boxmatch.engine.ids import IdArray, as_objects, check_id
+from boxmatch.engine.ids import as_objects, check_id
 from boxmatch.errors import StorageError, SubscriptionIdError
 from boxmatch.model.ids import SubscriptionId
+from boxmatch.spaces.records import Which
 from boxmatch.spaces.transitions import KINDS, Transitions
 from boxmatch.storage.sqlite import Format
 
-Which = Literal["publication", "subscription"]
+_MEMBERS = """CREATE TABLE {} (
+        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
+        checksum INTEGER NOT NULL)"""
 
 # Columns without a type keep integers and texts apart, and all 64 bits.
 FORMAT = Format(
     application=0x426F784A,
-    version=1,
+    version=2,
     tables=(
         "CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
-        """CREATE TABLE publication (
-        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
-        checksum INTEGER NOT NULL)""",
-        """CREATE TABLE subscription (
-        place INTEGER PRIMARY KEY, id NOT NULL UNIQUE, body BLOB NOT NULL, expires REAL,
-        checksum INTEGER NOT NULL)""",
-        """CREATE TABLE told (
+        *map(_MEMBERS.format, get_args(Which)),
+        """CREATE TABLE notified (
         first INTEGER PRIMARY KEY, count INTEGER NOT NULL, columns BLOB NOT NULL,
         checksum INTEGER NOT NULL)""",
     ),
@@ -41,26 +41,26 @@ _PUT = (
     "SET body = excluded.body, expires = excluded.expires, checksum = excluded.checksum"
 )
 _REMOVE = "DELETE FROM {} WHERE id = ?"
-TELL = "INSERT INTO told VALUES (?, ?, ?, ?)"
+NOTIFY = "INSERT INTO notified VALUES (?, ?, ?, ?)"
 
 
-class Change(NamedTuple):
-    """A member as it is from now on (`body` None: it is no more), and what that tells."""
+class MemberChange(NamedTuple):
+    """A member as it is from now on (`body` None: it is gone), and the transitions that follow."""
 
     which: Which
     id: SubscriptionId
     body: bytes | None
     expires: float | None
-    told: Transitions
+    notified: Transitions
 
 
 def table_of(which: Which) -> str:
-    if which not in ("publication", "subscription"):
+    if which not in get_args(Which):
         raise StorageError(f"there are publications and subscriptions, no {which!r}")
     return which
 
 
-def member_row(change: Change) -> tuple[str, tuple[Any, ...]]:
+def member_row(change: MemberChange) -> tuple[str, tuple[Any, ...]]:
     """The statement for a change and its values."""
     table = table_of(change.which)
     member_id, _ = check_id(change.id)
@@ -85,40 +85,34 @@ def _checksum(content: bytes) -> int:
     return xxhash.xxh3_64_intdigest(content) - 2**63
 
 
-def told_row(told: Transitions) -> tuple[Any, ...]:
-    columns = [_packed_code(told), _packed_ids(told.publication), _packed_ids(told.subscription)]
-    content = b"".join(columns)
-    checksum = told_checksum(told.first, len(told), content)
-    return told.first, len(told), content, checksum
+def notified_row(notified: Transitions) -> tuple[int, int, bytes, int]:
+    """First number, count, columns and checksum."""
+    if notified.code.max() >= len(KINDS):
+        raise StorageError(f"there is no kind of transition {notified.code.max()}")
+    columns = notified.code, notified.publication, notified.subscription
+    content = b"".join(map(_pack_column, columns))
+    checksum = notified_checksum(notified.first, len(notified), content)
+    return notified.first, len(notified), content, checksum
 
 
-def told_checksum(first: int, count: int, content: bytes) -> int:
+def notified_checksum(first: int, count: int, content: bytes) -> int:
     return _checksum(b"%d %d " % (first, count) + content)
 
 
 # A column in a batch: its kind, how many values follow (one that is the same everywhere is written
 # once), how many bytes follow, and these.
 _HEAD = struct.Struct("<cII")
+_NUMBERS = {b"c": "u1", b"i": "<i8"}
 
 
-def _packed_code(told: Transitions) -> bytes:
-    if told.code.max() >= len(KINDS):
-        raise StorageError(f"there is no kind of transition {told.code.max()}")
-    values = told.code.astype(np.uint8).tobytes()
-    if values.count(values[0]) == len(values):
+def _pack_column(values: npt.NDArray[Any]) -> bytes:
+    if (values == values[0]).all():
         values = values[:1]
-    return _HEAD.pack(b"c", len(values), len(values)) + values
-
-
-def _packed_ids(ids: IdArray) -> bytes:
-    if ids.dtype == np.int64:
-        if (ids == ids[0]).all():
-            ids = ids[:1]
-        values = ids.astype("<i8").tobytes()
-        return _HEAD.pack(b"i", len(ids), len(values)) + values
-    texts: list[str] = ids.tolist()
-    if texts.count(texts[0]) == len(texts):
-        del texts[1:]
+    if values.dtype != object:
+        kind = b"c" if values.dtype == np.uint8 else b"i"
+        content = values.astype(_NUMBERS[kind]).tobytes()
+        return _HEAD.pack(kind, len(values), len(content)) + content
+    texts = values.tolist()
     try:
         content = "".join(texts).encode()
     except (TypeError, UnicodeEncodeError) as error:
@@ -130,23 +124,19 @@ def _packed_ids(ids: IdArray) -> bytes:
     return _HEAD.pack(b"t", len(texts), len(lengths) + len(content)) + lengths + content
 
 
-def unpacked(first: int, count: int, content: bytes) -> Transitions:
-    code, offset = _unpacked_column(content, 0, count)
-    publication, offset = _unpacked_column(content, offset, count)
-    subscription, _ = _unpacked_column(content, offset, count)
-    return Transitions(first, code, publication, subscription)
-
-
-def _unpacked_column(content: bytes, offset: int, count: int) -> tuple[Any, int]:
-    kind, stored, size = _HEAD.unpack_from(content, offset)
-    begin = offset + _HEAD.size
-    values: Any
-    if kind == b"c":
-        values = np.frombuffer(content, np.uint8, stored, begin)
-    elif kind == b"i":
-        values = np.frombuffer(content, "<i8", stored, begin).astype(np.int64)
-    else:
-        endpoints = np.cumsum(np.frombuffer(content, "<u4", stored, begin), dtype=np.int64).tolist()
-        text = content[begin + 4 * stored : begin + size].decode()
-        values = as_objects([text[a:b] for a, b in zip([0, *endpoints], endpoints, strict=False)])
-    return (values if stored == count else np.repeat(values, count)), begin + size
+def unpack_transitions(first: int, count: int, content: bytes) -> Transitions:
+    """The transitions of which `notified_row` made a row."""
+    columns, offset = [], 0
+    for _ in range(3):
+        kind, stored, size = _HEAD.unpack_from(content, offset)
+        begin, offset = offset + _HEAD.size, offset + _HEAD.size + size
+        values: Any
+        if kind in _NUMBERS:
+            values = np.frombuffer(content, _NUMBERS[kind], stored, begin)
+        else:
+            lengths = np.frombuffer(content, "<u4", stored, begin).tolist()
+            text = content[begin + 4 * stored : offset].decode()
+            ends = pairwise(accumulate(lengths, initial=0))
+            values = as_objects([text[start:end] for start, end in ends])
+        columns.append(np.repeat(values, count // stored))
+    return Transitions(first, *columns)

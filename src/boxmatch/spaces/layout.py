@@ -1,4 +1,4 @@
-"""How publications and subscriptions lie in arrays: what kernels read."""
+"""The arrays of publications and subscriptions that kernels read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from boxmatch.arrays import Int32Array, Int64Array, Int64Table, UInt16Array, UIn
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.packing import packing
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.spaces.endpoints import Endpoints
+from boxmatch.spaces.endpoints import EndpointCells
 from boxmatch.spaces.region_filter import Code
 
 
 class Actor(NamedTuple):
-    """Who an operation is about. Region `i` has the constraints `start[i] : start[i + 1]`."""
+    """The member of an operation. Region `i` has the constraints `start[i] : start[i + 1]`."""
 
     start: Int64Array
     dimension: UInt16Array
@@ -33,12 +33,12 @@ class Side(NamedTuple):
 
     Region `r` has the constraints `start : start + length`, each a dimension, its low and its high
     end; those of owner `o` are regions `first[o] : first[o] + number[o]`. Above the 16 bits of a
-    dimension stands which endpoints are open, which only those want to know who show them.
+    dimension are the bits of the endpoints that are open, which no search reads.
 
-    What is mostly needed to compare a region stands together in its header, a line of the cache,
-    since regions are looked at in no order: most of the time goes into fetching them. It has the
-    start; the length and the first two dimensions, 16 bits each; the valid spaces; the owner, which
-    is `~owner` if it has several regions or a filter; the endpoints of the first two constraints.
+    A header is one cache line with what most comparisons need, since regions are read in no
+    order and most of the time goes into fetching them: the start; the length and the first two
+    dimensions, 16 bits each; the valid spaces; the owner, which is `~owner` if it has several
+    regions or a filter; the endpoints of the first two constraints.
     """
 
     header: Int64Table
@@ -62,19 +62,19 @@ class Scratch(NamedTuple):
     found: Int32Array  # regions or owners
 
 
-class Parts(NamedTuple):
-    """What there is of one side."""
+class SideArrays(NamedTuple):
+    """All that kernels read of one side."""
 
     side: Side
-    endpoints: Endpoints
+    endpoints: EndpointCells
     spaces: UInt64Array
     """The spaces of each dimension."""
     scratch: Scratch
     ids: Int64Array
-    """By owner. If they are strings, there are none here."""
+    """By owner; empty if ids are strings."""
 
 
-pack, unpack = packing(Parts)
+pack, unpack = packing(SideArrays)
 
 
 @kernel
@@ -85,7 +85,7 @@ def describe(
     start: Int64Array,
     length: Int64Array,
 ) -> None:
-    """Put into the headers of regions where their constraints are, and the first two of them."""
+    """Write into the headers of regions where their constraints are, and the first two of them."""
     for at in range(len(regions)):
         line, begin = header[regions[at]], start[at]
         line[0] = begin

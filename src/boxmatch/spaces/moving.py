@@ -1,7 +1,6 @@
-"""A region of somebody stored gets other endpoints: who begins or ceases to match, and where it is
-then.
+"""Moving a stored region: which members begin or cease to match it, and its new endpoints.
 
-This is what most operations do, so it is one call for all of it.
+Most operations do just that, so one call does all of it.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from boxmatch.arrays import Int, Int32Array, Int64Array
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.spaces.changes import changes
-from boxmatch.spaces.endpoints import Endpoints, are_points, try_move
-from boxmatch.spaces.layout import Parts, Side, unpack
+from boxmatch.spaces.endpoints import are_points, try_move
+from boxmatch.spaces.layout import Side, SideArrays, unpack
 
 NOT_THERE = -1
-"""The region leaves a dimension free which it is to have other endpoints in."""
+"""The region is free in a dimension in which it is to have other endpoints."""
 NOT_POINTS = -2
 """So far all regions of its side were points, and their endpoints are kept once."""
 NO_ROOM = -3
-"""There may be more to tell than there is room for."""
+"""There may be more matches than there is room for."""
 
 _NONE = np.int64(0)
 """A literal number would make Numba compile what it is handed to once more."""
@@ -49,10 +48,10 @@ def move(
 ) -> tuple[int, Int64Array, int]:
     """Give the region of an owner at this place other endpoints, which are `Targets`.
 
-    Both sides are `packed`. Returns who of the others come to match, followed by those that cease
-    to, by id or, if ids are strings, by number; how many come; and before both how many endpoints
-    have moved. If these are not all, for want of pool, the constraints are as they were. Or it is
-    `NOT_THERE` or `NOT_POINTS`, and nothing has changed.
+    Both sides are `packed`. Returns how many endpoints have moved; the others that begin to match,
+    followed by those that cease to, by id or, if ids are strings, by number; and how many begin.
+    If not all endpoints have moved, since the pool was full, the constraints are as they were.
+    `NOT_THERE` or `NOT_POINTS` instead of a number means that nothing has changed.
     """
     there = unpack(others)
     done, found, entered = _move(unpack(own), there, owner, place, Targets(what, low, high))
@@ -75,7 +74,7 @@ def move_many(
 ) -> tuple[int, int, int]:
     """Do the same for many, from a row on: the only region of an owner is at these keys now.
 
-    There is a key for each dimension; `ABSENT` leaves it as it is. Those that come to match and
+    There is a key for each dimension; `ABSENT` leaves it as it is. Those that begin to match and
     those that cease to are put into `found`, by number, and how many these are into `counts`.
     Returns the row after the last, how many are found, and 0; or else the row it stopped at and
     why: `NOT_THERE`, `NOT_POINTS` or `NO_ROOM` before anything was done, or how many endpoints have
@@ -109,18 +108,10 @@ def move_many(
 
 
 @kernel
-def finish_move(own: Int64Array, region: int, targets: Targets, done: int) -> int:
-    """Go on after so many endpoints have moved; returns how many have then."""
-    here = unpack(own)
-    at = _constraints(here.side, region, targets)
-    return _finish(here.side, here.endpoints, region, at, targets, done)
-
-
-@kernel
 def _move(
-    own: Parts, others: Parts, owner: int, place: Int, targets: Targets
+    own: SideArrays, others: SideArrays, owner: int, place: Int, targets: Targets
 ) -> tuple[int, Int32Array, int]:
-    """As `move` does. Who comes and goes is told by number."""
+    """As `move`, with members of the other side by number."""
     side = own.side
     first = side.first[owner]
     at = _constraints(side, first + place, targets)
@@ -136,13 +127,13 @@ def _move(
     begin = side.code_start[owner]
     code = side.code[begin : begin + side.code_length[owner]]
     found, entered = changes(dense, side.valid[first : first + regions], code, others)
-    return _finish(side, own.endpoints, first + place, at, targets, _NONE), found, entered
+    return _move_endpoints(own, first + place, at, targets), found, entered
 
 
 @kernel
-def _finish(
-    own: Side, own_endpoints: Endpoints, region: int, at: Int64Array, targets: Targets, done: Int
-) -> int:
+def _move_endpoints(here: SideArrays, region: int, at: Int64Array, targets: Targets) -> int:
+    """Store the targets of the constraints at these places; returns how many endpoints moved."""
+    own = here.side
     count = len(at)
     dimension = np.empty(count, np.uint16)
     low, high = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -150,8 +141,8 @@ def _finish(
         dimension[i] = np.uint16(own.constraint[at[i], 0])
         low[i], high[i] = own.constraint[at[i], 1], own.constraint[at[i], 2]
     done = try_move(
-        own_endpoints, region, np.array([0, count]), dimension,
-        low, high, targets.low, targets.high, done,
+        here.endpoints, region, np.array([0, count]), dimension,
+        low, high, targets.low, targets.high, _NONE,
     )  # fmt: skip
     if done == 2 * count:
         for i in range(count):

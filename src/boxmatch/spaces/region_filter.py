@@ -8,12 +8,13 @@ hold if nothing overlaps: else everything would match everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.errors import RegionFilterError
+from boxmatch.errors import RegionError, RegionFilterError
 from boxmatch.kernels.jit import kernel
 
 Code = npt.NDArray[np.int16]
@@ -28,107 +29,100 @@ _MOST_NESTED = 100  # parentheses and NOTs inside each other
 _TOKEN = re.compile(r"\s*(?:([()])|\"((?:[^\"]|\"\")*)\"|([^\W\d][\w.-]*))")
 
 
-def compile_region_filter(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
+@lru_cache(maxsize=1_024)
+def compile_region_filter(text: str | None, names: tuple[str, ...]) -> Code:
     """The filter in postfix form: positions of names, and operators; empty for all of them."""
+    if not 0 < len(names) <= MOST_REGIONS:
+        raise RegionError(f"there can be 1 to {MOST_REGIONS} regions, not {len(names)}")
     if text is None:
-        return ()
-    code = _Parser(text, names).parsed()
-    if _depth(code) > MOST_REGIONS:
+        return np.empty(0, np.int16)
+    code = np.array(_Parser(text, names).parse(), np.int16)
+    # How many values have to be kept at a time.
+    if np.cumsum(np.select([code >= 0, code == NOT], [1, 0], -1)).max() > MOST_REGIONS:
         raise RegionFilterError("the filter is nested too deeply", text, 0)
-    if holds(np.array(code, np.int16), 0, len(code), np.uint64(0), len(names)):
+    if holds(code, 0, len(code), np.uint64(0), len(names)):
         raise RegionFilterError(
             "the filter holds even if no region has a partner, so everything would match", text, 0
         )
-    return tuple(code)
-
-
-def _depth(code: Sequence[int]) -> int:
-    """How many values have to be kept at a time."""
-    depth = most = 0
-    for step in code:
-        depth += 1 if step >= 0 else 0 if step == NOT else -1
-        most = max(most, depth)
-    return most
+    return code
 
 
 class _Parser:
     def __init__(self, text: str, names: Sequence[str]) -> None:
         self._text = text
         self._names = {name: place for place, name in enumerate(names)}
-        self._tokens: list[tuple[str, str, int]] = []
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            found = _TOKEN.match(text, at)
-            if found is None:
-                start = at + len(text[at:]) - len(text[at:].lstrip())
-                raise RegionFilterError(f"{text[start]!r} is not understood", text, start)
-            start = found.start(found.lastindex or 0)
-            if found[1]:
-                self._tokens.append((found[1], found[1], start))
-            elif found[2] is not None:
-                self._tokens.append(("name", found[2].replace('""', '"'), start))
-            else:
-                word = found[3].upper()
-                kind = word if word in ("AND", "OR", "NOT") else "name"
-                self._tokens.append((kind, found[3], start))
-            at = found.end()
+        self._tokens = list(_tokens_of(text))
         self._at = 0
         self._nested = 0
 
-    def parsed(self) -> list[int]:
-        code = self._either()
-        if self._at < len(self._tokens):
-            _, word, start = self._tokens[self._at]
-            raise RegionFilterError(f"{word!r} is not expected here", self._text, start)
+    def parse(self) -> list[int]:
+        code = self._expression()
+        kind, word, start = self._tokens[self._at]
+        if kind:
+            raise self._error(f"{word!r} is not expected here", start)
         return code
 
-    def _next(self) -> str:
-        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
-
-    def _either(self) -> list[int]:
-        code = self._both()
-        while self._next() == "OR":
+    def _expression(self, operators: Sequence[str] = ("OR", "AND")) -> list[int]:
+        """What the operators connect, the loosest of which is the first."""
+        if not operators:
+            return self._one()
+        code = self._expression(operators[1:])
+        while self._tokens[self._at][0] == operators[0]:
             self._at += 1
-            code += [*self._both(), OR]
-        return code
-
-    def _both(self) -> list[int]:
-        code = self._one()
-        while self._next() == "AND":
-            self._at += 1
-            code += [*self._one(), AND]
+            code += [*self._expression(operators[1:]), OR if operators[0] == "OR" else AND]
         return code
 
     def _one(self) -> list[int]:
-        if self._at == len(self._tokens):
-            raise RegionFilterError("the filter is incomplete", self._text, len(self._text))
         kind, word, start = self._tokens[self._at]
+        if not kind:
+            raise self._error("the filter is incomplete", len(self._text))
         self._at += 1
         if kind in ("NOT", "("):
             return self._inside(kind, start)
         if kind != "name":
-            raise RegionFilterError(f"a region is expected, not {word!r}", self._text, start)
+            raise self._error(f"a region is expected, not {word!r}", start)
         if word not in self._names:
             known = ", ".join(map(repr, self._names))
-            raise RegionFilterError(
-                f"no region is named {word!r}; there are {known}", self._text, start
-            )
+            raise self._error(f"no region is named {word!r}; there are {known}", start)
         return [self._names[word]]
 
     def _inside(self, kind: str, start: int) -> list[int]:
         """What follows a NOT or an opening parenthesis that was at `start`."""
         self._nested += 1
         if self._nested > _MOST_NESTED:
-            raise RegionFilterError("the filter is nested too deeply", self._text, start)
+            raise self._error("the filter is nested too deeply", start)
         if kind == "NOT":
             code = [*self._one(), NOT]
         else:
-            code = self._either()
-            if self._next() != ")":
-                raise RegionFilterError("this parenthesis is not closed", self._text, start)
+            code = self._expression()
+            if self._tokens[self._at][0] != ")":
+                raise self._error("this parenthesis is not closed", start)
             self._at += 1
         self._nested -= 1
         return code
+
+    def _error(self, reason: str, position: int) -> RegionFilterError:
+        return RegionFilterError(reason, self._text, position)
+
+
+def _tokens_of(text: str) -> Iterator[tuple[str, str, int]]:
+    """Kind, text and place of each token; the kind of the one at the end is empty."""
+    at, end = 0, len(text.rstrip())
+    while at < end:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            start = end - len(text[at:end].lstrip())
+            raise RegionFilterError(f"{text[start]!r} is not understood", text, start)
+        parenthesis, quoted, word = found.groups()
+        start = found.start(found.lastindex or 0)
+        if quoted is not None:
+            yield "name", quoted.replace('""', '"'), start
+        elif word and word.upper() not in ("AND", "OR", "NOT"):
+            yield "name", word, start
+        else:
+            yield parenthesis or word.upper(), parenthesis or word, start
+        at = found.end()
+    yield "", "", end
 
 
 @kernel

@@ -1,38 +1,18 @@
-"""Who of one side matches somebody of the other, begins to or ceases to.
+"""Which members of one side match an actor, a publication or subscription of the other.
 
-The one side of a question is an *actor*: the publication or subscription that an operation is
-about. Which spaces two regions can still meet in is one bit each. Both are valid in some of them to
-begin with; a dimension in which they are apart rules out the spaces that have it.
+The spaces in which two regions can still meet are one bit each: to begin with, those in which both
+are valid; a dimension in which they are apart rules out the spaces that have it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.arrays import Int32Array, Int64Array, UInt64Array
+from boxmatch.arrays import Int64Array, UInt64Array
 from boxmatch.kernels.jit import kernel
-from boxmatch.spaces.changes import find_changes
-from boxmatch.spaces.endpoints import Endpoints, cell_of
+from boxmatch.spaces.endpoints import EndpointCells, cell_of
 from boxmatch.spaces.layout import Actor, unpack
-from boxmatch.spaces.member import Member, equal
 from boxmatch.spaces.region_filter import holds
-from boxmatch.spaces.side import Members
-
-
-def matching(member: Member, others: Members) -> Int32Array:
-    """The numbers of those that match."""
-    count = find_matches(member.actor, others.packed(), others.regions)
-    return others.scratch.found[:count].copy()
-
-
-def changing(old: Member, new: Member, others: Members) -> tuple[Int32Array, int]:
-    """The numbers of those that come to match, then of those that cease to; and how many come."""
-    if old.names == new.names and equal(old.valid, new.valid) and equal(old.code, new.code):
-        changes: tuple[Int32Array, int] = find_changes(old.actor, new.actor, others.packed())
-        return changes
-    before, after = (matching(one, others) for one in (old, new))
-    entered = np.setdiff1d(after, before)
-    return np.concatenate([entered, np.setdiff1d(before, after)]), len(entered)
 
 
 @kernel
@@ -80,7 +60,7 @@ def find_matches(actor: Actor, others: Int64Array, regions: int) -> int:
 
 @kernel
 def _rule_out(
-    left: UInt64Array, endpoints: Endpoints, d: int, low: int, high: int, but: np.uint64
+    left: UInt64Array, endpoints: EndpointCells, d: int, low: int, high: int, but: np.uint64
 ) -> None:
     """Take spaces from the regions that begin after `high` or end before `low`."""
     cells, shares = endpoints.edges.shape[1], endpoints.shares

@@ -1,4 +1,4 @@
-"""`Spaces`: publications and subscriptions that stay and change, and who is told of it."""
+"""`Spaces`: publications and subscriptions that stay and change, and their transitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
-from boxmatch.engine.ids import IdArray, check_id
+from boxmatch.engine.ids import IdArray
 from boxmatch.errors import SchemaError, StorageError
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.schema import Schema, SchemaSpec
@@ -21,7 +21,7 @@ from boxmatch.spaces.dimensions import (
     Unchanged,
 )
 from boxmatch.spaces.journal import Journal
-from boxmatch.spaces.journal_rows import Which
+from boxmatch.spaces.records import Which
 from boxmatch.spaces.state import State
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.storage.sqlite import Sync
@@ -31,7 +31,7 @@ Given = Mapping[Any, RegionSpec | Stored]
 
 
 class Spaces:
-    """Named spaces with stored publications and subscriptions; people hear of transitions only.
+    """Named spaces with stored publications and subscriptions; notifications are transitions.
 
     A dimension that several spaces have is the same one in all of them. A region is valid in the
     spaces of which it constrains a dimension, and two regions match if they overlap in a space in
@@ -64,8 +64,8 @@ class Spaces:
     ) -> Spaces:
         """Spaces that are kept in the directory `path`; what they are made of is given once.
 
-        An operation that has returned survives a crash, one that has not leaves no trace, and what
-        was told can be read again (`transitions`). With `sync="full"` that goes for the loss of
+        An operation that has returned survives a crash, one that has not leaves no trace, and
+        transitions can be read again (`transitions`). With `sync="full"` that goes for the loss of
         power too; with `"normal"`, which is faster, the last operations may then be lost. Callers
         in several threads share the wait for the disk. If the disk fails, operations raise
         `StorageError` until the spaces are opened anew.
@@ -84,8 +84,7 @@ class Spaces:
     def close(self) -> None:
         """Wait until all is durable, and let go of the directory."""
         with self._state.writing:
-            if self._state.journal is not None:
-                self._state.journal.close()
+            self._state.log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,28 +93,23 @@ class Spaces:
         self.close()
 
     def transitions(self, since: int | None = None) -> Iterator[Transitions]:
-        """What was told, from sequence number `since` on, or from the first that is still known.
+        """All transitions from sequence number `since` on, or from the first that is still known.
 
-        In memory that is the last ones (`remember`), on disk all but those that were forgotten.
+        In memory these are the last ones (`remember`), on disk all that were not forgotten.
         """
         with self._state.writing:
-            store = self._state.recent if self._state.journal is None else self._state.journal
-            first = store.first_sequence if since is None else max(since, 1)
-            if first < store.first_sequence:
+            log = self._state.log
+            first = log.first_sequence if since is None else max(since, 1)
+            if first < log.first_sequence:
                 raise StorageError(
-                    f"transitions up to {store.first_sequence - 1} are forgotten, from {since} on"
+                    f"transitions up to {log.first_sequence - 1} are forgotten, from {since} on"
                 )
-            if self._state.journal is None:
-                return iter(self._state.recent.since(first))
-        return self._state.journal.transitions(first)
+            return log.transitions(first)
 
     def forget_transitions(self, before: int) -> None:
-        """Let go of what was told under sequence numbers before this one."""
+        """Forget the transitions under sequence numbers before this one."""
         with self._state.writing:
-            if self._state.journal is None:
-                self._state.recent.forget(before)
-                return
-        self._state.journal.forget_transitions(before)
+            self._state.log.forget_transitions(before)
 
     def __repr__(self) -> str:
         return (
@@ -141,8 +135,10 @@ class Spaces:
         filter: str | None = None,
         ttl: float | None = None,
     ) -> Transitions:
-        """Store a publication; subscriptions that match it are told `enter`."""
-        return self._state.add("publication", publication_id, region, regions, filter, ttl)
+        """Store a publication; subscriptions that match it get `enter`."""
+        return self._state.add(
+            self._state.publications, publication_id, region, regions, filter, ttl
+        )
 
     def subscribe(
         self,
@@ -153,8 +149,10 @@ class Spaces:
         filter: str | None = None,
         ttl: float | None = None,
     ) -> Transitions:
-        """Store a subscription; it is told `enter` for every stored publication that matches it."""
-        return self._state.add("subscription", subscription_id, region, regions, filter, ttl)
+        """Store a subscription; it gets `enter` for every stored publication that matches it."""
+        return self._state.add(
+            self._state.subscriptions, subscription_id, region, regions, filter, ttl
+        )
 
     def update_publication(
         self,
@@ -168,10 +166,12 @@ class Spaces:
         """Change a publication; only what changes need be given.
 
         A dimension that is None is free from now on, a region that is None is no more, and a region
-        that is not there yet is added. Subscriptions that come to match are told `enter`, those
-        that cease to are told `leave`.
+        that is not there yet is added. Subscriptions that begin to match get `enter`, those that
+        cease to get `leave`.
         """
-        return self._state.update("publication", publication_id, region, regions, filter, ttl)
+        return self._state.update(
+            self._state.publications, publication_id, region, regions, filter, ttl
+        )
 
     def update_publications(self, publication_ids: Any, points: Any) -> Transitions:
         """Move many publications: what `update_publication` does, row by row, in one operation.
@@ -194,35 +194,37 @@ class Spaces:
         filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
     ) -> Transitions:
-        """Change a subscription, as `update_publication` does; it is told what comes and goes."""
-        return self._state.update("subscription", subscription_id, region, regions, filter, ttl)
+        """Change a subscription, as `update_publication` does; it gets `enter` and `leave`."""
+        return self._state.update(
+            self._state.subscriptions, subscription_id, region, regions, filter, ttl
+        )
 
     def retract(self, publication_id: SubscriptionId) -> Transitions:
-        """Forget a publication; subscriptions that matched it are told `deleted`."""
-        return self._state.retract(publication_id)
+        """Remove a publication; subscriptions that matched it get `deleted`."""
+        return self._state.remove(self._state.publications, publication_id, notify=True)
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> Transitions:
-        """Forget a subscription. It is told nothing; what is told is what had expired before."""
-        return self._state.unsubscribe(subscription_id)
+        """Remove a subscription, which gets nothing. Transitions are of what had expired before."""
+        return self._state.remove(self._state.subscriptions, subscription_id, notify=False)
 
     def expire(self) -> Transitions:
-        """Forget what is past its time. Every operation does so before anything else.
+        """Remove what has expired. Every operation does so before anything else.
 
         A publication that expires is `deleted`; a subscription that does `leave`s what it matched.
         """
-        with self._state.operation() as told:
+        with self._state.operation() as operation:
             pass
-        return told.joined()
+        return operation.notified
 
     def due(self, now: float | None = None) -> list[tuple[Which, SubscriptionId]]:
-        """What is past its time now, or at another time, and goes with the next operation."""
+        """What has expired now, or at another time, and goes with the next operation."""
         with self._state.writing:
-            return self._state.expiry.past(self._state.clock() if now is None else now)
+            return self._state.expiry.expired(self._state.clock() if now is None else now)
 
     def changes_between(
         self, old: RegionSpec | None, new: RegionSpec | None
     ) -> tuple[IdArray, IdArray]:
-        """Which stored subscriptions come to match a publication, and which cease to.
+        """Which stored subscriptions begin to match a publication, and which cease to.
 
         It goes from one region to another; None is no publication at all. Nothing is stored.
         """
@@ -234,7 +236,7 @@ class Spaces:
         publications: Given | None = None,
         subscriptions: Given | None = None,
     ) -> None:
-        """Store many at once: all of them, or none. Nobody is told.
+        """Store many at once: all of them, or none. Nobody is notified.
 
         To begin with what is known already: regions, or what `get_publication` and
         `get_subscription` give. Ids must be new.
@@ -268,35 +270,19 @@ class Spaces:
 
     def matches_of_publication(self, publication_id: SubscriptionId) -> list[SubscriptionId]:
         """The subscriptions that match a stored publication."""
-        return self._matches("publication", publication_id)
+        return self._state.matches_of(self._state.publications, publication_id)
 
     def matches_of_subscription(self, subscription_id: SubscriptionId) -> list[SubscriptionId]:
         """The stored publications that match a subscription."""
-        return self._matches("subscription", subscription_id)
+        return self._state.matches_of(self._state.subscriptions, subscription_id)
 
     def get_publication(self, publication_id: SubscriptionId) -> Stored:
         """A publication as it is stored now."""
-        return self._get("publication", publication_id)
+        return self._state.get(self._state.publications, publication_id)
 
     def get_subscription(self, subscription_id: SubscriptionId) -> Stored:
         """A subscription as it is stored now."""
-        return self._get("subscription", subscription_id)
-
-    def _matches(self, which: Which, given_id: SubscriptionId) -> list[SubscriptionId]:
-        member_id, _ = check_id(given_id)
-        with self._state.writing:
-            member = self._state.stored(which, member_id)
-            found = self._state.search(which, member)
-            listed: list[SubscriptionId] = self._state.others(which).ids[found].tolist()
-            return listed
-
-    def _get(self, which: Which, given_id: SubscriptionId) -> Stored:
-        member_id, _ = check_id(given_id)
-        with self._state.writing:
-            member = self._state.stored(which, member_id)
-            regions = self._state.dimensions.intervals(member)
-            expires = self._state.expiry.time_of(which, member_id)
-            return Stored(member_id, regions, member.filter, expires)
+        return self._state.get(self._state.subscriptions, subscription_id)
 
 
 def _stored(given: Given) -> dict[SubscriptionId, Stored]:
@@ -307,7 +293,7 @@ def _stored(given: Given) -> dict[SubscriptionId, Stored]:
 
 
 class _Settings(NamedTuple):
-    """What spaces on disk are made of, which is said once and kept; and whether `leave` is told."""
+    """What spaces on disk were made with: their schemas, and whether there is a `leave`."""
 
     spaces: dict[str, Schema]
     leave: bool

@@ -1,9 +1,10 @@
-"""What an operation has to tell: columns, which can also be read one by one."""
+"""Transitions as columns, which can also be read one by one, and the log of them in memory."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ ENTER, LEAVE, DELETED = range(3)
 
 
 class Transition(NamedTuple):
-    """A subscription is told that a publication has come to match, or no longer does."""
+    """A subscription is notified that a publication matches it, or no longer does."""
 
     sequence: int
     kind: Kind
@@ -30,6 +31,7 @@ class Transition(NamedTuple):
     subscription: SubscriptionId
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Transitions:
     """Transitions in the order of their sequence numbers.
 
@@ -37,19 +39,10 @@ class Transitions:
     stand for the names in `KINDS`.
     """
 
-    __slots__ = ("code", "first", "publication", "subscription")
-
-    def __init__(
-        self,
-        first: int,
-        code: npt.NDArray[np.uint8],
-        publication: IdArray,
-        subscription: IdArray,
-    ) -> None:
-        self.first = first
-        self.code = code
-        self.publication = publication
-        self.subscription = subscription
+    first: int
+    code: npt.NDArray[np.uint8]
+    publication: IdArray
+    subscription: IdArray
 
     @property
     def sequence(self) -> Int64Array:
@@ -78,48 +71,52 @@ class Transitions:
 
     def __repr__(self) -> str:
         counts = np.bincount(self.code, minlength=len(KINDS)).tolist()
-        said = ", ".join(
+        counted = ", ".join(
             f"{count:,} {kind}" for kind, count in zip(KINDS, counts, strict=True) if count
         )
-        return f"<Transitions: {said or 'none'}>"
+        return f"<Transitions: {counted or 'none'}>"
+
+    def cut(self, start: int, stop: int | None = None) -> Transitions:
+        """Those from one place up to another."""
+        if start == 0 and (stop is None or stop == len(self)):
+            return self
+        part = slice(start, stop)
+        return Transitions(
+            self.first + start, self.code[part], self.publication[part], self.subscription[part]
+        )
 
     def to_arrow(self) -> pa.Table:
         """Columns `sequence`, `kind`, `publication` and `subscription`."""
         import pyarrow as pa
 
+        def column(ids: IdArray) -> pa.Array[Any]:
+            return pa.array(ids, pa.int64() if ids.dtype == np.int64 else pa.string())
+
         return pa.table(
             {
                 "sequence": self.sequence,
                 "kind": pa.array(self.kind, pa.string()),
-                "publication": _ids(self.publication),
-                "subscription": _ids(self.subscription),
+                "publication": column(self.publication),
+                "subscription": column(self.subscription),
             }
         )
-
-
-def _ids(ids: IdArray) -> pa.Array[Any]:
-    import pyarrow as pa
-
-    return pa.array(ids, pa.int64() if ids.dtype == np.int64 else pa.string())
 
 
 def join(batches: Sequence[Transitions]) -> Transitions:
     """Transitions of several steps of one operation, one after the other."""
     if len(batches) == 1:
         return batches[0]
-    told = [batch for batch in batches if len(batch)]
-    if len(told) < 2:
-        return told[0] if told else batches[0]
+    some = [batch for batch in batches if batch] or batches[:1]
     return Transitions(
-        told[0].first,
-        np.concatenate([batch.code for batch in told]),
-        np.concatenate([batch.publication for batch in told]),
-        np.concatenate([batch.subscription for batch in told]),
+        some[0].first,
+        np.concatenate([batch.code for batch in some]),
+        np.concatenate([batch.publication for batch in some]),
+        np.concatenate([batch.subscription for batch in some]),
     )
 
 
-class Recent:
-    """The last transitions, in memory."""
+class RecentTransitions:
+    """The last transitions, in memory. Its verbs are those of a `Journal`, without waiting."""
 
     def __init__(self, most: int) -> None:
         self.first_sequence = 1
@@ -128,43 +125,34 @@ class Recent:
         self._count = 0
         self._batches: deque[Transitions] = deque()
 
-    def add(self, told: Transitions) -> None:
+    def add(self, notified: Transitions) -> None:
         """Remember these; forget whole operations, the oldest first, while there are too many."""
-        count = len(told)
-        if count == 0:
+        if not notified:
             return
-        self._batches.append(told)
-        self._count += count
+        self._batches.append(notified)
+        self._count += len(notified)
         while self._count > self._most and len(self._batches) > 1:
             gone = self._batches.popleft()
             self.first_sequence = gone.first + len(gone)
             self._count -= len(gone)
 
-    def forget(self, before: int) -> None:
+    def forget_transitions(self, before: int) -> None:
         """Forget those under numbers before this one."""
         upcoming = self._batches[-1].first + len(self._batches[-1]) if self._batches else 1
         self.first_sequence = max(self.first_sequence, min(before, upcoming))
-        self._batches = deque(self.since(self.first_sequence))
+        self._batches = deque(self.transitions(self.first_sequence))
         self._count = sum(map(len, self._batches))
 
-    def since(self, first: int) -> list[Transitions]:
-        """Those under numbers from `first` on."""
-        endpoints = [batch.first + len(batch) for batch in self._batches]
-        return [
-            cut(batch, max(first - batch.first, 0))
-            for batch, end in zip(self._batches, endpoints, strict=True)
-            if end > first
-        ]
+    def transitions(self, since: int) -> Iterator[Transitions]:
+        """Those under numbers from `since` on, as they are now."""
+        cut = [batch.cut(max(since - batch.first, 0)) for batch in self._batches]
+        return filter(None, cut)
 
+    def check(self) -> None:
+        """Nothing can fail."""
 
-def cut(told: Transitions, skip: int, stop: int | None = None) -> Transitions:
-    """All but the first ones, up to a place."""
-    if skip == 0 and stop is None:
-        return told
-    part = slice(skip, stop)
-    return Transitions(
-        told.first + skip, told.code[part], told.publication[part], told.subscription[part]
-    )
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def of_rows(
@@ -176,11 +164,11 @@ def of_rows(
     """
     kinds = np.tile(np.array([ENTER, LEAVE], np.uint8), len(counts))
     code = np.repeat(kinds, counts.reshape(-1))
-    repeated_ids: IdArray = publications.repeat(counts.sum(axis=1))
-    return Transitions(first, code, repeated_ids, subscriptions)
+    repeated: IdArray = publications.repeat(counts.sum(axis=1))
+    return Transitions(first, code, repeated, subscriptions)
 
 
-def repeated(member_id: SubscriptionId, count: int) -> IdArray:
+def repeat_id(member_id: SubscriptionId, count: int) -> IdArray:
     """The same id so many times."""
     if isinstance(member_id, str):
         return np.full(count, member_id, object)
