@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 try:
@@ -54,50 +54,43 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> AbstractContextManager[Path]:
     """A name to write a file under, which then takes the place of `path` in one step, durably.
 
     If the block raises, `path` stays what it was. A process that dies leaves a hidden file.
     """
-    with _draft(path) as draft:
-        yield draft
-        sync_file(draft)
-        os.replace(draft, path)
-        sync_folder(path.absolute().parent)
+    return _draft(path, os.replace)
 
 
-@contextmanager
-def creating(path: Path) -> Iterator[Path]:
+def creating(path: Path) -> AbstractContextManager[Path]:
     """As `replacing`, but `FileExistsError` if `path` is there when the block ends."""
-    with _draft(path) as draft:
-        yield draft
-        sync_file(draft)
-        os.link(draft, path)  # unlike a rename, this fails if somebody else was first
-        sync_folder(path.absolute().parent)
+    return _draft(path, os.link)  # unlike a rename, this fails if somebody else was first
 
 
 @contextmanager
-def _draft(path: Path) -> Iterator[Path]:
+def _draft(path: Path, put: Callable[[Path, Path], None]) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         yield draft
+        sync_file(draft)
+        put(draft, path)
+        sync_folder(path.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
 
 
 def sync_file(path: Path) -> None:
     """Make sure that what is in a file is on the disk."""
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _sync(path, os.O_RDWR)
 
 
 def sync_folder(folder: Path) -> None:
     """Make sure that the names in a folder are on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
+    _sync(folder, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:
