@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 FORMAT = 3
 _MANIFEST = "manifest.json"
 _DATA = "data-"
+_PLAIN = ("index", "parameters", "max_boxes", "kind", "size")
+"""What the manifest has just as `Saved` has it."""
 _OUR_NAMES = r"data-[0-9a-f]{32}|manifest\.json|\.?manifest\.json\.[0-9a-f]{32}"
 
 
@@ -80,11 +82,7 @@ def _save(path: Path, saved: Saved) -> None:
     manifest = {
         "format": FORMAT,
         "schema": json.loads(saved.schema.to_json()),
-        "index": saved.index,
-        "parameters": saved.parameters,
-        "max_boxes": saved.max_boxes,
-        "kind": saved.kind,
-        "size": saved.size,
+        **{name: getattr(saved, name) for name in _PLAIN},
         "folder": folder.name,
         "axes": {
             str(position): writer.table(f"strings-{position}", axis.to_arrow())
@@ -188,11 +186,7 @@ def _load(path: Path, manifest: dict[str, Any]) -> Saved:
         dimensions = len(manifest["schema"])
         return Saved(
             schema=Schema.from_json(json.dumps(manifest["schema"])),
-            index=manifest["index"],
-            parameters=manifest["parameters"],
-            max_boxes=manifest["max_boxes"],
-            kind=manifest["kind"],
-            size=manifest["size"],
+            **{name: manifest[name] for name in _PLAIN},
             axes={
                 int(position): StringAxis.from_arrow(reader.table(name))
                 for position, name in manifest["axes"].items()
