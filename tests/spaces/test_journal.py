@@ -241,15 +241,13 @@ def test_a_change_that_cannot_be_kept_is_refused_at_once(
 
 def test_settings_stay(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "j"
-    assert Journal.settings_of(path) is None
-    with open_journal(path):
-        assert Journal.settings_of(path) == SETTINGS
-    assert Journal.settings_of(path) == SETTINGS
-    with pytest.raises(
-        StorageError, match=r'made with other settings: \{"spaces": \{\}\}, not \[\]'
-    ):
-        Journal.open(path, settings="[]")
+    with pytest.raises(StorageError, match="no spaces"):
+        Journal.open(path, settings=None)
+    assert not path.parent.exists()
     open_journal(path).close()
+    for again in (None, "[]"):
+        with Journal.open(path, settings=again) as journal:
+            assert journal.settings == SETTINGS
 
 
 def test_one_opener_at_a_time(tmp_path: Path) -> None:
@@ -306,19 +304,18 @@ def test_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="holds other files"):
         open_journal(tmp_path)
 
-    text = tmp_path / "text"
-    text.mkdir()
-    (text / "journal.sqlite").write_text("hello, I am no database" * 100)
+    plain = tmp_path / "text"
+    plain.mkdir()
+    (plain / "journal.sqlite").write_text("hello, I am no database" * 100)
     other = tmp_path / "other"
     other.mkdir()
     connection = sqlite3.connect(other / "journal.sqlite")
     connection.execute("CREATE TABLE t (x)")
     connection.close()
-    for path, reason in ((text, "not a database"), (other, "database of something else")):
-        with pytest.raises(StorageError, match=reason):
-            open_journal(path)
-        with pytest.raises(StorageError, match=reason):
-            Journal.settings_of(path)
+    for path, reason in ((plain, "not a database"), (other, "database of something else")):
+        for text in (SETTINGS, None):
+            with pytest.raises(StorageError, match=reason):
+                Journal.open(path, settings=text)
 
 
 def test_other_formats(tmp_path: Path) -> None:
@@ -355,7 +352,8 @@ def test_making_that_was_cut_short_begins_again(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "j" / "journal.sqlite")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
-    assert Journal.settings_of(tmp_path / "j") is None
+    with pytest.raises(StorageError, match="no spaces"):
+        Journal.open(tmp_path / "j", settings=None)
     with open_journal(tmp_path / "j") as journal:
         journal.write(put(1)).wait(SOON)
 

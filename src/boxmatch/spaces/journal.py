@@ -12,7 +12,6 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -35,13 +34,7 @@ from boxmatch.spaces.journal_rows import (
 from boxmatch.spaces.records import Which
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.storage.group_commit import GroupCommit, Transaction, wait_for_callers
-from boxmatch.storage.sqlite import (
-    LockedDatabase,
-    Sync,
-    connect,
-    is_made,
-    read_about,
-)
+from boxmatch.storage.sqlite import LockedDatabase, Sync, connect, is_made
 
 DATABASE = "journal.sqlite"
 _OUR_NAMES = r"lock|journal\.sqlite(-wal|-shm|-journal)?"
@@ -119,7 +112,12 @@ class Journal:
     def __init__(self, database: LockedDatabase) -> None:
         self._file = database.file
         self.path = self._file.parent
-        self._next, self._first = _sequences(database)
+        self.settings = database.read_about("settings", str)
+        """The text that it was made with."""
+        self._first = database.read_about("first", int)
+        last = "SELECT first + count FROM notified ORDER BY first DESC LIMIT 1"
+        upcoming = database.connection.execute(last).fetchone()
+        self._next = self._first if upcoming is None else max(self._first, upcoming[0])
         self._database = database
         self._reader = connect(self._file)
         self._reader.execute("PRAGMA query_only = 1")
@@ -132,20 +130,25 @@ class Journal:
         )
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, settings: str, sync: Sync = "full") -> Self:
-        """Open the journal in a directory, or make one there.
+    def open(
+        cls, path: str | os.PathLike[str], *, settings: str | None, sync: Sync = "full"
+    ) -> Self:
+        """Open the journal in a directory, or make one there with these `settings`.
 
-        `settings` is a text that goes with the journal: kept when it is made, and to be given just
-        so whenever it is opened again.
+        They are a text that stays with the journal; without them there must be one.
         """
         folder = Path(path)
         _check_folder(folder)
+        file = folder / DATABASE
+        missing = StorageError(f"there are no spaces at {folder}: say which there shall be")
+        if settings is None and not file.exists():
+            raise missing
         database: LockedDatabase | None = None
         try:
-            database = LockedDatabase(folder / DATABASE, sync)
+            database = LockedDatabase(file, sync)
+            if settings is None and not is_made(database.connection, file, FORMAT):
+                raise missing
             database.prepare(FORMAT, settings=settings, first=1)
-            if (kept := database.read_about("settings", str)) != settings:
-                raise StorageError(f"{folder} was made with other settings: {kept}, not {settings}")
             return cls(database)
         except BaseException as error:
             if database is not None:
@@ -153,22 +156,6 @@ class Journal:
             if isinstance(error, (sqlite3.Error, OSError)) and not isinstance(error, StorageError):
                 raise _failed(folder, error) from error
             raise
-
-    @staticmethod
-    def settings_of(path: str | os.PathLike[str]) -> str | None:
-        """The settings of a journal, which may be open elsewhere; None if there is none."""
-        folder = Path(path)
-        _check_folder(folder)
-        file = folder / DATABASE
-        if not file.exists():
-            return None
-        try:
-            with closing(connect(file, mode="rw")) as connection:
-                if not is_made(connection, file, FORMAT):
-                    return None
-                return read_about(connection, file, "settings", str)
-        except sqlite3.Error as error:
-            raise _failed(folder, error) from error
 
     @property
     def next_sequence(self) -> int:
@@ -316,11 +303,3 @@ def _check_folder(folder: Path) -> None:
 
 def _failed(folder: Path, error: Exception) -> StorageError:
     return StorageError(f"cannot keep a journal at {folder}: {error}")
-
-
-def _sequences(database: LockedDatabase) -> tuple[int, int]:
-    """The next number, and the first that was not forgotten."""
-    first = database.read_about("first", int)
-    last = "SELECT first + count FROM notified ORDER BY first DESC LIMIT 1"
-    upcoming = database.connection.execute(last).fetchone()
-    return (first if upcoming is None else max(first, upcoming[0])), first

@@ -70,11 +70,20 @@ class Spaces:
         in several threads share the wait for the disk. If the disk fails, operations raise
         `StorageError` until the spaces are opened anew.
         """
-        kept = Journal.settings_of(path)
-        known = _agreed(path, kept, spaces, leave)
-        opened = cls(known.spaces, leave=known.leave, clock=clock)
-        journal = Journal.open(path, settings=kept or known.to_json(), sync=sync)
+        given = None if spaces is None else _Settings(_schemas_of(spaces), leave is not False)
+        if given is not None:
+            Dimensions(given.spaces)  # complains about spaces that do not fit together
+        journal = Journal.open(path, settings=given and given.to_json(), sync=sync)
         try:
+            kept = _Settings.from_json(journal.settings)
+            if given is not None and given.spaces != kept.spaces:
+                raise StorageError(
+                    f"{path} was made with other spaces or other settings of them: "
+                    f"{journal.settings}"
+                )
+            if leave not in (None, kept.leave):
+                raise StorageError(f"{path} was made with other settings: leave is {kept.leave}")
+            opened = cls(kept.spaces, leave=kept.leave, clock=clock)
             opened._state.recover(journal)
         except BaseException:
             journal.close()
@@ -321,21 +330,3 @@ def _schemas_of(spaces: Mapping[str, SchemaSpec]) -> dict[str, Schema]:
         except SchemaError as error:
             raise SchemaError(f"space {name!r}: {error}") from None
     return schemas
-
-
-def _agreed(
-    where: object, kept: str | None, spaces: Mapping[str, SchemaSpec] | None, leave: bool | None
-) -> _Settings:
-    """The settings that are kept, if what is given does not say otherwise; else what is given."""
-    if kept is None:
-        if spaces is None:
-            raise StorageError(f"there are no spaces at {where}: say which there shall be")
-        return _Settings(_schemas_of(spaces), leave is not False)
-    known = _Settings.from_json(kept)
-    if spaces is not None and _schemas_of(spaces) != known.spaces:
-        raise StorageError(
-            f"{where} was made with other spaces or other settings of them: {known.to_json()}"
-        )
-    if leave not in (None, known.leave):
-        raise StorageError(f"{where} was made with other settings: leave is {known.leave}")
-    return known

@@ -55,7 +55,11 @@ class LockedDatabase:
 
     def read_about(self, name: str, kind: type[_T]) -> _T:
         """What the table `about` says under a name."""
-        return read_about(self.connection, self.file, name, kind)
+        query = "SELECT value FROM about WHERE name = ?"
+        row = self.connection.execute(query, (name,)).fetchone()
+        if row is None or not isinstance(row[0], kind):
+            raise StorageError(f"{self.file} is damaged: it lacks {name!r}")
+        return row[0]
 
     def close(self) -> None:
         try:
@@ -117,14 +121,6 @@ def make(connection: sqlite3.Connection, format: Format, **about: object) -> Non
     connection.execute("COMMIT")
 
 
-def read_about(connection: sqlite3.Connection, file: Path, name: str, kind: type[_T]) -> _T:
-    """What the table `about` says under a name."""
-    row = connection.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-    if row is None or not isinstance(row[0], kind):
-        raise StorageError(f"{file} is damaged: it lacks {name!r}")
-    return row[0]
-
-
 def checkpoint(file: Path, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
     """Copy the write-ahead log into the database, as far as that is possible without waiting for
     those who read and write.
@@ -157,8 +153,8 @@ def _copy(source: Path, target: Path, progress: Callable[[float], None] | None) 
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
-        def tell(_status: int, remaining: int, total: int) -> None:
+        def report(_status: int, remaining: int, total: int) -> None:
             if progress is not None:
                 progress(1.0 - remaining / max(total, 1))
 
-        connection.backup(copy, pages=_PAGES_AT_ONCE, progress=tell)
+        connection.backup(copy, pages=_PAGES_AT_ONCE, progress=report)
