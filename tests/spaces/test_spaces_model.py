@@ -353,7 +353,7 @@ def test_all_at_one_value_and_away_again() -> None:
         spaces.unsubscribe("late")
     members = spaces._state.publications
     shares = members.endpoints.shares
-    members.endpoints = members._fitted()
+    members.endpoints = members._fit_endpoints()
     assert members.endpoints.shares > shares
     for number in range(count):
         spaces.update_publication(number, {"a": number})

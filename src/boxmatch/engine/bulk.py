@@ -24,8 +24,8 @@ from boxmatch.model.tables import Table, as_column, as_table, strings_of
 NEVER = ((0, FIRST, ABSENT),)
 """The box of a subscription that no event can match: it still has an id and a place.
 
-Its upper end is right below its lower one, which is the one kind of empty interval that an index
-has to bear.
+Its upper end is right below its lower one, the only kind of empty interval that an index must
+support.
 """
 
 _ROWS = 4_096
@@ -270,7 +270,7 @@ def _boxes_of_keys(keys: Int64Array, wanted: Sequence[tuple[int, str]], dimensio
             given = key != ABSENT
             ends = np.where(given, key, LAST)
             np.minimum(high[:, attribute], ends, out=high[:, attribute])
-            # A bound above only: the attribute must be there all the same.
+            # With an upper bound alone, the attribute must still be present.
             present = np.where(given, FIRST, ABSENT)
             np.maximum(low[:, attribute], present, out=low[:, attribute])
     return Boxes.from_dense(low, high)

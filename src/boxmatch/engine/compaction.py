@@ -28,7 +28,7 @@ _log = logging.getLogger("boxmatch")
 
 _GROWTH = 2
 _MANY_REMOVED = 4
-"""A segment is built anew when one in so many of its boxes is gone."""
+"""A segment is rebuilt when one in so many of its boxes is gone."""
 
 _FEW_ROWS = 1_024
 
@@ -68,7 +68,7 @@ def _live(view: StoreView) -> int:
 
 
 def wasteful(view: StoreView) -> bool:
-    """Is so much of the store gone that it should be built anew?"""
+    """Whether so much of the store is gone that it should be rebuilt."""
     return view.removed > _FEW_ROWS and view.removed * _MANY_REMOVED > view.rows
 
 

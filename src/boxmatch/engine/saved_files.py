@@ -174,7 +174,7 @@ def load(path: Path) -> Saved:
         try:
             return _load(path, manifest)
         except StorageError:
-            # A save in the meantime takes away the files that its forerunner's manifest names.
+            # A save in the meantime removes the files that the manifest before it names.
             before, manifest = manifest, _read_manifest(path)
             if manifest == before:
                 raise

@@ -35,7 +35,7 @@ _MANY_BOXES = 100_000
 """Boxes from which on building leaves free memory worth giving back."""
 
 _WAITING_TAILS = 8
-"""Tails that may wait for compaction before a writer has to lend a hand."""
+"""Tails that may wait for compaction before a writer has to help."""
 
 _Done = TypeVar("_Done")
 
@@ -280,7 +280,7 @@ def _possible(rows: Sequence[Row]) -> list[Row]:
 
 
 def _untidy(views: list[StoreView]) -> bool:
-    """Would merging all stores change anything?"""
+    """Whether merging all stores would change anything."""
     kinds = [view.store.owners is not None for view in views]
     only_segments = all(isinstance(view.store, IndexedSegment) for view in views)
     return not only_segments or len(set(kinds)) < len(kinds) or any(one.removed for one in views)

@@ -130,7 +130,7 @@ class Dimensions:
         return MemberBatch(shapes, np.array(rows, CONSTRAINT))
 
     def _learn(self, d: int, texts: Iterable[str], sides: Iterable[Members]) -> None:
-        """Give strings their labels. There may be no room for them; then all are spread anew."""
+        """Give strings their labels; without room between others, all labels are respread."""
         axis = self._axes[d]
         new = [text for text in dict.fromkeys(texts) if text not in axis]
         if not new:
@@ -153,7 +153,7 @@ class Dimensions:
             for place, name in enumerate(member.names)
         }
 
-    def changed(
+    def change(
         self,
         old: Member,
         region: RegionSpec | None,
@@ -177,7 +177,7 @@ class Dimensions:
                 kept[name] = self._region(name, spec, kept.get(name, {}))
         if not kept:
             raise RegionError("an update may not take away all regions")
-        return self._compiled(kept, filter)
+        return self._compile(kept, filter)
 
     def targets(self, spec: RegionSpec | None) -> Targets | None:
         """Other endpoints for dimensions that a region constrains already; None if that is not all.
@@ -244,7 +244,7 @@ class Dimensions:
             constraints.pop(d, None)
         for d in np.flatnonzero(keys != ABSENT).tolist():
             constraints[d] = KeyInterval(int(keys[d]), int(keys[d]), 0)
-        return self._compiled({old.names[0]: constraints}, old.filter)
+        return self._compile({old.names[0]: constraints}, old.filter)
 
     def _region(
         self, name: str, spec: RegionSpec, before: Mapping[int, KeyInterval]
@@ -271,8 +271,8 @@ class Dimensions:
     def make_room(self, specs: Collection[RegionSpec | None], sides: Iterable[Members]) -> None:
         """Let the string axes know all strings of these regions, before any of them is a key.
 
-        New labels may not fit in between; then all of them are spread anew, and all that is
-        stored moves along. Rare.
+        Rarely, new labels do not fit between others; then all labels are respread, and the keys of
+        everything that is stored change with them.
         """
         for d in self._axes:
             name = self.attributes[d].name
@@ -287,9 +287,9 @@ class Dimensions:
             self._learn(d, texts, sides)
 
     def member(self, named: Mapping[str, RegionSpec], filter: str | None) -> Member:
-        return self._compiled({n: self._region(n, spec, {}) for n, spec in named.items()}, filter)
+        return self._compile({n: self._region(n, spec, {}) for n, spec in named.items()}, filter)
 
-    def _compiled(
+    def _compile(
         self, regions: Mapping[str, Mapping[int, KeyInterval]], filter: str | None
     ) -> Member:
         names = tuple(regions)

@@ -47,14 +47,14 @@ class Expiry:
         self._times.pop((which, member_id), None)  # its entry in the queue is then passed over
 
     def expired(self, now: float) -> list[tuple[Which, SubscriptionId]]:
-        """Those whose time has come; they stay."""
+        """Those whose time has come, without removing them."""
         if not self._queue or self._queue[0][0] > now:
             return []
         return [key for key, time in self._times.items() if time <= now]
 
     def due(self, now: float) -> Iterator[tuple[Which, SubscriptionId]]:
-        """Those whose time has come, the earliest first. Whoever asks for the next one has let go
-        of the one before, and had it forgotten; if that fails, it is still due.
+        """Those whose time has come, the earliest first. The caller must `forget` each before it
+        asks for the next; one that could not be removed is still due.
         """
         while self._queue and self._queue[0][0] <= now:
             time, _, which, member_id = self._queue[0]

@@ -168,7 +168,7 @@ class Journal:
         return self._first
 
     def write(self, *changes: MemberChange) -> Ticket:
-        """Queue changes of which all come to the disk, or none; does not wait for it.
+        """Queue changes, of which all are written or none; does not wait for the disk.
 
         The order of calls is the order on disk. The first transitions must begin at
         `next_sequence`. Without changes, the ticket is for all that was written before. The queue
@@ -213,7 +213,7 @@ class Journal:
     def members(self, which: Which) -> Iterator[tuple[SubscriptionId, bytes, float | None]]:
         """Id, body and expiry of the members on disk, in the order in which they were added.
 
-        Changes that come to the disk meanwhile may show or not.
+        Changes that are written meanwhile may be among them or not.
         """
         page = (
             f"SELECT place, id, body, expires, checksum FROM {table_of(which)} "
@@ -252,7 +252,7 @@ class Journal:
     def close(self) -> None:
         """Wait until all that is queued is written, and let others open it. Again does nothing.
 
-        `StorageError` if something could not be written; it is closed all the same.
+        `StorageError` if something could not be written; it is closed nevertheless.
         """
         if self._writer.is_forked:
             return

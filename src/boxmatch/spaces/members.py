@@ -149,7 +149,7 @@ class Members(SideStore):
         self._names += [(shape.names, shape.filter) for shape in shapes]
         self._owners.update(zip(ids.tolist(), owners, strict=True))
         self.ids[own] = ids
-        self.endpoints = self._fitted()
+        self.endpoints = self._fit_endpoints()
         return owners
 
     def move(
@@ -254,7 +254,7 @@ class Members(SideStore):
         self._names[owner] = (member.names, member.filter)
         points = self.endpoints.points and are_points(member.low, member.high)
         if points != self.endpoints.points or self._constraints - self._wasted > self._fit_for:
-            self.endpoints = self._fitted()
+            self.endpoints = self._fit_endpoints()
         else:
             self.endpoints = move_endpoints(
                 self.endpoints, first, member.start, member.dimension, _nowhere(len(member.low)),

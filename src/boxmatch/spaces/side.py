@@ -45,7 +45,7 @@ class SideStore:
             code=np.empty(0, np.int16),
         )  # fmt: skip
         self.scratch = _scratch(0, 0)
-        self.endpoints = self._fitted()
+        self.endpoints = self._fit_endpoints()
         self._packed: tuple[Int64Array, Side, EndpointCells, Scratch, IdArray] | None = None
 
     def packed(self) -> Int64Array:
@@ -117,7 +117,7 @@ class SideStore:
         used, lengths, _ = self._in_use()
         start = self.side.header[used, 0]
         describe(self.side.header, self.side.constraint, used, start, lengths)
-        self.endpoints = self._fitted()
+        self.endpoints = self._fit_endpoints()
 
     def _append_regions(self, number: int) -> int:
         """The first of some regions side by side, after all others."""
@@ -170,10 +170,10 @@ class SideStore:
         self.side.code[first : self._codes] = code
 
     def _keep_both_endpoints(self) -> None:
-        self.endpoints = self._fitted(maybe_points=False)
+        self.endpoints = self._fit_endpoints(maybe_points=False)
 
-    def _fitted(self, *, maybe_points: bool = True) -> EndpointCells:
-        """The ends of all regions in cells that suit them as they are now."""
+    def _fit_endpoints(self, *, maybe_points: bool = True) -> EndpointCells:
+        """The endpoints of all regions, in cells that fit them as they are now."""
         used, lengths, source = self._in_use()
         self._fit_for = 2 * len(source) + 1_024
         what, low, high = self.side.constraint[source].T.copy()

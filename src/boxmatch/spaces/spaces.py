@@ -68,7 +68,7 @@ class Spaces:
         transitions can be read again (`transitions`). With `sync="full"` that goes for the loss of
         power too; with `"normal"`, which is faster, the last operations may then be lost. Callers
         in several threads share the wait for the disk. If the disk fails, operations raise
-        `StorageError` until the spaces are opened anew.
+        `StorageError` until the spaces are opened again.
         """
         given = None if spaces is None else _Settings(_schemas_of(spaces), leave is not False)
         if given is not None:
@@ -91,7 +91,7 @@ class Spaces:
         return opened
 
     def close(self) -> None:
-        """Wait until all is durable, and let go of the directory."""
+        """Wait until everything is durable, and unlock the directory."""
         with self._state.writing:
             self._state.log.close()
 
@@ -174,8 +174,8 @@ class Spaces:
     ) -> Transitions:
         """Change a publication; only what changes need be given.
 
-        A dimension that is None is free from now on, a region that is None is no more, and a region
-        that is not there yet is added. Subscriptions that begin to match get `enter`, those that
+        A dimension that is None is free from now on, a region that is None is removed, and a region
+        that is new is added. Subscriptions that begin to match get `enter`, those that
         cease to get `leave`.
         """
         return self._state.update(

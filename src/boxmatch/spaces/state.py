@@ -107,7 +107,7 @@ class State:
         filter: str | None,
         ttl: float | None,
     ) -> Transitions:
-        """Store a new member, which may come to match others."""
+        """Store a new member, which may match others."""
         member_id, kind = check_id(given_id)
         if region is not None and regions is not None:
             raise RegionError(_ONE_OR_SEVERAL)
@@ -157,7 +157,7 @@ class State:
         return operation.notified
 
     def move_publications(self, publication_ids: Any, points: Any) -> Transitions:
-        """Let publications be elsewhere, row by row."""
+        """Move publications, row by row."""
         ids, _ = check_ids(publication_ids, duplicates=True)
         members = self.publications
         with self.operation() as operation:
@@ -286,7 +286,7 @@ class State:
                 if moved is not None:
                     return moved
         old = members.member(owner)
-        new = self.dimensions.changed(old, region, regions, filter)
+        new = self.dimensions.change(old, region, regions, filter)
         changed, entered = others.find_changes(old, new)
         members.replace(owner, old, new)
         return others.ids.take(changed), entered
