@@ -72,13 +72,13 @@ class Model:
         before = self.relation()
         change()
         after = self.relation()
-        told = {("enter", *pair) for pair in after - before}
+        notified = {("enter", *pair) for pair in after - before}
         for p, s in before - after:
             if p == deleted:
-                told.add(("deleted", p, s))
+                notified.add(("deleted", p, s))
             elif self.leave and s in self.things["subscription"]:
-                told.add(("leave", p, s))
-        return told
+                notified.add(("leave", p, s))
+        return notified
 
 
 def intervals(spec: Spec) -> dict[str, Interval]:

@@ -1,6 +1,6 @@
 """Operations from several threads, for a process that a test kills: `spaces_job.py FOLDER SEED`.
 
-After every operation it writes a line: what was done, and the sequence numbers that it told.
+After every operation it writes a line: what was done, and the sequence numbers of its transitions.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def main(folder: str, seed: int) -> None:
             own = f"{thread}-{rng.randrange(20)}"
             x = rng.randrange(10)
             if own not in set(spaces.publications()):
-                told = spaces.publish(own, {"x": x, "name": own})
-                say("publication", own, x, step, *told.sequence)
+                notified = spaces.publish(own, {"x": x, "name": own})
+                say("publication", own, x, step, *notified.sequence)
             elif rng.random() < 0.1:
-                told = spaces.retract(own)
-                say("publication", own, "gone", step, *told.sequence)
+                notified = spaces.retract(own)
+                say("publication", own, "gone", step, *notified.sequence)
             else:
-                told = spaces.update_publication(own, {"x": x})
-                say("publication", own, x, step, *told.sequence)
+                notified = spaces.update_publication(own, {"x": x})
+                say("publication", own, x, step, *notified.sequence)
 
     for number in range(20):
         if f"sub-{number}" not in set(spaces.subscriptions()):

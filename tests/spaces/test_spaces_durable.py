@@ -1,4 +1,4 @@
-"""Spaces on disk: what was acknowledged survives, and nothing is told twice under a number."""
+"""Spaces on disk: what was acknowledged survives, and no number is used for two transitions."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def test_killed_at_random(tmp_path: Path) -> None:
             words = line.split()
             if len(words) < 4 or words[0] != "publication":
                 continue  # cut short
-            _, own, x, step, *told = words
+            _, own, x, step, *notified = words
             acknowledged[own] = max(acknowledged.get(own, (-1, "")), (int(step), x))
-            assert not numbers & set(map(int, told))
-            numbers |= set(map(int, told))
+            assert not numbers & set(map(int, notified))
+            numbers |= set(map(int, notified))
         assert acknowledged
         with bm.Spaces.open(tmp_path / "spaces") as spaces:
-            told_again = [one for batch in spaces.transitions() for one in batch]
-            sequence = [one.sequence for one in told_again]
+            notified_again = [one for batch in spaces.transitions() for one in batch]
+            sequence = [one.sequence for one in notified_again]
             assert sequence == list(range(1, len(sequence) + 1))
             assert numbers <= set(sequence)
-            # What was told adds up to what matches now.
+            # All transitions add up to what matches now.
             state: dict[tuple[object, object], str] = {}
-            for one in told_again:
+            for one in notified_again:
                 state[one.publication, one.subscription] = one.kind
             matching = {pair for pair, kind in state.items() if kind == "enter"}
             assert matching == {

@@ -61,17 +61,17 @@ def moves(count: int) -> tuple[list[int], dict[str, list[Any]]]:
 
 def one_by_one(spaces: bm.Spaces, ids: list[int], columns: dict[str, list[Any]]) -> list[Any]:
     rows = FORMS["dicts"](columns)
-    told = [list(spaces.update_publication(*one)) for one in zip(ids, rows, strict=True)]
-    return in_order(told)
+    notified = [list(spaces.update_publication(*one)) for one in zip(ids, rows, strict=True)]
+    return in_order(notified)
 
 
-def in_order(told: list[list[Any]]) -> list[Any]:
-    """Whom a row tells of one kind may come in any order."""
-    return [sorted(one[1:] for one in row) for row in told if row]
+def in_order(notified: list[list[Any]]) -> list[Any]:
+    """The notifications of a row of one kind may come in any order."""
+    return [sorted(one[1:] for one in row) for row in notified if row]
 
 
-def by_row(told: bm.Transitions, expected: list[Any]) -> list[Any]:
-    listed, rows, start = list(told), [], 0
+def by_row(notified: bm.Transitions, expected: list[Any]) -> list[Any]:
+    listed, rows, start = list(notified), [], 0
     for row in expected:
         rows.append(listed[start : start + len(row)])
         start += len(row)
@@ -86,10 +86,10 @@ def test_is_one_after_the_other(form: str, leave: bool) -> None:
     expected = one_by_one(some_spaces(leave=leave), ids, columns)
     spaces = some_spaces(leave=leave)
     first = spaces.expire().first
-    told = spaces.update_publications(ids, FORMS[form](columns))
-    assert by_row(told, expected) == expected
-    assert told.sequence.tolist() == list(range(first, first + len(told)))
-    assert [list(batch) for batch in spaces.transitions(first)] == [list(told)]
+    notified = spaces.update_publications(ids, FORMS[form](columns))
+    assert by_row(notified, expected) == expected
+    assert notified.sequence.tolist() == list(range(first, first + len(notified)))
+    assert [list(batch) for batch in spaces.transitions(first)] == [list(notified)]
 
 
 def a_corner() -> bm.Spaces:
@@ -102,8 +102,8 @@ def a_corner() -> bm.Spaces:
 
 def test_an_array_has_a_column_for_each_dimension() -> None:
     spaces = a_corner()
-    told = spaces.update_publications(["a", "b"], np.array([[3, np.nan], [np.nan, 7]]))
-    assert [one[1:] for one in told] == [("enter", "a", "corner"), ("leave", "b", "corner")]
+    notified = spaces.update_publications(["a", "b"], np.array([[3, np.nan], [np.nan, 7]]))
+    assert [one[1:] for one in notified] == [("enter", "a", "corner"), ("leave", "b", "corner")]
     assert spaces.get_publication("a").regions["region"] == {"x": bm.Interval(3, 3)}
     assert spaces.get_publication("b").regions["region"] == {"y": bm.Interval(7.0, 7.0)}
 
@@ -135,8 +135,8 @@ def test_null_frees_a_dimension_as_none_does(points: Any) -> None:
 def test_what_is_not_named_stays() -> None:
     spaces = a_corner()
     assert not spaces.update_publications(["a", "b"], [{"x": 3}, {"y": 2.0}])
-    told = spaces.update_publications(["a", "b"], pa.table({"y": [3.0, 8.0]}))
-    assert [one[1:] for one in told] == [("enter", "a", "corner"), ("leave", "b", "corner")]
+    notified = spaces.update_publications(["a", "b"], pa.table({"y": [3.0, 8.0]}))
+    assert [one[1:] for one in notified] == [("enter", "a", "corner"), ("leave", "b", "corner")]
     assert spaces.get_publication("a").regions["region"]["x"] == bm.Interval(3, 3)
 
 
@@ -145,8 +145,8 @@ def test_to_free_what_is_free_already_changes_nothing() -> None:
     spaces.subscribe("here", {"x": (0, 5)})
     spaces.load(publications={n: {"x": 9} for n in range(5)})
     points = np.array([[n, np.nan] for n in (3, 9, 4, 9, 5)])
-    told = spaces.update_publications(range(5), points)
-    assert [one[1:3] for one in told] == [("enter", 0), ("enter", 2), ("enter", 4)]
+    notified = spaces.update_publications(range(5), points)
+    assert [one[1:3] for one in notified] == [("enter", 0), ("enter", 2), ("enter", 4)]
     assert spaces.get_publication(1).regions["region"] == {"x": bm.Interval(9, 9)}
 
 
@@ -170,8 +170,8 @@ def test_little_room_for_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ids, columns = moves(300)
     expected = one_by_one(some_spaces(), ids, columns)
     monkeypatch.setattr(members, "_MANY", 0)
-    told = some_spaces().update_publications(ids, pa.table(columns))
-    assert by_row(told, expected) == expected
+    notified = some_spaces().update_publications(ids, pa.table(columns))
+    assert by_row(notified, expected) == expected
 
 
 def test_all_come_to_one_place() -> None:
@@ -180,12 +180,12 @@ def test_all_come_to_one_place() -> None:
     count = 5_000
     spaces.load(publications={one: {"x": one} for one in range(count)})
     spaces.subscribe("here", {"x": 7})
-    told = spaces.update_publications(range(count), [{"x": 7}] * count)
-    assert len(told) == count - 1
+    notified = spaces.update_publications(range(count), [{"x": 7}] * count)
+    assert len(notified) == count - 1
     assert sorted(spaces.matches_of_subscription("here")) == list(range(count))
-    told = spaces.update_publications(np.arange(count), pa.table({"x": range(count)}))
+    notified = spaces.update_publications(np.arange(count), pa.table({"x": range(count)}))
     assert spaces.matches_of_subscription("here") == [7]
-    assert set(told.kind) == {"leave"}
+    assert set(notified.kind) == {"leave"}
 
 
 def test_all_or_none() -> None:
@@ -227,11 +227,11 @@ def test_on_disk(tmp_path: Path) -> None:
             publications={one: origin.get_publication(one) for one in origin.publications()},
             subscriptions={one: origin.get_subscription(one) for one in origin.subscriptions()},
         )
-        told = list(kept.update_publications(ids, pa.table(columns)))
+        notified = list(kept.update_publications(ids, pa.table(columns)))
     origin.update_publications(ids, pa.table(columns))
     with bm.Spaces.open(tmp_path) as again:
         batches = [list(batch) for batch in again.transitions()]
-        assert [one for batch in batches for one in batch] == told
+        assert [one for batch in batches for one in batch] == notified
         assert in_order(batches) == expected
         for one in origin.publications():
             assert again.get_publication(one) == origin.get_publication(one)

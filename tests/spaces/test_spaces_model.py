@@ -26,7 +26,7 @@ from boxmatch.spaces.region_filter import compile_region_filter, holds
 ONE = {"space": bm.Schema({"d": "float"})}
 
 
-def told(transitions: Any) -> list[tuple[str, Any, Any]]:
+def notified(transitions: Any) -> list[tuple[str, Any, Any]]:
     return sorted((n.kind, n.publication, n.subscription) for n in transitions)
 
 
@@ -77,7 +77,7 @@ def test_free_dimensions_are_any_value_unlike_absent_attributes() -> None:
     schema = bm.Schema({"x": "int", "y": "int"})
     spaces = bm.Spaces({"plane": schema})
     spaces.subscribe("s", {"x": 1, "y": 2})
-    assert told(spaces.publish("p", {"x": 1})) == [("enter", "p", "s")]
+    assert notified(spaces.publish("p", {"x": 1})) == [("enter", "p", "s")]
     matcher = bm.Matcher(schema)
     matcher.subscribe("s", {"x": 1, "y": 2})
     assert matcher.match({"x": 1}) == []
@@ -85,19 +85,19 @@ def test_free_dimensions_are_any_value_unlike_absent_attributes() -> None:
 
 def test_transitions_only() -> None:
     spaces = bm.Spaces(ONE)
-    assert told(spaces.subscribe("s", {"d": (10, 20)})) == []
-    assert told(spaces.publish("p", {"d": 5})) == []
-    assert told(spaces.update_publication("p", {"d": 15})) == [("enter", "p", "s")]
-    assert told(spaces.update_publication("p", {"d": 16})) == []
-    assert told(spaces.update_publication("p", {"d": 25})) == [("leave", "p", "s")]
-    assert told(spaces.update_subscription("s", {"d": (10, 30)})) == [("enter", "p", "s")]
-    assert told(spaces.retract("p")) == [("deleted", "p", "s")]
-    assert told(spaces.unsubscribe("s")) == []
+    assert notified(spaces.subscribe("s", {"d": (10, 20)})) == []
+    assert notified(spaces.publish("p", {"d": 5})) == []
+    assert notified(spaces.update_publication("p", {"d": 15})) == [("enter", "p", "s")]
+    assert notified(spaces.update_publication("p", {"d": 16})) == []
+    assert notified(spaces.update_publication("p", {"d": 25})) == [("leave", "p", "s")]
+    assert notified(spaces.update_subscription("s", {"d": (10, 30)})) == [("enter", "p", "s")]
+    assert notified(spaces.retract("p")) == [("deleted", "p", "s")]
+    assert notified(spaces.unsubscribe("s")) == []
     quiet = bm.Spaces(ONE, leave=False)
     quiet.subscribe("s", {"d": (10, 20)})
     quiet.publish("p", {"d": 15})
-    assert told(quiet.update_publication("p", {"d": 25})) == []
-    assert told(quiet.update_publication("p", {"d": 12})) == [("enter", "p", "s")]
+    assert notified(quiet.update_publication("p", {"d": 25})) == []
+    assert notified(quiet.update_publication("p", {"d": 12})) == [("enter", "p", "s")]
 
 
 def test_publishers_choose_their_audience_too() -> None:
@@ -110,13 +110,13 @@ def test_publishers_choose_their_audience_too() -> None:
         filter="motor AND place",
     )
     # A free dimension overlaps everything: both regions find a partner in either.
-    assert told(found) == [("enter", "truck", "fan"), ("enter", "truck", "near")]
+    assert notified(found) == [("enter", "truck", "fan"), ("enter", "truck", "near")]
     away = spaces.update_publication("truck", regions={"place": {"lat": 60.0}})
-    assert told(away) == []
+    assert notified(away) == []
     only_here = spaces.update_publication("truck", regions={"place": None}, filter="motor")
-    assert told(only_here) == []
+    assert notified(only_here) == []
     moved = spaces.update_publication("truck", regions={"motor": {"lat": 60.0}}, filter=None)
-    assert told(moved) == [("leave", "truck", "near")]
+    assert notified(moved) == [("leave", "truck", "near")]
 
 
 def test_expiry() -> None:
@@ -128,22 +128,22 @@ def test_expiry() -> None:
     spaces.publish("q", {"d": 6}, ttl=10)
     spaces.update_publication("q", ttl=100)
     now[0] += 9
-    assert told(spaces.expire()) == []
+    assert notified(spaces.expire()) == []
     now[0] += 2
-    assert told(spaces.expire()) == [("deleted", "p", "brief"), ("deleted", "p", "s")]
+    assert notified(spaces.expire()) == [("deleted", "p", "brief"), ("deleted", "p", "s")]
     with pytest.raises(bm.UnknownMemberError):
         spaces.retract("p")
     now[0] += 45
-    # What an operation that fails has found to be expired is told by the next one.
+    # What an operation that fails has found to be expired is returned by the next one.
     with pytest.raises(bm.RegionError):
         spaces.publish("r", {"e": 1})
     done = spaces.publish("r", {"d": 1})
-    assert told(done) == [("enter", "r", "s"), ("leave", "q", "brief")]
+    assert notified(done) == [("enter", "r", "s"), ("leave", "q", "brief")]
     assert done.sequence.tolist() == list(range(done.first, done.first + 2))
     spaces.update_publication("q", ttl=None)
     now[0] += 1000
     assert list(spaces.publications()) == ["q", "r"]
-    assert told(spaces.expire()) == []
+    assert notified(spaces.expire()) == []
     with pytest.raises(bm.RegionError, match="seconds above 0"):
         spaces.publish("t", {"d": 1}, ttl=0)
     assert "t" not in set(spaces.publications())
@@ -166,7 +166,7 @@ def test_times_are_kept_of_what_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
         assert spaces.due() == [("publication", "p")]  # and not one that never came
         with pytest.raises(MemoryError):
             spaces.expire()
-    assert told(spaces.expire()) == [("deleted", "p", "s")]
+    assert notified(spaces.expire()) == [("deleted", "p", "s")]
     assert spaces.due() == []
 
 
@@ -244,7 +244,7 @@ def test_ranges_that_make_no_sense(given: Any) -> None:
     ],
 )
 def test_nan_and_nat_are_refused(dimension: str, value: Any) -> None:
-    """They would constrain nothing, so that everybody would be told."""
+    """They would constrain nothing, so that everybody would be notified."""
     schema = bm.Schema({"x": "float", "n": "int", "s": "string", "t": "timestamp"})
     spaces = bm.Spaces({"all": schema})
     spaces.subscribe("far", {"x": 100.0, "n": 100, "s": "z", "t": "2020-01-01"})
@@ -347,9 +347,9 @@ def test_all_at_one_value_and_away_again() -> None:
         }
         spaces.subscribe("late", {"a": (target - 1, target), "b": target % 2})
         assert len(spaces.matches_of_subscription("late")) == count
-        told = spaces.update_subscription("late", {"a": target + 1})
-        assert sorted(told.publication.tolist()) == everybody
-        assert set(told.kind) == {"leave"}
+        notified = spaces.update_subscription("late", {"a": target + 1})
+        assert sorted(notified.publication.tolist()) == everybody
+        assert set(notified.kind) == {"leave"}
         spaces.unsubscribe("late")
     members = spaces._state.publications
     shares = members.endpoints.shares

@@ -100,15 +100,15 @@ class SpacesMachine(RuleBasedStateMachine):
         self.sequence = 1
         self.history: list[Any] = []
 
-    def told(self, transitions: Any) -> set[Any]:
+    def notified(self, transitions: Any) -> set[Any]:
         listed = list(transitions)
         self.history += listed
         numbers = [one.sequence for one in listed]
         assert numbers == list(range(self.sequence, self.sequence + len(listed)))
         self.sequence += len(listed)
-        told = {(one.kind, one.publication, one.subscription) for one in listed}
-        assert len(told) == len(listed)
-        return told
+        notified = {(one.kind, one.publication, one.subscription) for one in listed}
+        assert len(notified) == len(listed)
+        return notified
 
     @rule(which=WHICH, id=IDS, given=regions(), filter=st.sampled_from([None, None, *FILTERS]))
     def add(self, which: str, id: str, given: dict[str, Any], filter: str | None) -> None:
@@ -122,11 +122,11 @@ class SpacesMachine(RuleBasedStateMachine):
             return
         thing = Thing({n: intervals(spec) for n, spec in given.items()}, FILTERS.get(filter or ""))
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
-        assert self.told(operation(id, regions=given, filter=filter)) == expected
+        assert self.notified(operation(id, regions=given, filter=filter)) == expected
 
     @rule(given=st.dictionaries(st.tuples(WHICH, IDS), regions(), max_size=4))
     def load(self, given: dict[tuple[str, str], dict[str, Any]]) -> None:
-        """Many at once, of whom nobody is told."""
+        """Many at once, of whom nobody is notified."""
         both: dict[str, dict[Any, Any]] = {"publication": {}, "subscription": {}}
         for (which, id), named in given.items():
             both[which][id] = bm.Stored(id, named, "one OR two" if "two" in named else None)
@@ -167,7 +167,7 @@ class SpacesMachine(RuleBasedStateMachine):
                 spec[gone] = None
         thing = Thing(new, old.filter)
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
-        assert self.told(operation(id, regions=changes)) == expected
+        assert self.notified(operation(id, regions=changes)) == expected
 
     @rule(moves=st.lists(st.tuples(IDS, points()), max_size=5), as_table=st.booleans())
     def move_many(self, moves: list[tuple[str, dict[str, Any]]], as_table: bool) -> None:
@@ -197,10 +197,10 @@ class SpacesMachine(RuleBasedStateMachine):
         expected = [
             self.model.transitions(partial(things.__setitem__, id, thing)) for id, thing in steps
         ]
-        told = iter(self.spaces.update_publications(ids, given))
+        notified = iter(self.spaces.update_publications(ids, given))
         for one in expected:
-            assert self.told(islice(told, len(one))) == one
-        assert list(told) == []
+            assert self.notified(islice(notified, len(one))) == one
+        assert list(notified) == []
 
     @rule(which=WHICH, id=IDS, given=regions())
     def reshape(self, which: str, id: str, given: dict[str, Any]) -> None:
@@ -222,7 +222,7 @@ class SpacesMachine(RuleBasedStateMachine):
             thing = Thing({**old.regions, "two": intervals(added)}, FILTERS["one OR two"])
             change, filter = {"two": added}, "one OR two"
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
-        assert self.told(operation(id, regions=change, filter=filter)) == expected
+        assert self.notified(operation(id, regions=change, filter=filter)) == expected
 
     @rule(id=IDS)
     def retract(self, id: str) -> None:
@@ -232,7 +232,7 @@ class SpacesMachine(RuleBasedStateMachine):
                 self.spaces.retract(id)
             return
         expected = self.model.transitions(lambda: void(things.pop(id)), deleted=id)
-        assert self.told(self.spaces.retract(id)) == expected
+        assert self.notified(self.spaces.retract(id)) == expected
 
     @rule(id=IDS)
     def unsubscribe(self, id: str) -> None:
