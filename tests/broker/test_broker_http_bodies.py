@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http.bodies import load_json
-from boxmatch.broker.http.event_bodies import read_events
+from boxmatch.broker.http.bodies import load_json, read_events
 from boxmatch.broker.http.problems import Problem
 from boxmatch.wire.http import ARROW, JSON, NDJSON
 

@@ -6,33 +6,32 @@ declared like the others and would be answered in the same way there.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from boxmatch.broker.access import Keys, Meter
 from boxmatch.broker.http import (
-    dashboard,
     events,
     feeds,
     notifications,
     openapi,
-    operations,
     overview,
+    pages,
     socket,
-    state,
-    subscriptions,
-    webhooks,
+    subscribers,
 )
 from boxmatch.broker.http.authentication import Context
 from boxmatch.broker.http.bodies import BodyBudget
-from boxmatch.broker.http.problems import add_handlers, response_to
-from boxmatch.broker.http.responses import answer
+from boxmatch.broker.http.problems import Problem, add_handlers, respond
+from boxmatch.broker.http.routing import answer
 from boxmatch.broker.settings import Settings
+from boxmatch.errors import BoxmatchError
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
@@ -45,6 +44,21 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MOST_BODIES: Final = 4
 """Of the largest size, in memory at a time."""
 
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    events.router,
+    notifications.router,
+    socket.router,
+    subscribers.router,
+    feeds.publications,
+    feeds.router,
+    subscribers.webhooks,
+    overview.router,
+    overview.operations,
+    pages.router,
+)
+"""Their routes are tried in order, so those with the load come first."""
+
+_log = logging.getLogger("boxmatch.broker.http")
 _PUBLISH: Final = re.compile(r"/feeds/([^/]+)/events")
 
 
@@ -57,13 +71,9 @@ def make_app(
     bodies = BodyBudget(MOST_BODIES * settings.limits.body_bytes)
     app.state.context = Context(broker, keys, settings, metrics, Meter(), bodies)
     add_handlers(app)
-    # Routes are tried in order, so those with the load come first; and side by side, which is
-    # quicker than routers in routers.
-    for module in (
-        *(events, notifications, socket, subscriptions, state, feeds, webhooks),
-        *(overview, operations, openapi, dashboard),
-    ):
-        app.router.routes.extend(module.router.routes)
+    # Side by side, which is quicker than routers in routers.
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
     app.router.routes.append(WebSocketRoute("/{path:path}", socket.no_socket))
     described: list[dict[str, Any]] = []
 
@@ -110,4 +120,6 @@ class FastPublish:
         try:
             return await events.publish(request)
         except Exception as error:
-            return await response_to(request, error)
+            if not isinstance(error, (Problem, BoxmatchError)):  # the framework would log it too
+                _log.error("in POST %s", request.url.path, exc_info=error)
+            return await respond(request, error)

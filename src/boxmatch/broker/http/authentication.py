@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
 from fastapi import Depends, Path, Request
+from msgspec import UnsetType
 from starlette.requests import HTTPConnection
 
 from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
-from boxmatch.broker.http.problems import misplaced
+from boxmatch.broker.http.problems import Problem, misplaced
 from boxmatch.broker.settings import Limits, Settings
 from boxmatch.errors import AccessError
 from boxmatch.wire.answers import Fault
 from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
+from boxmatch.wire.requests import Filter
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
@@ -106,17 +109,33 @@ class Caller:
         """Whether the key may know of the feed and its schema."""
         return self.grant.may_publish(feed) or self.grant.may_read(feed)
 
-    def may_ask_about(self, feed: str) -> bool:
-        """Whether the key may try filters. Who subscribes may do so in every feed."""
-        return self.may_see(feed) or bool(self.grant.subscribe)
+    def take_events(self, count: int = 1) -> None:
+        """Count events against the limits of the key."""
+        self.context.meter.take_events(self.grant, count)
+
+    def check_filter(self, given: Filter | UnsetType | None) -> None:
+        """Refuse a filter that is longer than the key allows."""
+        if given is None or isinstance(given, UnsetType):
+            return
+        size = len(given.encode() if isinstance(given, str) else orjson.dumps(given))
+        most = self.limits.filter_bytes
+        if size > most:
+            raise Problem(413, "filter-size", f"a filter has at most {most:,} bytes, not {size:,}")
 
 
 async def any_caller(request: Request) -> Caller:
+    """Whoever has a key."""
     context = context_of(request)
     return Caller(context.admit(request), context)
 
 
+async def _shared(request: Request) -> Context:
+    return context_of(request)
+
+
 AnyCaller = Annotated[Caller, Depends(any_caller)]
+Shared = Annotated[Context, Depends(_shared)]
+"""For routes that need no key."""
 
 
 async def _admin(caller: AnyCaller) -> Caller:
@@ -132,7 +151,8 @@ async def _viewer(feed: Name, caller: AnyCaller) -> Caller:
 
 
 async def _asker(feed: Name, caller: AnyCaller) -> Caller:
-    if not caller.may_ask_about(feed):
+    # Who subscribes may try filters in every feed.
+    if not caller.may_see(feed) and not caller.grant.subscribe:
         raise AccessError(f"this key may not ask about feed {feed!r}")
     return caller
 

@@ -2,7 +2,8 @@
 loopholes.
 
 JSON is refused where readers disagree about what it says: two values under one name, NaN and
-infinities, numbers too large for a double, text that is not UTF-8, nesting without end.
+infinities, numbers too large for a double, text that is not UTF-8, nesting without end. Events
+come as one JSON object, as an array of them, as NDJSON, or as an Arrow IPC stream.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -19,10 +20,13 @@ import orjson
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.authentication import context_of
 from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
 from boxmatch.errors import OverloadError
+from boxmatch.spaces.dimensions import ONLY_REGION
 from boxmatch.wire.codec import faults
+from boxmatch.wire.http import ARROW, JSON, NDJSON
 
 MOST_DEPTH: Final = 200
 """How deep JSON may be nested; the encoder ends at 254."""
@@ -32,9 +36,13 @@ SMALL: Final = 64 * 1024
 PATIENCE: Final = 5.0
 """Seconds that a large body waits for others to go."""
 
+ARROW_GROWTH: Final = 8
+"""Arrow can say much in few bytes (a column of equal values); it is refused when its rows
+take more than this many times the bytes that a body may have."""
+
 T = TypeVar("T")
 
-
+_LINES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 _HELD: Final = "boxmatch.body"
 _STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
 _SPACES: Final = (b" ", b"\t", b"\n", b"\r")
@@ -191,20 +199,86 @@ def _repeated_name(body: bytes) -> str:
     return found[0] if found else "?"
 
 
-async def read_json(request: Request, most: int) -> Any:
-    """A JSON body. Any content type but one that says it is something else will do."""
-    kind = media_type(request)
-    if kind and kind != "application/json" and not kind.endswith("+json"):
-        raise Problem(415, "media-type", f"content-type {kind!r}: send application/json")
+async def read_request(request: Request, kind: type[T], most: int) -> T:
+    """A JSON body of a known shape; every place where it has another one is named.
+
+    Any content type will do but one that says that it is something else.
+    """
+    said = media_type(request)
+    if said and said != JSON and not said.endswith("+json"):
+        raise Problem(415, "media-type", f"content-type {said!r}: send application/json")
     value = load_json(await read_body(request, most))
     dump_json(value)  # for its depth: error messages may show parts of it
-    return value
-
-
-async def read_request(request: Request, kind: type[T], most: int) -> T:
-    """A JSON body of a known shape; every place where it has another one is named."""
-    value = await read_json(request, most)
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         raise misplaced("body", list(islice(faults(value, kind), MOST_FAULTS))) from None
+
+
+def named_regions(
+    region: Mapping[str, Any] | None, regions: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """The regions by name, in plain JSON; None if none are given."""
+    if region is not None and regions is not None:
+        raise Problem(422, "body", "give a region, or regions by name, not both")
+    if region is not None:
+        regions = {ONLY_REGION: region}
+    # Ranges were checked as structs; here and on disk they are what they were in JSON.
+    return None if regions is None else msgspec.to_builtins(regions)
+
+
+def read_events(body: bytes, media_type: str, *, most: int, most_bytes: int) -> Events:
+    """The events in a body. Raises a `Problem` that says which of them is wrong.
+
+    The bodies that are kept are compact JSON, whatever was sent: one line each.
+    """
+    if media_type == ARROW:
+        from boxmatch.broker.http.arrow_bodies import rows_of  # takes long to import
+
+        return rows_of(body, lambda count: _check_count(count, most), most_bytes * ARROW_GROWTH)
+    if media_type in (JSON, "") or media_type.endswith("+json"):
+        value = load_json(body)
+        rows = value if type(value) is list else [value]
+        _check_count(len(rows), most)
+    elif media_type in _LINES:
+        rows = _read_lines(body, most)
+    else:
+        known = ", ".join((JSON, NDJSON, ARROW))
+        raise Problem(415, "media-type", f"content-type {media_type!r}: send one of {known}")
+    for index, row in enumerate(rows):
+        if type(row) is not dict:
+            raise _not_an_event(row, index)
+    try:
+        return Events(rows, [orjson.dumps(row) for row in rows])
+    except TypeError:
+        for index, row in enumerate(rows):
+            dump_json(row, what="the event", index=index)
+        raise
+
+
+def _read_lines(body: bytes, most: int) -> list[Any]:
+    breaks = body.count(b"\n")  # before splitting: megabytes of empty lines are many objects
+    if breaks > 2 * most + 1:
+        raise Problem(
+            413, "events", f"a request has at most {most:,} events; this has {breaks:,} lines"
+        )
+    # Lines may end in CR LF, which is white space to JSON.
+    lines = [line for line in body.split(b"\n") if line and not line.isspace()]
+    _check_count(len(lines), most)
+    return [
+        load_json(line, what=f"line {index + 1}", index=index) for index, line in enumerate(lines)
+    ]
+
+
+def _check_count(count: int, most: int) -> None:
+    if count == 0:
+        raise Problem(422, "events", "there are no events in the body")
+    if count > most:
+        raise Problem(413, "events", f"a request has at most {most:,} events, not {count:,}")
+
+
+def _not_an_event(value: object, index: int) -> Problem:
+    kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(
+        type(value), "a number"
+    )
+    return Problem(422, "events", f"event {index} is {kind}; an event is an object", index=index)

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from boxmatch.broker.http.authentication import Caller, Name, Reader, check_name, context_of
-from boxmatch.broker.http.bodies import media_type, read_body
-from boxmatch.broker.http.event_bodies import read_events
+from boxmatch.broker.http.bodies import media_type, read_body, read_events
 from boxmatch.broker.http.problems import misplaced
-from boxmatch.broker.http.responses import answer, gives
+from boxmatch.broker.http.routing import (
+    ALWAYS,
+    WITH_BODY,
+    Router,
+    answer,
+    describe_json,
+    describe_problems,
+)
 from boxmatch.wire import answers
 from boxmatch.wire.answers import Fault
 from boxmatch.wire.codec import stored
@@ -31,7 +37,7 @@ about as much."""
 _CHUNK: Final = 1_000
 _KEY_LENGTH: Final = 256
 
-router = APIRouter(tags=["events"])
+router = Router(tags=["events"])
 
 _PUBLISH: Final[dict[str, Any]] = {
     "parameters": [
@@ -82,11 +88,9 @@ _PUBLISH: Final[dict[str, Any]] = {
 @router.post(
     "/feeds/{feed}/events",
     responses={
-        **gives(answers.Receipt, 404, 409, body=True),
-        202: {
-            **gives(answers.Receipt, status=202)[202],
-            "description": "Received, and not yet durable",
-        },
+        200: describe_json(answers.Receipt),
+        202: {**describe_json(answers.Receipt), "description": "Received, and not yet durable"},
+        **describe_problems(*ALWAYS, *WITH_BODY, 404, 409),
     },
     openapi_extra=_PUBLISH,
 )
@@ -107,7 +111,7 @@ async def publish(request: Request) -> Response:
         most=limits.events_per_request,
         most_bytes=limits.body_bytes,
     )
-    context.meter.take_events(caller.grant, len(events.rows))
+    caller.take_events(len(events.rows))
     receipt = await context.broker.pipeline.publish(feed, events, wait=wait, key=key)
     return answer(receipt, 200 if wait else 202)
 
@@ -131,21 +135,20 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-@router.get("/feeds/{feed}/events", responses=gives(answers.EventPage, 404))
+@router.serve("GET /feeds/{feed}/events", 404)
 async def read_log(
     feed: Name,
     caller: Reader,
     after: Annotated[int, Query(ge=0, le=MOST_SEQUENCE)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 1_000,
     through: Annotated[int, Query(ge=0, le=MOST_SEQUENCE)] = MOST_SEQUENCE,
-) -> Response:
+) -> answers.EventPage:
     """Events from the log, after a sequence number. `next` is where to go on: `after` of the
     next request. It grows also when other feeds had the numbers in between.
     """
     broker = caller.broker
-    last = (
-        broker.store.next_sequence - 1
-    )  # before reading: what comes meanwhile is for the next request
+    # Before reading: what comes meanwhile is for the next request.
+    last = broker.store.next_sequence - 1
     first = broker.feeds.first_sequence(feed)
     position, size, ended = after, 0, False
     parts: list[answers.LoggedEvent] = []
@@ -159,7 +162,7 @@ async def read_log(
             size += sum(len(one.body) for one in events)
     if ended:
         position = max(position, min(last, through))
-    return answer(answers.EventPage(parts, position, last, first))
+    return answers.EventPage(parts, position, last, first)
 
 
 def event_answer(one: LoggedEvent) -> answers.LoggedEvent:

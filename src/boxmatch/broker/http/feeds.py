@@ -1,111 +1,99 @@
-"""Routes for feeds: made, shown, extended and dropped; and questions about filters on them."""
+"""Routes for feeds: made, shown, extended and dropped; questions about filters on them; and the
+publications of state feeds, which stay, and change.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
 from msgspec import UNSET, to_builtins
 
 from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
-from boxmatch.broker.http.authentication import Admin, AnyCaller, Asker, Caller, Name, Viewer
-from boxmatch.broker.http.bodies import read_request
+from boxmatch.broker.feeds.state_feed import regions_from_json, regions_to_json
+from boxmatch.broker.http.authentication import (
+    Admin,
+    AnyCaller,
+    Asker,
+    Caller,
+    Name,
+    Publisher,
+    Viewer,
+)
+from boxmatch.broker.http.bodies import named_regions
 from boxmatch.broker.http.events import event_answer
-from boxmatch.broker.http.filters import check_filter
 from boxmatch.broker.http.problems import Problem
-from boxmatch.broker.http.responses import answer, gives, problems, takes
+from boxmatch.broker.http.routing import Router
 from boxmatch.model.schema import Schema
 from boxmatch.wire import answers, requests
 from boxmatch.wire.codec import stored
 
-router = APIRouter(tags=["feeds"])
+router = Router(tags=["feeds"])
+publications = Router(tags=["state"])
 
 
-@router.post(
-    "/feeds",
-    status_code=201,
-    responses=gives(answers.Feed, 409, body=True, status=201),
-    openapi_extra=takes(requests.NewFeed),
-)
-async def create_feed(request: Request, caller: Admin) -> Response:
+@router.serve("POST /feeds", 409, status=201)
+async def create_feed(asked: requests.NewFeed, caller: Admin) -> answers.Feed:
     """Make a feed: of events, with a schema, or a state feed, with named spaces."""
-    wanted = await read_request(request, requests.NewFeed, caller.limits.body_bytes)
     spec = FeedSpec(
-        name=wanted.name,
-        kind=wanted.kind,
-        spaces=_spaces(wanted),
-        unknown=wanted.unknown,
-        leave=wanted.leave,
-        index=wanted.index,
-        adaptive=wanted.adaptive,
+        name=asked.name,
+        kind=asked.kind,
+        spaces=_spaces(asked),
+        unknown=asked.unknown,
+        leave=asked.leave,
+        index=asked.index,
+        adaptive=asked.adaptive,
     )
-    return answer(_feed(await caller.broker.feeds.create(spec)), 201)
+    return _feed(await caller.broker.feeds.create(spec))
 
 
-@router.get("/feeds", responses=gives(answers.Feeds))
-async def list_feeds(caller: AnyCaller) -> Response:
+@router.serve("GET /feeds")
+async def list_feeds(caller: AnyCaller) -> answers.Feeds:
     """The feeds that the key may publish to or read."""
     feeds = caller.broker.feeds.list()
-    return answer(answers.Feeds([_feed(one) for one in feeds if caller.may_see(one.spec.name)]))
+    return answers.Feeds([_feed(one) for one in feeds if caller.may_see(one.spec.name)])
 
 
-@router.get("/feeds/{feed}", responses=gives(answers.Feed, 404))
-async def show_feed(feed: Name, caller: Viewer) -> Response:
+@router.serve("GET /feeds/{feed}", 404)
+async def show_feed(feed: Name, caller: Viewer) -> answers.Feed:
     """A feed and its schema."""
-    return answer(_feed(caller.broker.feeds.get(feed)))
+    return _feed(caller.broker.feeds.get(feed))
 
 
-@router.patch(
-    "/feeds/{feed}",
-    responses=gives(answers.Feed, 404, 409, body=True),
-    openapi_extra=takes(requests.MoreAttributes),
-)
-async def extend_feed(feed: Name, request: Request, caller: Admin) -> Response:
+@router.serve("PATCH /feeds/{feed}", 404, 409)
+async def extend_feed(feed: Name, asked: requests.MoreAttributes, caller: Admin) -> answers.Feed:
     """Add attributes to the schema. Those that are there cannot be changed."""
-    wanted = await read_request(request, requests.MoreAttributes, caller.limits.body_bytes)
-    attributes = to_builtins(wanted.attributes)
-    return answer(_feed(await caller.broker.feeds.extend(feed, attributes)))
+    return _feed(await caller.broker.feeds.extend(feed, to_builtins(asked.attributes)))
 
 
-@router.put(
-    "/feeds/{feed}/adaptive",
-    responses=gives(answers.Feed, 404, 409, body=True),
-    openapi_extra=takes(requests.Adaptive),
-)
-async def adapt_feed(feed: Name, request: Request, caller: Admin) -> Response:
+@router.serve("PUT /feeds/{feed}/adaptive", 404, 409)
+async def adapt_feed(feed: Name, asked: requests.Adaptive, caller: Admin) -> answers.Feed:
     """Let a feed of events tolerate some false matches while events have to wait, and never miss
     one. From now on; notifications say at which rate they were matched.
     """
-    wanted = await read_request(request, requests.Adaptive, caller.limits.body_bytes)
-    return answer(_feed(await caller.broker.feeds.adapt(feed, wanted)))
+    return _feed(await caller.broker.feeds.adapt(feed, asked))
 
 
-@router.delete("/feeds/{feed}/adaptive", responses=gives(answers.Feed, 404, 409))
-async def make_exact(feed: Name, caller: Admin) -> Response:
+@router.serve("DELETE /feeds/{feed}/adaptive", 404, 409)
+async def make_exact(feed: Name, caller: Admin) -> answers.Feed:
     """Match exactly from now on, whatever the load."""
-    return answer(_feed(await caller.broker.feeds.adapt(feed, None)))
+    return _feed(await caller.broker.feeds.adapt(feed, None))
 
 
-@router.delete("/feeds/{feed}", status_code=204, responses=problems(404))
-async def drop_feed(feed: Name, caller: Admin) -> Response:
+@router.serve("DELETE /feeds/{feed}", 404)
+async def drop_feed(feed: Name, caller: Admin) -> None:
     """Drop a feed with its log, its subscriptions and the notifications that are still unread."""
     await caller.broker.feeds.drop(feed)
-    return Response(status_code=204)
 
 
-@router.post(
-    "/feeds/{feed}/dry-run",
-    responses=gives(answers.DryRun, 404, 409, body=True),
-    openapi_extra=takes(requests.DryRunQuestion),
-)
-async def dry_run(feed: Name, request: Request, caller: Asker) -> Response:
+@router.serve("POST /feeds/{feed}/dry-run", 404, 409)
+async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> answers.DryRun:
     """How many of the latest events a filter would have matched, what boxes it compiles to, and
     why it wants the `recent` ones or not.
     """
-    asked = await read_request(request, requests.DryRunQuestion, caller.limits.body_bytes)
     # Events of the past are shown to those who may read the log.
     may_read = caller.grant.may_read(feed)
-    check_filter(asked.filter, caller.limits)
+    caller.check_filter(asked.filter)
     recent_count = asked.recent if may_read else 0
     result = await caller.broker.preview.dry_run(feed, asked.filter, recent_count)
     recent = [
@@ -118,31 +106,24 @@ async def dry_run(feed: Name, request: Request, caller: Asker) -> Response:
         )
         for one in result.recent
     ]
-    return answer(
-        answers.DryRun(
-            result.events,
-            result.matches,
-            examples=[event_answer(one) for one in result.examples] if may_read else [],
-            boxes=[[answers.Condition(*one) for one in box] for box in result.boxes],
-            box_count=result.box_count,
-            recent=recent,
-        )
+    return answers.DryRun(
+        result.events,
+        result.matches,
+        examples=[event_answer(one) for one in result.examples] if may_read else [],
+        boxes=[[answers.Condition(*one) for one in box] for box in result.boxes],
+        box_count=result.box_count,
+        recent=recent,
     )
 
 
-@router.post(
-    "/feeds/{feed}/explain",
-    responses=gives(answers.Explanation, 404, 409, body=True),
-    openapi_extra=takes(requests.Question),
-)
-async def explain(feed: Name, request: Request, caller: Asker) -> Response:
+@router.serve("POST /feeds/{feed}/explain", 404, 409)
+async def explain(feed: Name, asked: requests.Question, caller: Asker) -> answers.Explanation:
     """Why an event does or does not match: `event` or `sequence`, and `filter` or `subscriber` with
     `subscription`.
     """
-    asked = await read_request(request, requests.Question, caller.limits.body_bytes)
     _check_question(feed, asked, caller)
-    check_filter(asked.filter, caller.limits)
-    explanation = await caller.broker.preview.explain(
+    caller.check_filter(asked.filter)
+    found = await caller.broker.preview.explain(
         feed,
         event=asked.event,
         sequence=asked.sequence,
@@ -150,11 +131,7 @@ async def explain(feed: Name, request: Request, caller: Asker) -> Response:
         subscriber=asked.subscriber,
         subscription=asked.subscription,
     )
-    return answer(
-        answers.Explanation(
-            explanation.matched, explanation.alternatives, explanation.never, str(explanation)
-        )
-    )
+    return answers.Explanation(found.matched, found.alternatives, found.never, str(found))
 
 
 def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None:
@@ -170,11 +147,11 @@ def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None
         caller.must_read(feed)
 
 
-def _spaces(wanted: requests.NewFeed) -> dict[str, Schema]:
-    spaces = wanted.spaces if wanted.schema is None else {wanted.name: wanted.schema}
-    if spaces is None or (wanted.schema is not None and wanted.spaces is not None):
+def _spaces(asked: requests.NewFeed) -> dict[str, Schema]:
+    spaces = asked.spaces if asked.schema is None else {asked.name: asked.schema}
+    if spaces is None or (asked.schema is not None and asked.spaces is not None):
         raise Problem(422, "body", "give a schema, or for a state feed spaces")
-    if wanted.spaces is not None and wanted.kind == "events":
+    if asked.spaces is not None and asked.kind == "events":
         raise Problem(422, "body", "a feed of events has a schema; spaces are for state feeds")
     return {name: Schema(to_builtins(one)) for name, one in spaces.items()}
 
@@ -200,3 +177,53 @@ def _feed(feed: FeedInfo) -> answers.Feed:
         matches=feed.matches,
         last_sequence=feed.last_sequence,
     )
+
+
+# Publications of state feeds
+
+
+@publications.serve("PUT /feeds/{feed}/publications/{id}", 404, 409)
+async def put_publication(
+    feed: Name, id: Name, asked: requests.NewPublication, caller: Publisher
+) -> answers.Receipt:
+    """Publish, or put other regions in the place of all that were there."""
+    regions = named_regions(asked.region, asked.regions)
+    if regions is None:
+        raise Problem(422, "body", "give a region, or regions by name")
+    caller.check_filter(asked.filter)
+    caller.take_events()
+    return await caller.broker.state.put_publication(
+        feed, id, regions=regions_from_json(regions), filter=asked.filter, ttl=asked.ttl
+    )
+
+
+@publications.serve("PATCH /feeds/{feed}/publications/{id}", 404, 409)
+async def patch_publication(
+    feed: Name, id: Name, asked: requests.PublicationChange, caller: Publisher
+) -> answers.Receipt:
+    """Change some of it. A region that is null goes, a dimension that is null becomes free; what
+    is not named stays as it is.
+    """
+    given = {"filter": asked.filter, "ttl": asked.ttl}
+    changes: dict[str, Any] = {name: one for name, one in given.items() if one is not UNSET}
+    caller.check_filter(asked.filter)
+    regions = named_regions(asked.region, asked.regions)
+    caller.take_events()
+    return await caller.broker.state.patch_publication(
+        feed, id, regions=regions_from_json(regions or {}), **changes
+    )
+
+
+@publications.serve("GET /feeds/{feed}/publications/{id}", 404, 409)
+async def show_publication(feed: Name, id: Name, caller: Viewer) -> answers.Publication:
+    """A publication as it is now."""
+    found = caller.broker.state.publication(feed, id)
+    regions = regions_to_json(found.regions)
+    return answers.Publication(id=id, regions=regions, filter=found.filter)
+
+
+@publications.serve("DELETE /feeds/{feed}/publications/{id}", 404, 409)
+async def retract(feed: Name, id: Name, caller: Publisher) -> answers.Receipt:
+    """Take a publication back."""
+    caller.take_events()
+    return await caller.broker.state.retract(feed, id)

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
-from boxmatch.broker.http.bodies import read_request
-from boxmatch.broker.http.responses import answer, gives, problems, takes
+from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError
 from boxmatch.wire import answers, requests
@@ -33,13 +32,10 @@ After = Annotated[
     Query(ge=0, le=MOST_SEQUENCE, description="Without it, from the cursor on."),
 ]
 
-router = APIRouter(tags=["notifications"])
+router = Router(tags=["notifications"])
 
 
-@router.get(
-    "/subscribers/{subscriber}/notifications",
-    responses=gives(answers.NotificationPage),
-)
+@router.serve("GET /subscribers/{subscriber}/notifications")
 async def poll(
     subscriber: Name,
     caller: AsSubscriber,
@@ -48,7 +44,7 @@ async def poll(
     wait: Annotated[
         float, Query(ge=0, le=MOST_WAIT, description="Seconds to wait if there is nothing.")
     ] = 0.0,
-) -> Response:
+) -> answers.NotificationPage:
     """Notifications after a sequence number. Nothing is acknowledged by this; `next` is where to go
     on.
     """
@@ -61,7 +57,7 @@ async def poll(
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
     page = [stored(part) for part in parts]
-    return answer(answers.NotificationPage(page, now.cursor, following, now.dropped))
+    return answers.NotificationPage(page, now.cursor, following, now.dropped)
 
 
 def _some(notifications: Sequence[Notification]) -> list[bytes]:
@@ -77,30 +73,22 @@ def _some(notifications: Sequence[Notification]) -> list[bytes]:
     return parts
 
 
-@router.post(
-    "/subscribers/{subscriber}/acknowledge",
-    responses=gives(answers.Cursor, 409, body=True),
-    openapi_extra=takes(requests.Acknowledgement),
-)
-async def acknowledge(subscriber: Name, request: Request, caller: AsSubscriber) -> Response:
+@router.serve("POST /subscribers/{subscriber}/acknowledge", 409)
+async def acknowledge(
+    subscriber: Name, asked: requests.Acknowledgement, caller: AsSubscriber
+) -> answers.Cursor:
     """All notifications up to a sequence number are dealt with. The cursor never goes back, and is
     on disk when this is answered.
     """
-    asked = await read_request(request, requests.Acknowledgement, caller.limits.body_bytes)
-    cursor = await caller.broker.notifications.acknowledge(subscriber, asked.sequence)
-    return answer(answers.Cursor(cursor))
+    return answers.Cursor(await caller.broker.notifications.acknowledge(subscriber, asked.sequence))
 
 
-@router.get(
-    "/subscribers/{subscriber}/notifications/stream",
-    responses={
-        **problems(),
-        200: {
-            "description": "Events: `id` is the sequence number and `data` the notification.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        },
-    },
-    response_class=Response,
+@router.serve(
+    "GET /subscribers/{subscriber}/notifications/stream",
+    text=(
+        "text/event-stream",
+        "Events: `id` is the sequence number and `data` the notification.",
+    ),
 )
 async def stream_notifications(
     subscriber: Name,

@@ -1,4 +1,4 @@
-"""The description of the API, and a page to read it on that needs nothing from the Internet.
+"""The description of the API.
 
 The bundled Swagger UI knows OpenAPI 3.0 and not 3.1, which the framework writes, so the schemas
 are put in the older form.
@@ -6,18 +6,15 @@ are put in the older form.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse, Response
 from msgspec import UNSET
 from msgspec.json import schema_components
 from msgspec.structs import fields
 
 from boxmatch import __version__
-from boxmatch.broker.http.problems import Problem
 from boxmatch.wire import answers, overview, requests
 
 _DESCRIPTION: Final = """\
@@ -26,49 +23,6 @@ A key is sent as `Authorization: Bearer KEY`. Errors are `application/problem+js
 Notifications also come over a WebSocket at `/subscribers/{subscriber}/notifications/socket`."""
 
 _OPEN: Final = frozenset({"/healthz", "/readyz"})
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Boxmatch</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="stylesheet" href="docs/swagger-ui.css">
-<link rel="icon" href="docs/favicon-32x32.png"></head>
-<body><div id="page"></div>
-<script src="docs/swagger-ui-bundle.js"></script>
-<script src="docs/start.js"></script></body>
-</html>
-"""
-_START: Final = """SwaggerUIBundle({url: "openapi.json", dom_id: "#page", deepLinking: true,
-  validatorUrl: null, presets: [SwaggerUIBundle.presets.apis]});
-"""
-_POLICY: Final = (
-    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "frame-ancestors 'none'"
-)
-_FILES: Final = {
-    "swagger-ui.css": "text/css",
-    "swagger-ui-bundle.js": "text/javascript",
-    "favicon-32x32.png": "image/png",
-}
-
-router = APIRouter(include_in_schema=False)
-
-
-@router.get("/docs")
-async def page() -> Response:
-    return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
-
-
-@router.get("/docs/{name}")
-def page_file(name: str) -> Response:  # reads a file, so in a thread
-    if name == "start.js":
-        return Response(_START, media_type="text/javascript")
-    if name not in _FILES:
-        raise Problem(404, "no-such-path", f"there is nothing at /docs/{name[:100]}")
-    from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]  # no stubs
-
-    content = (Path(str(swagger_ui_path)) / name).read_bytes()
-    headers = {"Cache-Control": "max-age=86400", "X-Content-Type-Options": "nosniff"}
-    return Response(content, media_type=_FILES[name], headers=headers)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Routes for the dashboard: how the broker is doing, and what becomes of an event.
+"""Routes for the dashboard and for those who run the broker: how it is doing, and what becomes of
+an event.
 
 A key sees what it may see elsewhere: feeds that it publishes to or reads, subscribers that it acts
 as.
@@ -6,21 +7,23 @@ as.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query
 from fastapi.responses import Response
 
 from boxmatch import __version__
 from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http.authentication import AnyCaller, Asker, Name
-from boxmatch.broker.http.bodies import dump_json, read_request
-from boxmatch.broker.http.responses import answer, gives, takes
-from boxmatch.broker.monitoring.metrics import BUCKETS
+from boxmatch.broker.http.authentication import Admin, AnyCaller, Asker, Name, Shared
+from boxmatch.broker.http.bodies import dump_json
+from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.routing import Router
+from boxmatch.broker.monitoring.metrics import BUCKETS, CONTENT_TYPE
 from boxmatch.broker.subscribers.subscribers import Order
 from boxmatch.errors import AccessError
 from boxmatch.wire import requests
-from boxmatch.wire.answers import Subscription
+from boxmatch.wire.answers import Health, Subscription
 from boxmatch.wire.overview import (
     History,
     MissedSubscription,
@@ -32,14 +35,18 @@ from boxmatch.wire.overview import (
     Trace,
 )
 
+if TYPE_CHECKING:
+    from boxmatch.broker.broker import Broker
+
 MOST_SUBSCRIPTIONS: Final = 100
 """In one answer."""
 
-router = APIRouter(tags=["overview"])
+router = Router(tags=["overview"])
+operations = Router(tags=["operations"])
 
 
-@router.get("/overview", responses=gives(Overview))
-async def overview(caller: AnyCaller) -> Response:
+@router.serve("GET /overview")
+async def overview(caller: AnyCaller) -> Overview:
     """How the broker is doing, as far as the key may see it. All counts are since it started."""
     watching, grant = caller.broker.history, caller.grant
     whole = None
@@ -50,39 +57,34 @@ async def overview(caller: AnyCaller) -> Response:
             whole = watching.broker(summary)
     else:
         subscribers, subscriber_count = watching.subscribers(grant.subscribers)
-    return answer(
-        Overview(
-            at=watching.now(),
-            started=watching.started,
-            version=__version__,
-            roles=Roles(
-                grant.admin, sorted(grant.publish), sorted(grant.read), sorted(grant.subscribe)
-            ),
-            buckets=BUCKETS,
-            broker=whole,
-            feeds=watching.feeds(caller.may_see),
-            subscribers=subscribers,
-            subscriber_count=subscriber_count,
-        )
+    return Overview(
+        at=watching.now(),
+        started=watching.started,
+        version=__version__,
+        roles=Roles(
+            grant.admin, sorted(grant.publish), sorted(grant.read), sorted(grant.subscribe)
+        ),
+        buckets=BUCKETS,
+        broker=whole,
+        feeds=watching.feeds(caller.may_see),
+        subscribers=subscribers,
+        subscriber_count=subscriber_count,
     )
 
 
-@router.get("/overview/history", responses=gives(History))
-async def history(caller: AnyCaller) -> Response:
+@router.serve("GET /overview/history")
+async def history(caller: AnyCaller) -> History:
     """What `feeds` of the overview was in each of the last seconds; of the busiest feeds only."""
-    return answer(History(BUCKETS, caller.broker.history.history(caller.may_see)))
+    return History(BUCKETS, caller.broker.history.history(caller.may_see))
 
 
-@router.get(
-    "/feeds/{feed}/subscriptions",
-    responses=gives(RankedSubscriptions, 404),
-)
+@router.serve("GET /feeds/{feed}/subscriptions", 404)
 async def top_subscriptions(
     feed: Name,
     caller: AnyCaller,
     order: Order = "busiest",
     limit: Annotated[int, Query(ge=1, le=MOST_SUBSCRIPTIONS)] = 20,
-) -> Response:
+) -> RankedSubscriptions:
     """The subscriptions to a feed, of subscribers that the key may act as: those with most matches,
     or without any the oldest.
     """
@@ -94,23 +96,18 @@ async def top_subscriptions(
         RankedSubscription(**_brief(one), matches=one.matches, created=one.created)
         for one in found.subscriptions
     ]
-    return answer(RankedSubscriptions(shown, found.total, found.dead))
+    return RankedSubscriptions(shown, found.total, found.dead)
 
 
-@router.post(
-    "/feeds/{feed}/trace",
-    responses=gives(Trace, 404, 409, body=True),
-    openapi_extra=takes(requests.TraceQuestion),
-)
-async def trace(feed: Name, request: Request, caller: Asker) -> Response:
+@router.serve("POST /feeds/{feed}/trace", 404, 409)
+async def trace(feed: Name, asked: requests.TraceQuestion, caller: Asker) -> Trace:
     """Who gets an event, and which others come nearest to it; with `publish` it is published too.
 
     Who subscribes is told of its own subscriptions; who only publishes or reads, how many.
     """
-    asked = await read_request(request, requests.TraceQuestion, caller.limits.body_bytes)
     if asked.publish:
         caller.must_publish(feed)
-        caller.context.meter.take_events(caller.grant, 1)
+        caller.take_events()
     subscribers = caller.grant.subscribers
     limit = asked.limit
     if subscribers is not None and not subscribers:
@@ -131,7 +128,7 @@ async def trace(feed: Name, request: Request, caller: Asker) -> Response:
         for miss in found.misses
     ]
     gets = [SubscriptionBrief(**_brief(one.info())) for one in found.gets]
-    return answer(Trace(sequence, found.rate, found.matched, gets, found.missed, misses))
+    return Trace(sequence, found.rate, found.matched, gets, found.missed, misses)
 
 
 def _brief(one: Subscription) -> dict[str, Any]:
@@ -141,3 +138,44 @@ def _brief(one: Subscription) -> dict[str, Any]:
         "filter": one.regions if one.filter is None else one.filter,
         "exact": one.exact,
     }
+
+
+# For those who run the broker
+
+
+@operations.serve("GET /healthz", 503, always=())
+async def health(shared: Shared) -> Health:
+    """Whether the process works. If not, it should be started again."""
+    _check_failure(shared.broker)
+    return Health("ok")
+
+
+@operations.serve("GET /readyz", 503, always=())
+async def readiness(shared: Shared) -> Health:
+    """Whether requests are served: not while the broker starts or stops, nor while nothing can be
+    stored. Reading goes on then.
+    """
+    broker = shared.broker
+    _check_failure(broker)
+    if not broker.ready:
+        raise Problem(503, "not-ready", "the broker is starting or stopping")
+    if (reason := broker.store.failure) is not None:
+        raise Problem(503, "storage", f"nothing can be stored: {reason}")
+    return Health("ready")
+
+
+@operations.serve("GET /metrics", 404, text=("text/plain", "Prometheus' text format."))
+async def metrics(caller: Admin) -> Response:
+    """Counters, queue depths and latencies. Subscribers are named in it, so it takes an admin's
+    key.
+    """
+    measured = caller.context.metrics
+    if measured is None:
+        raise Problem(404, "no-metrics", "this broker keeps no metrics")
+    # It reads the database.
+    return Response(await asyncio.to_thread(measured.render), media_type=CONTENT_TYPE)
+
+
+def _check_failure(broker: Broker) -> None:
+    if broker.failure is not None:
+        raise Problem(503, "failed", broker.failure)

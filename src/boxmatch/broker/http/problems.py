@@ -135,57 +135,41 @@ def _limit_problem(error: LimitError) -> Problem:
 
 def add_handlers(app: FastAPI) -> None:
     """Every failure of a request is a problem, also those of the framework."""
-    app.add_exception_handler(Problem, _on_problem)
-    app.add_exception_handler(BoxmatchError, _on_error)
-    app.add_exception_handler(RequestValidationError, _on_parameters)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(Exception, _on_bug)
+    for kind in (Problem, BoxmatchError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, respond)
 
 
-async def response_to(request: Request, error: Exception) -> Response:
-    """The answer to a request that failed, as the framework would give it with these handlers."""
-    if isinstance(error, Problem):
-        return error.response()
-    if isinstance(error, BoxmatchError):
-        return await _on_error(request, error)
-    _log.error("in %s %s", request.method, request.url.path, exc_info=error)
-    return await _on_bug(request, error)
-
-
-async def _on_problem(request: Request, error: Exception) -> Response:
-    if not isinstance(error, Problem):
-        raise error
-    return error.response()
-
-
-async def _on_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, BoxmatchError):
-        raise error
-    problem = problem_of(error)
-    if problem.kind == "storage":
-        _log.error("storage: %s", error)
+async def respond(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed."""
+    match error:
+        case Problem():
+            problem = error
+        case BoxmatchError():
+            problem = problem_of(error)
+            if problem.kind == "storage":
+                _log.error("storage: %s", error)
+        case RequestValidationError():
+            places = [(".".join(map(str, one["loc"])), str(one["msg"])) for one in error.errors()]
+            problem = misplaced("parameters", [Fault(*one) for one in places[:MOST_FAULTS]])
+        case HTTPException():
+            problem = _framework_problem(request, error)
+        case _:
+            # What went wrong inside is nobody's business outside. The server closes the
+            # connection after this, so the next request must not be sent on it.
+            detail = "an error inside the broker; its log says more"
+            problem = Problem(500, "bug", detail, headers={"Connection": "close"})
     return problem.response()
 
 
-async def _on_parameters(request: Request, error: Exception) -> Response:
-    if not isinstance(error, RequestValidationError):
-        raise error
-    faults = [Fault(".".join(map(str, one["loc"])), str(one["msg"])) for one in error.errors()]
-    return misplaced("parameters", faults[:MOST_FAULTS]).response()
-
-
-async def _on_http(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    kind = {404: "no-such-path", 405: "method"}.get(error.status_code, "http")
-    detail = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.method} is not possible at {request.url.path}",
-    }.get(error.status_code, str(error.detail))
-    headers = dict(error.headers or {})
+def _framework_problem(request: Request, error: HTTPException) -> Problem:
+    path, headers = request.url.path, dict(error.headers or {})
+    if error.status_code == 404:
+        return Problem(404, "no-such-path", f"there is nothing at {path}", headers=headers)
     if error.status_code == 405:
         headers["Allow"] = ", ".join(_methods_at(request))
-    return Problem(error.status_code, kind, detail, headers=headers).response()
+        detail = f"{request.method} is not possible at {path}"
+        return Problem(405, "method", detail, headers=headers)
+    return Problem(error.status_code, "http", str(error.detail), headers=headers)
 
 
 def _methods_at(request: Request) -> list[str]:
@@ -195,11 +179,3 @@ def _methods_at(request: Request) -> list[str]:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or set()
     return sorted(found)
-
-
-async def _on_bug(request: Request, error: Exception) -> Response:
-    # The framework logs the traceback; what went wrong inside is nobody's business outside.
-    # The server closes the connection after this, so the next request must not be sent on it.
-    headers = {"Connection": "close"}
-    detail = "an error inside the broker; its log says more"
-    return Problem(500, "bug", detail, headers=headers).response()

@@ -1,0 +1,197 @@
+"""Routes for subscribers: their subscriptions, their webhooks, and what those did not take."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from typing import Annotated
+
+from fastapi import Query
+from msgspec.structs import asdict, replace
+
+from boxmatch.broker.delivery.webhook_targets import Webhook
+from boxmatch.broker.http.authentication import Admin, AsSubscriber, Caller, Name, check_name
+from boxmatch.broker.http.bodies import named_regions
+from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.routing import Router
+from boxmatch.broker.store.rows import DeadLetter
+from boxmatch.errors import LimitError
+from boxmatch.wire import answers, requests
+from boxmatch.wire.codec import stored
+from boxmatch.wire.http import MOST_SEQUENCE, NAME_PATTERN
+
+AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+Number = Annotated[int, Query(ge=0, le=MOST_SEQUENCE)]
+
+router = Router(tags=["subscriptions"])
+webhooks = Router(tags=["webhooks"])
+
+
+@router.serve("PUT /subscribers/{subscriber}/subscriptions/{id}", 404, 409)
+async def put_subscription(
+    subscriber: Name, id: Name, asked: requests.Wanted, caller: AsSubscriber
+) -> answers.Subscription:
+    """Make a subscription, or put another in its place. It counts for all events that are
+    published after the answer.
+    """
+    caller.check_filter(asked.filter)
+    caller.check_filter(asked.region_filter)
+    wanted = replace(asked, region=None, regions=named_regions(asked.region, asked.regions))
+    _check_room(subscriber, [id], caller)
+    return await caller.broker.subscriptions.put(subscriber, id, wanted)
+
+
+@router.serve("POST /subscribers/{subscriber}/subscriptions", 404, 409)
+async def put_subscriptions(
+    subscriber: Name, asked: requests.ManyWanted, caller: AsSubscriber
+) -> answers.Counted:
+    """Make or replace many subscriptions to one feed of events, by filters under their ids: all of
+    them, or with an error none.
+    """
+    wanted: dict[str, requests.Wanted] = {}
+    for id, filter in asked.filters.items():
+        check_name("subscription", id)
+        caller.check_filter(filter)
+        wanted[id] = requests.Wanted(feed=asked.feed, filter=filter)
+    _check_room(subscriber, wanted, caller)
+    made = await caller.broker.subscriptions.put_many(subscriber, wanted)
+    return answers.Counted(len(made))
+
+
+def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
+    """The broker sees to its own limit; that of the key may be lower."""
+    most = caller.limits.subscriptions
+    known = caller.broker.subscribers.get(subscriber).subscriptions
+    there = len(known)
+    if most >= caller.context.settings.limits.subscriptions or there + len(ids) <= most:
+        return
+    new = sum(id not in known for id in ids)  # to put another in its place is fine
+    if new and there + new > most:
+        raise LimitError(f"a subscriber has at most {most:,} subscriptions")
+
+
+@router.serve("GET /subscribers/{subscriber}/subscriptions/{id}", 404)
+async def show_subscription(
+    subscriber: Name, id: Name, caller: AsSubscriber
+) -> answers.Subscription:
+    """A subscription as it is stored."""
+    return caller.broker.subscriptions.get(subscriber, id)
+
+
+@router.serve("DELETE /subscribers/{subscriber}/subscriptions/{id}", 404)
+async def delete_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> None:
+    """Drop a subscription. Notifications that it was the reason for are still delivered."""
+    await caller.broker.subscriptions.delete(subscriber, id)
+
+
+@router.serve("GET /subscribers/{subscriber}/subscriptions", 404)
+async def list_subscriptions(
+    subscriber: Name,
+    caller: AsSubscriber,
+    after: AfterName = "",
+    limit: Limit = 100,
+    feed: AfterName = "",
+) -> answers.Subscriptions:
+    """The subscriptions of a subscriber by id, a page at a time; `next` is null at the end."""
+    found = caller.broker.subscriptions.list(
+        subscriber, after=after, limit=limit, feed=feed or None
+    )
+    following = found[-1].id if len(found) == limit else None
+    return answers.Subscriptions(list(found), following)
+
+
+@router.serve("GET /subscribers/{subscriber}", 404)
+async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> answers.Subscriber:
+    """Where a subscriber stands: its cursor, what waits for it and what was dropped."""
+    return await caller.broker.subscribers.describe(subscriber)
+
+
+@router.serve("GET /subscribers")
+async def list_subscribers(
+    caller: Admin, after: AfterName = "", limit: Limit = 100
+) -> answers.Subscribers:
+    """All subscribers by name, a page at a time."""
+    found = await caller.broker.subscribers.list(after=after, limit=limit)
+    following = found[-1].subscriber if len(found) == limit else None
+    return answers.Subscribers(list(found), following)
+
+
+# Webhooks
+
+
+@webhooks.serve("PUT /subscribers/{subscriber}/webhook")
+async def put_webhook(
+    subscriber: Name, asked: requests.NewWebhook, caller: AsSubscriber
+) -> answers.Webhook:
+    """Have the subscriber's notifications posted to an address. A secret is only shown in this
+    answer, and only if the broker made it.
+    """
+    made = None if asked.secret is not None else secrets.token_urlsafe(32)
+    webhook = Webhook(**asdict(replace(asked, secret=asked.secret or made)))
+    await caller.broker.webhooks.put(subscriber, webhook)
+    return replace(webhook.described(), made_secret=made)
+
+
+@webhooks.serve("GET /subscribers/{subscriber}/webhook", 404)
+async def show_webhook(subscriber: Name, caller: AsSubscriber) -> answers.Webhook:
+    """The subscriber's webhook, without its secret."""
+    webhook = caller.broker.webhooks.describe(subscriber)
+    if webhook is None:
+        raise _no_webhook(subscriber)
+    return webhook
+
+
+@webhooks.serve("DELETE /subscribers/{subscriber}/webhook", 404)
+async def delete_webhook(subscriber: Name, caller: AsSubscriber) -> None:
+    """Post no more."""
+    if caller.broker.webhooks.get(subscriber) is None:
+        raise _no_webhook(subscriber)
+    await caller.broker.webhooks.delete(subscriber)
+
+
+@webhooks.serve("GET /subscribers/{subscriber}/dead-letters")
+async def list_dead_letters(
+    subscriber: Name,
+    caller: AsSubscriber,
+    after: Number = 0,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> answers.DeadLetters:
+    """What the webhook did not take in all its attempts, oldest first."""
+    letters = await caller.broker.webhooks.dead_letters(subscriber, after, limit)
+    following = letters[-1].number if len(letters) == limit else None
+    return answers.DeadLetters([_letter(one) for one in letters], following)
+
+
+@webhooks.serve("POST /subscribers/{subscriber}/dead-letters/replay", 404, 409)
+async def replay(
+    subscriber: Name, asked: requests.Numbers, caller: AsSubscriber
+) -> answers.Replayed:
+    """Try dead letters again."""
+    return answers.Replayed(await caller.broker.webhooks.replay(subscriber, asked.numbers))
+
+
+@webhooks.serve("DELETE /subscribers/{subscriber}/dead-letters")
+async def discard(
+    subscriber: Name,
+    caller: AsSubscriber,
+    number: Annotated[list[Number], Query(max_length=1_000)] = [],  # noqa: B006  # never changed
+) -> answers.Discarded:
+    """Forget dead letters: those of a `number`, which may be given several times, or all."""
+    return answers.Discarded(await caller.broker.webhooks.discard(subscriber, number or None))
+
+
+def _no_webhook(subscriber: str) -> Problem:
+    return Problem(404, "unknown-webhook", f"subscriber {subscriber!r} has no webhook")
+
+
+def _letter(one: DeadLetter) -> answers.DeadLetter:
+    return answers.DeadLetter(
+        number=one.number,
+        first=one.first,
+        last=one.last,
+        attempts=one.attempts,
+        reason=one.reason,
+        at=one.at,
+        body=stored(one.body),
+    )
