@@ -15,7 +15,7 @@ class ClientMethods(griffe.Extension):
     """What the two clients and their listeners share stands in classes of its own."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        client, listener = (pkg[f"client.connection.Base{kind}"] for kind in ("Client", "Listener"))
+        client, listener = (pkg[f"client.base.Base{kind}"] for kind in ("Client", "Listener"))
         for path in ("client.blocking.Client", "client.asynchronous.AsyncClient"):
             owner = pkg[path]
             shared = [*pkg["client.operations.Operations"].members.values(), client["listen"]]

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from boxmatch.client.batches import Lines, encode, parts
+from boxmatch.client.batches import Part, encode, parts
 from boxmatch.client.exchange import (
     Answer,
     Request,
@@ -357,19 +357,19 @@ def test_empty_tables_are_no_parts() -> None:
 
 
 def test_halves_of_lines() -> None:
-    first, second = Lines([b"1", b"2", b"3"]).halves()
+    first, second = Part([b"1", b"2", b"3"]).halves()
     assert (first.body(), second.body()) == (b"1", b"2\n3")
 
 
 @pytest.mark.parametrize("name", ["", "..", ".", "a/b", "é", "a b", "x" * 129, "a\n"])
 def test_names_that_are_none_do_not_reach_the_path(name: str) -> None:
     with pytest.raises(ClientError, match="cannot be a name"):
-        path("feeds", name, "events")
+        path("/feeds/{}/events", name)
 
 
 def test_paths() -> None:
     assert (
-        path("subscribers", "a@b.c:d", "subscriptions", "x-1")
+        path("/subscribers/{}/subscriptions/{}", "a@b.c:d", "x-1")
         == "/subscribers/a@b.c:d/subscriptions/x-1"
     )
 

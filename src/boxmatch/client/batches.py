@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from boxmatch.client.documents import find_not_finite
 from boxmatch.errors import EventError
@@ -23,60 +23,29 @@ NBYTES: Final = 4 << 20
 """Bytes in one request, about."""
 
 
-class Part(Protocol):
-    """The events of one request."""
+class Part:
+    """The events of one request: lines of JSON, or rows of a table."""
 
-    content_type: str
-
-    @property
-    def count(self) -> int: ...
-    def body(self) -> bytes: ...
-    def halves(self) -> tuple[Part, Part]: ...
-
-
-class Lines:
-    """Events as lines of JSON."""
-
-    content_type = NDJSON
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self._lines = lines
-
-    @property
-    def count(self) -> int:
-        return len(self._lines)
+    def __init__(self, events: list[bytes] | pa.Table) -> None:
+        self._events: Any = events
+        self.content_type = NDJSON if isinstance(events, list) else ARROW
+        self.count = len(events)
 
     def body(self) -> bytes:
-        return b"\n".join(self._lines)
-
-    def halves(self) -> tuple[Part, Part]:
-        middle = len(self._lines) // 2
-        return Lines(self._lines[:middle]), Lines(self._lines[middle:])
-
-
-class Rows:
-    """Events as rows of a table."""
-
-    content_type = ARROW
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    @property
-    def count(self) -> int:
-        return self._table.num_rows
-
-    def body(self) -> bytes:
+        """The events as the body of a request."""
+        if self.content_type == NDJSON:
+            return b"\n".join(self._events)
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._table.schema) as writer:
-            writer.write_table(self._table)
+        with pa.ipc.new_stream(sink, self._events.schema) as writer:
+            writer.write_table(self._events)
         return sink.getvalue().to_pybytes()
 
     def halves(self) -> tuple[Part, Part]:
-        middle = self._table.num_rows // 2
-        return Rows(self._table.slice(0, middle)), Rows(self._table.slice(middle))
+        """For a broker that takes less at once."""
+        middle = self.count // 2
+        return Part(self._events[:middle]), Part(self._events[middle:])
 
 
 def parts(events: Any, *, batch: int = BATCH, nbytes: int = NBYTES) -> Iterator[Part]:
@@ -84,7 +53,7 @@ def parts(events: Any, *, batch: int = BATCH, nbytes: int = NBYTES) -> Iterator[
     if batch < 1:
         raise EventError(f"a batch has at least one event, not {batch}")
     if isinstance(events, Mapping):
-        return iter([Lines([encode(events, 0)])])
+        return iter([Part([encode(events, 0)])])
     tables = _tables(events)
     if tables is not None:
         return _rows(tables, batch, nbytes)
@@ -101,12 +70,12 @@ def _lines(events: Iterable[Any], batch: int, nbytes: int) -> Iterator[Part]:
     for index, event in enumerate(events):
         line = encode(event, index)
         if lines and (len(lines) == batch or size + len(line) > nbytes):
-            yield Lines(lines)
+            yield Part(lines)
             lines, size = [], 0
         lines.append(line)
         size += len(line) + 1
     if lines:
-        yield Lines(lines)
+        yield Part(lines)
 
 
 def encode(event: Any, index: int) -> bytes:
@@ -197,7 +166,7 @@ def _rows(tables: Iterator[pa.Table], batch: int, nbytes: int) -> Iterator[Part]
         fitting = table.num_rows * nbytes // max(table.nbytes, 1)
         step = max(1, min(batch, fitting))
         for start in range(0, table.num_rows, step):
-            yield Rows(table.slice(start, step))
+            yield Part(table.slice(start, step))
 
 
 def _without_nan(table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What the two clients have in common about their connections: addresses, TLS, what goes wrong."""
+"""How the broker is reached: addresses, TLS, and what an error of a connection means."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import selectors
 import ssl
 import threading
 from pathlib import Path
-from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import httpx
 import websockets.exceptions
 
 from boxmatch import __version__
-from boxmatch.client.exchange import Answer, Request, RetryPolicy, Unanswered, base_url
-from boxmatch.client.listener import Connect, Follower, Lost, Run
-from boxmatch.client.operations import Operations
+from boxmatch.client.exchange import Request, Unanswered, base_url
+from boxmatch.client.listener import Connect, Lost
 from boxmatch.errors import ClientError
 from boxmatch.wire.http import retry_after
 
-L = TypeVar("L", bound="BaseListener[Any]")
-C = TypeVar("C")
 Verify = bool | str | Path | ssl.SSLContext
 _MOST_MESSAGE = 1 << 28
 _LOOK_AGAIN = 0.2
@@ -79,84 +76,6 @@ class Address:
         }
 
 
-class BaseClient(Operations, Generic[L]):
-    """What the two clients share: all but how they wait."""
-
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retry_seconds: float = 60.0,
-        verify: Verify = True,
-    ) -> None:
-        self._address = Address(url, key, timeout, verify)
-        self._retries = RetryPolicy(seconds=retry_seconds)
-        self._listeners: set[L] = set()
-        self._open()
-
-    def _open(self) -> None:
-        """Make ready what requests are sent with."""
-        raise NotImplementedError
-
-    def _listener(self, subscriber: str, follower: Follower) -> L:
-        raise NotImplementedError
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        # Of `copy` and `pickle`: a copy would share connections and close them for both.
-        raise ClientError(
-            "a client cannot be copied or pickled: make another with the same address"
-        )
-
-    def listen(
-        self,
-        subscriber: str,
-        *,
-        after: int | None = None,
-        acknowledge: bool = True,
-        window: int | None = None,
-        idle: float | None = None,
-    ) -> L:
-        """The subscriber's notifications as they come: iterate, best inside `with`. With
-        `AsyncClient` that is `async for` and `async with`, and waiting for a notification can be
-        cancelled and taken up again.
-
-        Begins after the number `after`, or where the broker's cursor for this subscriber is. A
-        connection that breaks is opened again for as long as it takes, and no notification comes
-        twice. A notification is acknowledged once the next one is asked for, or when the `with`
-        block ends without an error. With `acknowledge=False` that is up to you
-        (`Listener.acknowledge`); the broker sends no more than `window` notifications before it
-        hears of them. The iteration ends if no notification comes for `idle` seconds.
-        """
-        follower = Follower(
-            subscriber,
-            after=after,
-            acknowledge=acknowledge,
-            window=window,
-            idle=idle,
-            retries=self._retries,
-        )
-        listener = self._listener(subscriber, follower)
-        self._listeners.add(listener)
-        return listener
-
-
-class BaseListener(Generic[C]):
-    """What the listeners of the two clients share."""
-
-    def __init__(self, address: Address, follower: Follower, on_close: C) -> None:
-        self._address = address
-        self._follower = follower
-        self._run = Run(follower)
-        self._on_close = on_close
-
-    @property
-    def dropped(self) -> int:
-        """Notifications that the subscriber has lost because it did not read them in time."""
-        return self._follower.dropped
-
-
 class _TurnsSocket(ssl.SSLSocket):
     """TLS that one thread reads and another writes, as websockets does.
 
@@ -205,10 +124,6 @@ def _tls(verify: Verify) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def answer_of(response: httpx.Response) -> Answer:
-    return Answer(response.status_code, response.headers, response.content)
 
 
 def unanswered(error: httpx.TransportError) -> Unanswered:

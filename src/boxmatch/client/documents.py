@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from msgspec.structs import fields, replace
 
-from boxmatch.client.exchange import Answer
 from boxmatch.errors import AttributeValueError, ClientError
 from boxmatch.wire.answers import Receipt
 from boxmatch.wire.requests import Request
@@ -47,10 +46,6 @@ def find_not_finite(value: Any, name: object = None) -> str | None:
     return next((one for one in found if one is not None), None)
 
 
-def query_of(**wanted: float | str | None) -> dict[str, str]:
-    return {name: str(value) for name, value in wanted.items() if value is not None}
-
-
 def body_of(request: Request) -> bytes:
     """A request as JSON, without what the broker would take it to be anyway."""
     return _dump(
@@ -67,9 +62,8 @@ def _defaults(kind: type[Request]) -> list[tuple[str, Any]]:
     return [(one.name, one.default) for one in fields(kind)]
 
 
-def read_receipt(answer: Answer) -> Receipt:
-    receipt = answer.read(Receipt)
-    # Numbers start at 1: a 0 says that there is none yet.
+def read_receipt(receipt: Receipt) -> Receipt:
+    """Numbers start at 1: a 0 says that there is none yet."""
     return replace(receipt, first=receipt.first or None, last=receipt.last or None)
 
 

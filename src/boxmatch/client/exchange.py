@@ -6,20 +6,39 @@ that blocks or one that is awaited, drives it; nothing here does either.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
+from urllib.parse import urlsplit
 
 import msgspec
 import orjson
 
+from boxmatch.client.documents import body_of
 from boxmatch.errors import ClientError
 from boxmatch.wire.codec import UNREADABLE, decode
 from boxmatch.wire.http import JSON, NAME, retry_after
+from boxmatch.wire.requests import Request as Body
 
+if TYPE_CHECKING:
+    from boxmatch.client.asynchronous import AsyncClient
+    from boxmatch.client.blocking import Client
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _REFUSED_FOR_NOW = frozenset({429, 503})
@@ -58,10 +77,11 @@ class Answer(NamedTuple):
     body: bytes
 
     def read(self, kind: type[T]) -> T:
-        """The answer as one of `boxmatch.wire.answers`."""
+        """The answer as one of `boxmatch.wire.answers`, or None if that is what is wanted."""
         try:
-            found: T = decode(self.body, kind)
-            return found
+            found: Any = None if kind is NoneType else decode(self.body, kind)
+            wanted: T = found
+            return wanted
         except msgspec.ValidationError as error:
             what = kind.__name__.lower()
             raise ClientError(
@@ -91,6 +111,79 @@ class Sleep(NamedTuple):
 
 Operation = Generator[Request, Answer, T]
 Exchange = Generator[Request | Sleep, Answer | Unanswered | None, T]
+
+
+class operation(Generic[P, T]):  # read as a decorator
+    """A generator of requests as a method of both clients: one returns its result, the other a
+    coroutine of it.
+
+    This is what type checkers see. Each client makes plain methods of it, see `Operations`; of
+    `Operations` itself it is the generator, for whoever carries it out.
+    """
+
+    def __init__(self, ask: Callable[Concatenate[Any, P], Operation[T]]) -> None:
+        self.ask = ask
+        self.__doc__ = ask.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Operation[T]]: ...
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: object, owner: type) -> Any:
+        return functools.partial(self.ask, client)
+
+    def method(self, *, awaited: bool) -> Any:
+        """A method with the name, the text and the signature of the operation."""
+        ask = self.ask
+
+        async def coroutine(client: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return await client._carry_out(ask(client, *args, **kwargs))
+
+        def blocking(client: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return finish(coroutine(client, *args, **kwargs))
+
+        method: Any = coroutine if awaited else blocking
+        functools.update_wrapper(method, ask)
+        signature = inspect.signature(ask)
+        returned = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
+        method.__signature__ = signature.replace(return_annotation=returned)
+        method.__annotations__ = ask.__annotations__ | {"return": returned}
+        return method
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never suspends, since all that it calls blocks."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("a client that blocks has to wait for an event loop")
+
+
+def ask(
+    kind: type[T],
+    operation: str,
+    *names: str,
+    query: Mapping[str, float | str | None] | None = None,
+    body: Body | None = None,
+    again: bool = True,
+    wait: float = 0.0,
+) -> Operation[T]:
+    """One request, such as `GET /feeds/{}` with its name, and its answer."""
+    method, template = operation.split()
+    given = (query or {}).items()
+    answer = yield Request(
+        method=method,
+        path=path(template, *names),
+        query={name: str(value) for name, value in given if value is not None},
+        body=None if body is None else body_of(body),
+        again=again,
+        wait=wait,
+    )
+    return answer.read(kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,15 +272,15 @@ def refusal(status: int, body: bytes) -> ClientError:
     return ClientError(f"{said} (HTTP {status})", status=status, problem=problem)
 
 
-def path(*parts: str) -> str:
-    """The path of a resource: every second part is a name that somebody chose."""
-    for name in parts[1::2]:
+def path(template: str, *names: str) -> str:
+    """The path of a resource, with names that somebody chose in the place of `{}`."""
+    for name in names:
         if not NAME.fullmatch(str(name)):
             raise ClientError(
                 f"{name!r} cannot be a name: use up to 128 of A-Z, a-z, 0-9 and _.:@-, "
                 "with a letter or digit first"
             )
-    return "/" + "/".join(quote(part, safe=":@") for part in parts)
+    return template.format(*names)  # no name has a letter that would have to be quoted
 
 
 def base_url(text: str) -> str:

@@ -86,7 +86,8 @@ class Follower:
         idle: float | None,
         retries: RetryPolicy,
     ) -> None:
-        self.path = path("subscribers", subscriber, "notifications") + "/socket"
+        self.subscriber = subscriber
+        self.path = path("/subscribers/{}/notifications/socket", subscriber)
         self.received = after
         """The last number that came. None: wherever the broker's cursor is."""
         self.dropped = 0

@@ -6,35 +6,27 @@ clients that block and clients that are awaited.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
-    Generic,
     Literal,
-    ParamSpec,
-    TypeVar,
-    overload,
 )
 
 from msgspec import UNSET, UnsetType
 
 from boxmatch.client.batches import BATCH, parts
 from boxmatch.client.documents import (
-    body_of,
     filter_json,
     join_receipts,
     number_among_all,
-    query_of,
     read_receipt,
     regions_json,
     schema_json,
 )
-from boxmatch.client.exchange import Operation, Request, path
+from boxmatch.client.exchange import Operation, Request, ask, operation, path
 from boxmatch.errors import ClientError
 from boxmatch.wire import answers, requests
 from boxmatch.wire.answers import (
@@ -51,8 +43,6 @@ from boxmatch.wire.answers import (
 )
 
 if TYPE_CHECKING:
-    from boxmatch.client.asynchronous import AsyncClient
-    from boxmatch.client.blocking import Client
     from boxmatch.model.explanation import Explanation
     from boxmatch.model.schema import Schema
 
@@ -61,42 +51,22 @@ _FILTERS_AT_ONCE = 1_000
 _COMPILING = 120.0
 """Seconds. The first state feed on a machine waits until its kernels are compiled."""
 
+_SUBSCRIPTIONS = "/subscribers/{}/subscriptions"
+_SUBSCRIPTION = f"{_SUBSCRIPTIONS}/{{}}"
+_PUBLICATION = "/feeds/{}/publications/{}"
+
 Filter = str | Mapping[str, Any]
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class operation(Generic[P, T]):  # read as a decorator
-    """A generator of requests as a method of both clients: one returns its result, the other a
-    coroutine of it.
-
-    This is what type checkers see. Each client makes plain methods of it, see `Operations`; of
-    `Operations` itself it is the generator, for whoever carries it out.
-    """
-
-    def __init__(self, ask: Callable[Concatenate[Any, P], Operation[T]]) -> None:
-        self.ask = ask
-        self.__doc__ = ask.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Callable[P, Operation[T]]: ...
-    @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: object, owner: type) -> Any:
-        return functools.partial(self.ask, client)
 
 
 class Operations:
     """What can be asked of a broker: the methods of both clients."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, awaited: bool | None = None) -> None:
         super().__init_subclass__()
-        if "_carry_out" in vars(cls):
+        if awaited is not None:
             for name, one in vars(Operations).items():
                 if isinstance(one, operation):
-                    setattr(cls, name, _method(one.ask, vars(cls)["_carry_out"]))
+                    setattr(cls, name, one.method(awaited=awaited))
 
     # Feeds
 
@@ -124,35 +94,30 @@ class Operations:
             unknown=unknown,
             leave=leave,
         )
-        answer = yield Request(
-            method="POST", path=path("feeds"), body=body_of(wanted), again=False,
-            wait=0.0 if spaces is None else _COMPILING,
-        )  # fmt: skip
-        return answer.read(Feed)
+        wait = 0.0 if spaces is None else _COMPILING
+        return ask(Feed, "POST /feeds", body=wanted, again=False, wait=wait)
 
     @operation
     def feeds(self) -> Operation[list[Feed]]:
         """All feeds that the key may see."""
-        answer = yield Request(method="GET", path=path("feeds"))
-        return answer.read(answers.Feeds).feeds
+        found = yield from ask(answers.Feeds, "GET /feeds")
+        return found.feeds
 
     @operation
     def feed(self, name: str) -> Operation[Feed]:
         """One feed."""
-        answer = yield Request(method="GET", path=path("feeds", name))
-        return answer.read(Feed)
+        return ask(Feed, "GET /feeds/{}", name)
 
     @operation
     def extend_feed(self, name: str, attributes: Mapping[str, Any]) -> Operation[Feed]:
         """Give a feed's schema more attributes."""
-        body = body_of(requests.MoreAttributes(attributes=schema_json(attributes)))
-        answer = yield Request(method="PATCH", path=path("feeds", name), body=body, again=False)
-        return answer.read(Feed)
+        body = requests.MoreAttributes(attributes=schema_json(attributes))
+        return ask(Feed, "PATCH /feeds/{}", name, body=body, again=False)
 
     @operation
     def drop_feed(self, name: str) -> Operation[None]:
         """Delete a feed with its log, its subscriptions and what is still to be delivered of it."""
-        yield Request(method="DELETE", path=path("feeds", name))
+        return ask(NoneType, "DELETE /feeds/{}", name)
 
     # Events
 
@@ -186,7 +151,7 @@ class Operations:
                 try:
                     answer = yield Request(
                         method="POST",
-                        path=path("feeds", feed, "events"),
+                        path=path("/feeds/{}/events", feed),
                         query={} if wait == "durable" else {"wait": wait},
                         body=part.body(),
                         content_type=part.content_type,
@@ -198,7 +163,7 @@ class Operations:
                     first, second = part.halves()  # the key has smaller limits than usual
                     waiting += [(second, name + "b"), (first, name + "a")]
                     continue
-                receipt = read_receipt(answer)
+                receipt = read_receipt(answer.read(Receipt))
                 done = join_receipts(done, receipt)
                 if on_receipt is not None:
                     on_receipt(receipt)
@@ -209,9 +174,8 @@ class Operations:
         self, feed: str, *, after: int = 0, limit: int = _PAGE, through: int | None = None
     ) -> Operation[EventPage]:
         """Read the log of a feed: events with numbers above `after`, up to `through`."""
-        query = query_of(after=after, limit=limit, through=through)
-        answer = yield Request(method="GET", path=path("feeds", feed, "events"), query=query)
-        return answer.read(EventPage)
+        query = {"after": after, "limit": limit, "through": through}
+        return ask(EventPage, "GET /feeds/{}/events", feed, query=query)
 
     # Subscriptions
 
@@ -237,12 +201,7 @@ class Operations:
             ttl=ttl,
             exact=exact,
         )
-        answer = yield Request(
-            method="PUT",
-            path=path("subscribers", subscriber, "subscriptions", id),
-            body=body_of(wanted),
-        )
-        return answer.read(Subscription)
+        return ask(Subscription, f"PUT {_SUBSCRIPTION}", subscriber, id, body=wanted)
 
     @operation
     def subscribe_many(
@@ -255,25 +214,19 @@ class Operations:
         listed = list(filters.items())
         for start in range(0, len(listed), _FILTERS_AT_ONCE):
             some = {id: filter_json(one) for id, one in listed[start : start + _FILTERS_AT_ONCE]}
-            yield Request(
-                method="POST",
-                path=path("subscribers", subscriber, "subscriptions"),
-                body=body_of(requests.ManyWanted(feed=feed, filters=some)),
-            )
+            body = requests.ManyWanted(feed=feed, filters=some)
+            yield from ask(NoneType, f"POST {_SUBSCRIPTIONS}", subscriber, body=body)
         return len(listed)
 
     @operation
     def unsubscribe(self, subscriber: str, id: str) -> Operation[None]:
         """Delete a subscription. What it has matched before is delivered still."""
-        yield Request(method="DELETE", path=path("subscribers", subscriber, "subscriptions", id))
+        return ask(NoneType, f"DELETE {_SUBSCRIPTION}", subscriber, id)
 
     @operation
     def subscription(self, subscriber: str, id: str) -> Operation[Subscription]:
         """One subscription."""
-        answer = yield Request(
-            method="GET", path=path("subscribers", subscriber, "subscriptions", id)
-        )
-        return answer.read(Subscription)
+        return ask(Subscription, f"GET {_SUBSCRIPTION}", subscriber, id)
 
     @operation
     def subscriptions(
@@ -283,22 +236,20 @@ class Operations:
         found: list[Subscription] = []
         after = ""
         while True:
-            query = query_of(after=after or None, limit=_PAGE, feed=feed)
-            answer = yield Request(
-                method="GET", path=path("subscribers", subscriber, "subscriptions"), query=query
+            query = {"after": after or None, "limit": _PAGE, "feed": feed}
+            page = yield from ask(
+                answers.Subscriptions, f"GET {_SUBSCRIPTIONS}", subscriber, query=query
             )
-            page = answer.read(answers.Subscriptions).subscriptions
-            found += page
-            if len(page) < _PAGE:
+            found += page.subscriptions
+            if len(page.subscriptions) < _PAGE:
                 return found
             after = found[-1].id
 
     @operation
     def dry_run(self, feed: str, filter: Filter) -> Operation[DryRun]:
         """How many of a feed's last events a filter would have wanted."""
-        body = body_of(requests.DryRunQuestion(filter=filter_json(filter)))
-        answer = yield Request(method="POST", path=path("feeds", feed, "dry-run"), body=body)
-        return answer.read(DryRun)
+        body = requests.DryRunQuestion(filter=filter_json(filter))
+        return ask(DryRun, "POST /feeds/{}/dry-run", feed, body=body)
 
     @operation
     def explain(
@@ -319,17 +270,15 @@ class Operations:
             subscriber=subscriber,
             subscription=subscription,
         )
-        body = body_of(wanted)
-        answer = yield Request(method="POST", path=path("feeds", feed, "explain"), body=body)
-        return answer.read(answers.Explanation).of(subscription or "filter")
+        found = yield from ask(answers.Explanation, "POST /feeds/{}/explain", feed, body=wanted)
+        return found.of(subscription or "filter")
 
     # Subscribers and their notifications
 
     @operation
     def subscriber(self, name: str) -> Operation[Subscriber]:
         """What the broker knows of a subscriber."""
-        answer = yield Request(method="GET", path=path("subscribers", name))
-        return answer.read(Subscriber)
+        return ask(Subscriber, "GET /subscribers/{}", name)
 
     @operation
     def notifications(
@@ -340,23 +289,17 @@ class Operations:
 
         If there are none, the broker waits for one for up to `wait` seconds.
         """
-        query = query_of(after=after, limit=limit, wait=wait or None)
-        answer = yield Request(
-            method="GET",
-            path=path("subscribers", subscriber, "notifications"),
-            query=query,
-            wait=wait,
-        )
-        return answer.read(NotificationPage)
+        query = {"after": after, "limit": limit, "wait": wait or None}
+        where = "GET /subscribers/{}/notifications"
+        return ask(NotificationPage, where, subscriber, query=query, wait=wait)
 
     @operation
     def acknowledge(self, subscriber: str, sequence: int) -> Operation[int]:
         """All up to this number is done with. Returns the cursor, which never goes back."""
-        body = body_of(requests.Acknowledgement(sequence=sequence))
-        answer = yield Request(
-            method="POST", path=path("subscribers", subscriber, "acknowledge"), body=body
-        )
-        return answer.read(answers.Cursor).cursor
+        body = requests.Acknowledgement(sequence=sequence)
+        where = "POST /subscribers/{}/acknowledge"
+        found = yield from ask(answers.Cursor, where, subscriber, body=body)
+        return found.cursor
 
     @operation
     def put_webhook(
@@ -382,39 +325,35 @@ class Operations:
             batch=batch,
             paused=paused,
         )
-        where = path("subscribers", subscriber, "webhook")
-        answer = yield Request(method="PUT", path=where, body=body_of(wanted))
-        return answer.read(Webhook)
+        return ask(Webhook, "PUT /subscribers/{}/webhook", subscriber, body=wanted)
 
     @operation
     def webhook(self, subscriber: str) -> Operation[Webhook]:
         """Where the subscriber's notifications are posted to."""
-        answer = yield Request(method="GET", path=path("subscribers", subscriber, "webhook"))
-        return answer.read(Webhook)
+        return ask(Webhook, "GET /subscribers/{}/webhook", subscriber)
 
     @operation
     def delete_webhook(self, subscriber: str) -> Operation[None]:
         """Post no more notifications."""
-        yield Request(method="DELETE", path=path("subscribers", subscriber, "webhook"))
+        return ask(NoneType, "DELETE /subscribers/{}/webhook", subscriber)
 
     @operation
     def dead_letters(
         self, subscriber: str, *, after: int = 0, limit: int = 100
     ) -> Operation[list[DeadLetter]]:
         """What the subscriber's webhook did not take."""
-        query = query_of(after=after, limit=limit)
-        answer = yield Request(
-            method="GET", path=path("subscribers", subscriber, "dead-letters"), query=query
-        )
-        return answer.read(answers.DeadLetters).dead_letters
+        query = {"after": after, "limit": limit}
+        where = "GET /subscribers/{}/dead-letters"
+        found = yield from ask(answers.DeadLetters, where, subscriber, query=query)
+        return found.dead_letters
 
     @operation
     def replay(self, subscriber: str, numbers: Sequence[int] | None = None) -> Operation[int]:
         """Post dead letters, these or all, to the webhook again. Returns how many."""
-        body = body_of(requests.Numbers(numbers=None if numbers is None else list(numbers)))
-        where = path("subscribers", subscriber, "dead-letters") + "/replay"
-        answer = yield Request(method="POST", path=where, body=body, again=False)
-        return answer.read(answers.Replayed).replayed
+        body = requests.Numbers(numbers=None if numbers is None else list(numbers))
+        where = "POST /subscribers/{}/dead-letters/replay"
+        found = yield from ask(answers.Replayed, where, subscriber, body=body, again=False)
+        return found.replayed
 
     # State feeds
 
@@ -434,10 +373,8 @@ class Operations:
         dimension that it constrains.
         """
         wanted = requests.NewPublication(regions=regions_json(regions), filter=filter, ttl=ttl)
-        answer = yield Request(
-            method="PUT", path=path("feeds", feed, "publications", id), body=body_of(wanted)
-        )
-        return read_receipt(answer)
+        where = f"PUT {_PUBLICATION}"
+        return read_receipt((yield from ask(Receipt, where, feed, id, body=wanted)))
 
     @operation
     def patch_publication(
@@ -453,36 +390,15 @@ class Operations:
         wanted = requests.PublicationChange(
             regions=None if regions is None else regions_json(regions), filter=filter, ttl=ttl
         )
-        answer = yield Request(
-            method="PATCH", path=path("feeds", feed, "publications", id), body=body_of(wanted)
-        )
-        return read_receipt(answer)
+        where = f"PATCH {_PUBLICATION}"
+        return read_receipt((yield from ask(Receipt, where, feed, id, body=wanted)))
 
     @operation
     def retract(self, feed: str, id: str) -> Operation[None]:
         """Take a publication back."""
-        yield Request(method="DELETE", path=path("feeds", feed, "publications", id))
+        return ask(NoneType, f"DELETE {_PUBLICATION}", feed, id)
 
     @operation
     def publication(self, feed: str, id: str) -> Operation[Publication]:
         """What is published under an id."""
-        answer = yield Request(method="GET", path=path("feeds", feed, "publications", id))
-        return answer.read(Publication)
-
-
-def _method(ask: Callable[..., Operation[Any]], carry_out: Callable[..., Any]) -> Any:
-    """A method with the name, the text and the signature of the operation that it carries out."""
-
-    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return carry_out(self, ask(self, *args, **kwargs))
-
-    async def awaited(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return await carry_out(self, ask(self, *args, **kwargs))
-
-    method: Any = awaited if inspect.iscoroutinefunction(carry_out) else blocking
-    functools.update_wrapper(method, ask)
-    signature = inspect.signature(ask)
-    returned = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
-    method.__signature__ = signature.replace(return_annotation=returned)
-    method.__annotations__ = ask.__annotations__ | {"return": returned}
-    return method
+        return ask(Publication, f"GET {_PUBLICATION}", feed, id)
