@@ -13,7 +13,8 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -40,6 +41,18 @@ BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
+COUNTERS = {
+    "events_received": ("Events taken from publishers.", ("feed",)),
+    "events_matched": ("Events that went through the matcher.", ("feed",)),
+    "matches": ("Subscriptions that events matched.", ("feed",)),
+    "events_committed": ("Events durable in the log.", ("feed",)),
+    "notifications_delivered": ("Notifications handed to subscribers.", ("feed", "way")),
+    "webhook_deliveries": ("Requests to webhooks.", ("outcome",)),
+    "notifications_dropped": ("Notifications that subscribers have lost.", ()),
+    "refused": ("What was refused, and why.", ("reason",)),
+    "http_requests": ("Requests answered.", ("method", "route", "status")),
+}
+_OF_FEEDS = ("events_received", "events_matched", "matches", "events_committed")
 MOST_LABELS = 1000
 MOST_SUBSCRIBERS = 100
 MOST_HISTOGRAMS = 100
@@ -60,73 +73,53 @@ class FeedCounts(NamedTuple):
     """By stage, how many took so long: up to each of `BUCKETS`, and beyond."""
 
 
-class Metrics:
+class Metrics(Collector):
     """Counters and histograms of one broker. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._watched: Broker | None = None
-        feed = ("feed",)
-        self._received = _Tally("events_received", "Events taken from publishers.", feed)
-        self._matched = _Tally("events_matched", "Events that went through the matcher.", feed)
-        self._matches = _Tally("matches", "Subscriptions that events matched.", feed)
-        self._committed = _Tally("events_committed", "Events durable in the log.", feed)
-        self._delivered = _Tally(
-            "notifications_delivered", "Notifications handed to subscribers.", ("feed", "way")
-        )
-        self._webhooks = _Tally("webhook_deliveries", "Requests to webhooks.", ("outcome",))
-        self._dropped = _Tally(
-            "notifications_dropped", "Notifications that subscribers have lost.", ()
-        )
-        self._refused = _Tally("refused", "What was refused, and why.", ("reason",))
-        self._requests = _Tally(
-            "http_requests", "Requests answered.", ("method", "route", "status")
-        )
+        self._tallies = {name: _Tally(name, *told) for name, told in COUNTERS.items()}
+        self._delivered = self._tallies["notifications_delivered"]
         self._stages = _Stages()
         self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(_Counted(self))
+        self.registry.register(self)
         ProcessCollector(registry=self.registry)
 
     # Called on the hot paths, once for a batch.
 
     def events_received(self, feed: str, events: int) -> None:
-        self._received.add((feed,), events)
+        self._tallies["events_received"].add((feed,), events)
 
     def matched(self, feed: str, events: int, matches: int) -> None:
-        self._matched.add((feed,), events)
-        self._matches.add((feed,), matches)
+        self._tallies["events_matched"].add((feed,), events)
+        self._tallies["matches"].add((feed,), matches)
 
     def committed(self, feed: str, events: int) -> None:
-        self._committed.add((feed,), events)
+        self._tallies["events_committed"].add((feed,), events)
 
     def delivered(self, way: str, notifications: Sequence[Notification]) -> None:
         """`way` is one of `WAYS`. How old notifications are is taken from the newest."""
         now = time.time()
-        feed = notifications[0].feed
-        if (
-            len(notifications) == 1
-            or len({notification.feed for notification in notifications}) == 1
-        ):
-            self._delivered.add((feed, way), len(notifications))
-            self._stages.add(feed, "end_to_end", now - notifications[-1].at, len(notifications))
-            return
         newest = {notification.feed: notification.at for notification in notifications}
-        for feed, count in Counter(notification.feed for notification in notifications).items():
+        several = Counter(one.feed for one in notifications) if len(newest) > 1 else None
+        for feed, at in newest.items():
+            count = len(notifications) if several is None else several[feed]
             self._delivered.add((feed, way), count)
-            self._stages.add(feed, "end_to_end", now - newest[feed], count)
+            self._stages.add(feed, "end_to_end", now - at, count)
 
     def dropped(self, notifications: int) -> None:
-        self._dropped.add((), notifications)
+        self._tallies["notifications_dropped"].add((), notifications)
 
     def refused(self, reason: str) -> None:
         """`reason` is one of a few words, such as "rate" or "unknown key": it becomes a label."""
-        self._refused.add((reason,), 1)
+        self._tallies["refused"].add((reason,), 1)
 
     def webhook(self, outcome: str) -> None:
-        self._webhooks.add((outcome,), 1)
+        self._tallies["webhook_deliveries"].add((outcome,), 1)
 
     def request(self, method: str, route: str, status: int) -> None:
         """`route` as a template: /feeds/{feed}."""
-        self._requests.add((method, route, str(status)), 1)
+        self._tallies["http_requests"].add((method, route, str(status)), 1)
 
     def stage(self, feed: str, name: str, seconds: float, count: int = 1) -> None:
         """One of `STAGES`: `count` events, or notifications, took so long each."""
@@ -140,30 +133,26 @@ class Metrics:
 
     def forget_feed(self, feed: str) -> None:
         """A feed was dropped: no more of it."""
-        for tally in (self._received, self._matched, self._matches, self._committed):
-            tally.forget((feed,))
+        for name in _OF_FEEDS:
+            self._tallies[name].forget((feed,))
         for way in WAYS:
             self._delivered.forget((feed, way), into=(_OTHERS, way))
         self._stages.forget(feed)
 
     def counts(self, feed: str) -> FeedCounts:
         """What was counted of a feed."""
-        key = (feed,)
         return FeedCounts(
-            self._received.count(key),
-            self._matched.count(key),
-            self._matches.count(key),
-            self._committed.count(key),
+            *(self._tallies[name].count((feed,)) for name in _OF_FEEDS),
             sum(self._delivered.count((feed, way)) for way in WAYS),
             self._stages.counts(feed),
         )
 
     def activity(self) -> dict[str, int]:
         """Events and notifications that went through each feed, so far."""
-        total: dict[str, int] = {}
-        for tally in (self._received, self._delivered):
+        total: Counter[str] = Counter()
+        for tally in (self._tallies["events_received"], self._delivered):
             for (feed, *_), count in tally.counts().items():
-                total[feed] = total.get(feed, 0) + count
+                total[feed] += count
         return total
 
     def delivered_by_way(self) -> dict[str, int]:
@@ -173,11 +162,11 @@ class Metrics:
         return total
 
     def refused_by_reason(self) -> dict[str, int]:
-        return {reason: count for (reason,), count in self._refused.counts().items()}
+        return {reason: count for (reason,), count in self._tallies["refused"].counts().items()}
 
     @property
     def dropped_notifications(self) -> int:
-        return self._dropped.count(())
+        return self._tallies["notifications_dropped"].count(())
 
     def render(self) -> bytes:
         """All of it, in Prometheus' text format (`CONTENT_TYPE`). Reads the database: a moment."""
@@ -186,22 +175,8 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
         yield InfoMetricFamily("boxmatch", "Which Boxmatch this is.", {"version": __version__})
-        yield from (
-            tally.family()
-            for tally in (
-                *(self._received, self._matched, self._matches, self._committed),
-                *(self._delivered, self._webhooks, self._dropped, self._refused, self._requests),
-            )
-        )
-        stages = HistogramMetricFamily(
-            "boxmatch_stage_seconds",
-            "How long events take in each stage; end_to_end is from receiving to delivery.",
-            labels=("feed", "stage"),
-        )
-        for feed, name, durations in self._stages.all():
-            buckets, total = durations.snapshot()
-            stages.add_metric([feed, name], buckets, total)
-        yield stages
+        yield from (tally.family() for tally in self._tallies.values())
+        yield self._stages.family()
         failed = 0
         if self._watched is not None:
             try:
@@ -210,14 +185,6 @@ class Metrics:
                 _log.warning("the state of the broker could not be read", exc_info=True)
                 failed = 1
         yield _gauge("scrape_failed", "Whether the state of the broker could not be read.", failed)
-
-
-class _Counted(Collector):
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics.collect()
 
 
 class _Tally:
@@ -267,133 +234,108 @@ class _Tally:
 
 
 class _Durations:
-    """A histogram with fixed buckets."""
+    """A histogram: how many took so long, by bucket and beyond the last, and all of it together."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts = [0] * (len(BUCKETS) + 1)
-        self._total = 0.0
-
-    def add(self, seconds: float, count: int) -> None:
-        bucket = bisect_left(BUCKETS, seconds)
-        with self._lock:
-            self._counts[bucket] += count
-            self._total += seconds * count
-
-    def counts(self) -> list[int]:
-        """How many there are in each bucket, and beyond the last."""
-        with self._lock:
-            return self._counts.copy()
-
-    def snapshot(self) -> tuple[list[tuple[str, float]], float]:
-        """Buckets as Prometheus wants them, each with all that is below."""
-        with self._lock:
-            counts, total = self._counts.copy(), self._total
-        buckets: list[tuple[str, float]] = []
-        running = 0
-        for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
-            running += count
-            buckets.append((bound, running))
-        return buckets, total
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
 
 
 class _Stages:
-    """Histograms of all stages, by feed. What is counted of a known feed takes no lock for all."""
+    """Histograms of all stages, by feed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._feeds: dict[str, dict[str, _Durations]] = {}
 
     def add(self, feed: str, stage: str, seconds: float, count: int) -> None:
-        known = self._feeds.get(feed)
-        if known is None:
-            known = self._new(feed)
-        known[stage].add(seconds, count)
-
-    def _new(self, feed: str) -> dict[str, _Durations]:
+        bucket = bisect_left(BUCKETS, seconds)
         with self._lock:
-            name = feed if len(self._feeds) < MOST_HISTOGRAMS else _OTHERS
-            return self._feeds.setdefault(name, {stage: _Durations() for stage in STAGES})
+            known = self._feeds.get(feed)
+            if known is None:
+                name = feed if len(self._feeds) < MOST_HISTOGRAMS else _OTHERS
+                known = self._feeds.setdefault(name, {one: _Durations() for one in STAGES})
+            durations = known[stage]
+            durations.counts[bucket] += count
+            durations.total += seconds * count
 
     def forget(self, feed: str) -> None:
         with self._lock:
             self._feeds.pop(feed, None)
 
     def counts(self, feed: str) -> dict[str, list[int]]:
-        known = self._feeds.get(feed)
-        if known is None:
-            return {stage: [0] * (len(BUCKETS) + 1) for stage in STAGES}
-        return {stage: durations.counts() for stage, durations in known.items()}
-
-    def all(self) -> list[tuple[str, str, _Durations]]:
+        """By stage, how many there are in each bucket, and beyond the last."""
         with self._lock:
-            feeds = list(self._feeds.items())
-        return [(feed, stage, one) for feed, known in feeds for stage, one in known.items()]
+            known = self._feeds.get(feed) or {stage: _Durations() for stage in STAGES}
+            return {stage: durations.counts.copy() for stage, durations in known.items()}
+
+    def family(self) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(
+            "boxmatch_stage_seconds",
+            "How long events take in each stage; end_to_end is from receiving to delivery.",
+            labels=("feed", "stage"),
+        )
+        bounds = (*map(str, BUCKETS), "+Inf")
+        with self._lock:
+            for feed, known in self._feeds.items():
+                for stage, one in known.items():
+                    below = accumulate(one.counts)  # each bucket has all that is below it
+                    family.add_metric(
+                        [feed, stage], list(zip(bounds, below, strict=True)), one.total
+                    )
+        return family
 
 
 def _gauges(broker: Broker) -> Iterator[Metric]:
     subscribers = broker.directory.all_subscribers()
-    sessions = sum(len(subscriber.streams) for subscriber in subscribers)
-    yield _gauge("queue_events", "Events that wait for the matcher.", broker.pipeline.events)
-    yield _gauge("queue_bytes", "Bytes that wait for the matcher.", broker.pipeline.nbytes)
-    yield _gauge("sessions", "Subscribers that are connected.", sessions)
-
-    subscriptions = _gauges_of("subscriptions", "Subscriptions of a feed.", "feed")
-    publications = _gauges_of("publications", "Publications of a state feed.", "feed")
-    rate = _gauges_of("tolerated_rate", "Rate of false matches tolerated; 0 is exact.", "feed")
-    sampled = _gauges_of("sampled_matches", "Inexact matches that were looked at again.", "feed")
-    false = _gauges_of("sampled_false_matches", "How many of those were false.", "feed")
-    feeds = broker.feeds.list()
-    for info in feeds:
-        subscriptions.add_metric([info.spec.name], info.subscriptions)
-        if info.spec.adaptive is not None:
-            rate.add_metric([info.spec.name], info.rate)
-            sampled.add_metric([info.spec.name], info.sampled_matches)
-            false.add_metric([info.spec.name], info.sampled_false)
-        if info.spec.kind == "state":
-            publications.add_metric([info.spec.name], info.publications)
-    yield from (subscriptions, publications, rate, sampled, false)
-    yield _gauge(
-        "last_sequence",
-        "The newest sequence number.",
-        max((info.last_sequence for info in feeds), default=0),
-    )
-
     waiting = [(one.backlog, one.name) for one in subscribers if one.backlog]
-    backlog = _gauges_of(
-        "backlog_notifications",
+    feeds = broker.feeds.list()
+    sizes = broker.store.reader.sizes()
+    newest = max((info.last_sequence for info in feeds), default=0)
+    for name, text, value in (
+        ("queue_events", "Events that wait for the matcher.", broker.pipeline.events),
+        ("queue_bytes", "Bytes that wait for the matcher.", broker.pipeline.nbytes),
+        ("sessions", "Subscribers that are connected.", sum(len(s.streams) for s in subscribers)),
+        ("last_sequence", "The newest sequence number.", newest),
+        (
+            "backlog_notifications_all",
+            "Notifications that wait, of all subscribers.",
+            sum(count for count, _ in waiting),
+        ),
+        ("backlog_subscribers", "Subscribers that notifications wait for.", len(waiting)),
+        ("storage_bytes", "Bytes on disk.", sizes.nbytes),
+        ("log_bytes", "Bytes of events that are kept.", sizes.log_bytes),
+        ("log_batches", "Batches of events that are kept.", sizes.batches),
+        ("inbox_rows", "Batches that subscribers have not read yet, of all.", sizes.inbox_rows),
+    ):
+        yield _gauge(name, text, value)
+    state = [info for info in feeds if info.spec.kind == "state"]
+    adaptive = [info for info in feeds if info.spec.adaptive is not None]
+    for name, text, some, field in (
+        ("subscriptions", "Subscriptions of a feed.", feeds, "subscriptions"),
+        ("publications", "Publications of a state feed.", state, "publications"),
+        ("tolerated_rate", "Rate of false matches tolerated; 0 is exact.", adaptive, "rate"),
+        (
+            "sampled_matches",
+            "Inexact matches that were looked at again.",
+            adaptive,
+            "sampled_matches",
+        ),
+        ("sampled_false_matches", "How many of those were false.", adaptive, "sampled_false"),
+    ):
+        family = GaugeMetricFamily(f"boxmatch_{name}", text, labels=["feed"])
+        for info in some:
+            family.add_metric([info.spec.name], getattr(info, field))
+        yield family
+    backlog = GaugeMetricFamily(
+        "boxmatch_backlog_notifications",
         f"Notifications that wait for a subscriber, of the {MOST_SUBSCRIBERS} most.",
-        "subscriber",
+        labels=["subscriber"],
     )
     for count, subscriber in heapq.nlargest(MOST_SUBSCRIBERS, waiting):
         backlog.add_metric([subscriber], count)
     yield backlog
-    yield _gauge(
-        "backlog_notifications_all",
-        "Notifications that wait, of all subscribers.",
-        sum(count for count, _ in waiting),
-    )
-    yield _gauge(
-        "backlog_subscribers",
-        "Subscribers that notifications wait for.",
-        len(waiting),
-    )
-    yield from _sizes(broker)
-
-
-def _sizes(broker: Broker) -> Iterator[Metric]:
-    sizes = broker.store.reader.sizes()
-    yield _gauge("storage_bytes", "Bytes on disk.", sizes.nbytes)
-    yield _gauge("log_bytes", "Bytes of events that are kept.", sizes.log_bytes)
-    yield _gauge("log_batches", "Batches of events that are kept.", sizes.batches)
-    yield _gauge(
-        "inbox_rows", "Batches that subscribers have not read yet, of all.", sizes.inbox_rows
-    )
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"boxmatch_{name}", text, value=value)
-
-
-def _gauges_of(name: str, text: str, label: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"boxmatch_{name}", text, labels=[label])
