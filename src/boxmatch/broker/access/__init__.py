@@ -6,9 +6,8 @@ from boxmatch.broker.access.exposure import (
     check_local_request,
     is_allowed_host,
 )
-from boxmatch.broker.access.grant import OPEN, Grant
+from boxmatch.broker.access.grant import OPEN, Grant, Meter
 from boxmatch.broker.access.keys import KeyInfo, Keys
-from boxmatch.broker.access.meter import Meter
 
 __all__ = [
     "ALLOWED_HOSTS",

@@ -1,12 +1,14 @@
-"""What a key allows."""
+"""What a key allows, and how fast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from boxmatch.broker.settings import Limits
-from boxmatch.errors import BrokerError
+from boxmatch.errors import BrokerError, LimitError
 from boxmatch.wire.http import NAME
 
 ALL = "*"
@@ -63,3 +65,65 @@ def checked_names(names: Iterable[str], what: str) -> frozenset[str]:
                 f"or {ALL!r} for all"
             )
     return wanted
+
+
+class _Bucket:
+    """Fills at `rate` a second up to one second's worth, and never to less than one."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self.size = max(rate, 1.0)
+        self.level = self.size
+        self.filled = now
+
+    def take(self, count: float, now: float) -> float | None:
+        """Take `count` out, or say after how many seconds to come again.
+
+        What is more than the bucket holds is let through when it is full and paid for afterwards:
+        otherwise a batch larger than a second's worth could never be published.
+        """
+        if now > self.filled:
+            self.level = min(self.size, self.level + (now - self.filled) * self.rate)
+            self.filled = now
+        lacking = min(count, self.size) - self.level
+        # Without the margin, rounding could refuse one who comes again just when told to.
+        if lacking > 1e-9 * self.size:
+            return lacking / self.rate
+        self.level -= count
+        return None
+
+
+class Meter:
+    """Counts the requests and events of each key against its limits. Any thread may call it.
+
+    It starts afresh with the broker, and does not give back what a failed request took.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
+
+    def take_requests(self, grant: Grant) -> None:
+        """Count one request; `LimitError` if the key has had too many."""
+        self._take(grant, "requests", grant.limits.requests_per_second, 1)
+
+    def take_events(self, grant: Grant, count: int) -> None:
+        """Count events; `LimitError` if the key has published too many. All are taken, or none."""
+        self._take(grant, "events", grant.limits.events_per_second, count)
+
+    def _take(self, grant: Grant, what: str, rate: float | None, count: int) -> None:
+        if rate is None or count <= 0:
+            return
+        if rate <= 0:
+            raise LimitError(f"key {grant.id} is allowed no {what}")
+        with self._lock:
+            now = self._clock()
+            bucket = self._buckets.get((what, grant.id))
+            if bucket is None or bucket.rate != rate:
+                bucket = self._buckets[what, grant.id] = _Bucket(rate, now)
+            wait = bucket.take(count, now)
+        if wait is not None:
+            raise LimitError(
+                f"key {grant.id} is allowed {rate:g} {what} a second", retry_after=wait
+            )
