@@ -7,11 +7,11 @@ finds each part again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from boxmatch.client.documents import find_not_finite
 from boxmatch.errors import EventError
+from boxmatch.wire.codec import plain
 from boxmatch.wire.http import ARROW, NDJSON
 
 if TYPE_CHECKING:
@@ -86,40 +86,12 @@ def encode(event: Any, index: int) -> bytes:
         raise EventError(f"event {index} is a {type(event).__name__}, not a dict")
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
     try:
-        line = orjson.dumps(event, default=_plain, option=options)
+        line = orjson.dumps(event, default=plain, option=options)
     except TypeError as error:
         raise EventError(f"event {index}: {error.__cause__ or error}") from None
     if b"null" in line and (found := find_not_finite(event)) is not None:
         raise EventError(f"event {index}: {found}")
     return line
-
-
-def _plain(value: Any) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Decimal):
-        return _number(value)
-    missing = value != value  # pandas' NaT, and its NA, which is neither true nor false
-    if missing is value or missing is True:
-        return None
-    if hasattr(value, "to_pydatetime"):
-        if value.nanosecond:
-            from boxmatch.model.keys import TOO_FINE
-
-            raise TypeError(f"{value} {TOO_FINE}")
-        return value.to_pydatetime()
-    if hasattr(value, "item"):  # a NumPy scalar that the encoder does not know
-        return value.item()
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
-
-
-def _number(value: Decimal) -> float:
-    from boxmatch.model.keys import exact_float
-
-    number = float("nan") if value.is_nan() else exact_float(value)
-    if number is None:
-        raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
-    return number
 
 
 def _tables(source: Any) -> Iterator[pa.Table] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -19,6 +20,32 @@ encode = msgspec.json.Encoder(enc_hook=str).encode
 def stored(body: bytes) -> Any:
     """JSON that is there already, to be written as it is in the place of a value."""
     return msgspec.Raw(body)
+
+
+def plain(value: Any) -> object:
+    """What stands for a value that JSON has no form for; for orjson's `default`.
+
+    Nothing is rounded: what JSON cannot hold exactly is a `TypeError`.
+    """
+    if isinstance(value, Mapping):
+        return dict(value)
+    from boxmatch.model.keys import TOO_FINE, exact_float
+
+    if isinstance(value, Decimal):
+        number = float("nan") if value.is_nan() else exact_float(value)
+        if number is None:
+            raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
+        return number
+    missing = value != value  # pandas' NaT, and its NA, which is neither true nor false
+    if missing is value or missing is True:
+        return None
+    if hasattr(value, "to_pydatetime"):  # pandas', and what Arrow makes of nanoseconds with it
+        if value.nanosecond:
+            raise TypeError(f"{value} {TOO_FINE}")
+        return value.to_pydatetime()
+    if hasattr(value, "item"):  # a NumPy scalar that the encoder does not know
+        return value.item()
+    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
 
 
 _decoder = cache(msgspec.json.Decoder)

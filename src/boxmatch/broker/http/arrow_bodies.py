@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.problems import Problem
-from boxmatch.model.keys import TOO_FINE, exact_float
+from boxmatch.wire.codec import plain
 
 _ROWS_AT_ONCE: Final = 256
 _UNREADABLE: Final = (
@@ -122,20 +121,7 @@ def _as_json(row: dict[str, Any], index: int) -> bytes:
 
 
 def _dumped(value: object) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z, default=_plain)
-
-
-def _plain(value: Any) -> object:
-    if isinstance(value, Decimal):
-        number = exact_float(value)
-        if number is None:
-            raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
-        return number
-    if hasattr(value, "to_pydatetime"):  # what Arrow makes of nanoseconds, if there is pandas
-        if value.nanosecond:
-            raise TypeError(f"{value} {TOO_FINE}")
-        return value.to_pydatetime()
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z, default=plain)
 
 
 def _check_messages(body: bytes) -> None:
