@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.feeds.pipeline import Events
+from boxmatch.broker.monitoring.metrics import Metrics
+from boxmatch.broker.settings import Settings
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import UnknownFeedError
@@ -22,6 +25,8 @@ class FakeBroker:
         self.ready = True
         self.failure: str | None = None
         self.store = SimpleNamespace(failure=None)
+        self.settings = Settings(data=Path("unused"))
+        self.metrics = Metrics()
         self.directory = self.pipeline = self.notifications = self.subscribers = self
         self.error: Exception | None = None
         self.published: list[Events] = []

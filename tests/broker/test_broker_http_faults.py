@@ -31,7 +31,7 @@ def keys(tmp_path: Path) -> Iterator[Keys]:
 
 
 def ask(broker: FakeBroker, keys: Keys, call: Call) -> httpx.Response:
-    app = make_app(broker, keys, Settings(data=Path("unused")))  # type: ignore[arg-type]
+    app = make_app(broker, keys)  # type: ignore[arg-type]
 
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -129,7 +129,7 @@ def test_a_broker_without_one_of_its_threads_is_not_healthy(
     async def main() -> None:
         broker = Broker.open(Settings(data=tmp_path, sync="normal"))
         await broker.start()
-        transport = httpx.ASGITransport(make_app(broker, keys, broker.settings))
+        transport = httpx.ASGITransport(make_app(broker, keys))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             assert (await http.get("/healthz")).status_code == 200
             if ending == "matching":
@@ -146,15 +146,11 @@ def test_a_broker_without_one_of_its_threads_is_not_healthy(
     asyncio.run(main())
 
 
-def test_without_metrics_there_are_none(keys: Keys) -> None:
-    assert ask(FakeBroker(), keys, lambda http: http.get("/metrics")).status_code == 404
-
-
 class Exchange:
     """A request at the level of ASGI, for what takes long: what was sent, and what is said next."""
 
     def __init__(self, broker: FakeBroker, keys: Keys, kind: str, path: str) -> None:
-        self.app = make_app(broker, keys, Settings(data=Path("unused")))  # type: ignore[arg-type]
+        self.app = make_app(broker, keys)  # type: ignore[arg-type]
         self.scope: dict[str, Any] = {
             "type": kind, "method": "GET", "path": path, "query_string": b"",
             "headers": [(b"host", b"localhost")], "root_path": "", "scheme": "http",

@@ -30,12 +30,10 @@ from boxmatch.broker.http.authentication import Context
 from boxmatch.broker.http.bodies import BodyBudget
 from boxmatch.broker.http.problems import Problem, add_handlers, respond
 from boxmatch.broker.http.routing import answer
-from boxmatch.broker.settings import Settings
 from boxmatch.errors import BoxmatchError
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-    from boxmatch.broker.monitoring.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -62,14 +60,12 @@ _log = logging.getLogger("boxmatch.broker.http")
 _PUBLISH: Final = re.compile(r"/feeds/([^/]+)/events")
 
 
-def make_app(
-    broker: Broker, keys: Keys, settings: Settings, metrics: Metrics | None = None
-) -> FastPublish:
+def make_app(broker: Broker, keys: Keys) -> FastPublish:
     """The ASGI application. The broker is started and stopped by the caller."""
     # The framework's own pages load scripts from elsewhere, so they are off.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    bodies = BodyBudget(MOST_BODIES * settings.limits.body_bytes)
-    app.state.context = Context(broker, keys, settings, metrics, Meter(), bodies)
+    bodies = BodyBudget(MOST_BODIES * broker.settings.limits.body_bytes)
+    app.state.context = Context(broker, keys, Meter(), bodies)
     add_handlers(app)
     # Side by side, which is quicker than routers in routers.
     for router in ROUTERS:

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 
 from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
 from boxmatch.broker.http.problems import Problem, misplaced
-from boxmatch.broker.settings import Limits, Settings
+from boxmatch.broker.settings import Limits
 from boxmatch.errors import AccessError
 from boxmatch.wire.answers import Fault
 from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
@@ -26,7 +26,6 @@ from boxmatch.wire.requests import Filter
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.http.bodies import BodyBudget
-    from boxmatch.broker.monitoring.metrics import Metrics
     from boxmatch.broker.store.rows import Notification
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
@@ -38,8 +37,6 @@ class Context:
 
     broker: Broker
     keys: Keys
-    settings: Settings
-    metrics: Metrics | None
     meter: Meter
     bodies: BodyBudget
 
@@ -59,8 +56,8 @@ class Context:
 
     def delivered(self, way: str, notifications: Sequence[Notification]) -> None:
         """Count notifications that were handed to their subscriber, and how old they are by now."""
-        if self.metrics is not None and notifications:
-            self.metrics.delivered(way, notifications)
+        if notifications:
+            self.broker.metrics.delivered(way, notifications)
 
 
 def key_in(header: str | None) -> str | None:

@@ -45,7 +45,7 @@ async def notification_socket(websocket: WebSocket) -> None:
     try:
         subscriber = check_name("subscriber", websocket.path_params["subscriber"])
         after = _number(websocket, "after", None, least=0, most=MOST_SEQUENCE)
-        most = context.settings.window
+        most = context.broker.settings.window
         window = min(most, _number(websocket, "window", most, least=1, most=MOST_SEQUENCE) or most)
         grant = _admit(websocket, context, subscriber)
     except Problem as problem:

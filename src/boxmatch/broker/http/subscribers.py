@@ -64,7 +64,7 @@ def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
     most = caller.limits.subscriptions
     known = caller.broker.subscribers.get(subscriber).subscriptions
     there = len(known)
-    if most >= caller.context.settings.limits.subscriptions or there + len(ids) <= most:
+    if most >= caller.broker.settings.limits.subscriptions or there + len(ids) <= most:
         return
     new = sum(id not in known for id in ids)  # to put another in its place is fine
     if new and there + new > most:

@@ -116,7 +116,7 @@ async def _run_broker(
     _forget_address(settings.data)  # of one that was killed; the data are ours now
     await broker.start()
     try:
-        app = make_app(broker, keys, settings, metrics)
+        app = make_app(broker, keys)
 
         def started() -> None:
             listening = Listening.on(listener, settings.host, tls=context is not None)
