@@ -28,7 +28,7 @@ from starlette.websockets import WebSocket
 
 from boxmatch.client import AsyncClient, Client, Notification
 from boxmatch.client.exchange import RetryPolicy, Sleep
-from boxmatch.client.listener import Connect, Deliver, Follower, Lost, Receive, Run, Send, TimedOut
+from boxmatch.client.listener import Connect, Deliver, Follower, Lost, Receive, Send, TimedOut
 from boxmatch.errors import ClientError
 
 
@@ -386,7 +386,7 @@ def message(*sequences: int) -> str:
 
 
 def test_many_notifications_share_an_acknowledgement() -> None:
-    run = Run(follower())
+    run = follower()
     sent = []
     incoming = [None, READY, message(*range(1, 13)), TimedOut()]
     while run.step is not None:
@@ -402,7 +402,7 @@ def test_many_notifications_share_an_acknowledgement() -> None:
 
 
 def test_notifications_that_were_received_outlive_the_connection() -> None:
-    run = Run(follower())
+    run = follower()
     run.answer(None)
     run.answer(READY)
     run.answer(message(*range(1, 8)))
@@ -420,7 +420,7 @@ def test_notifications_that_were_received_outlive_the_connection() -> None:
 
 
 def test_pauses_grow_while_the_broker_is_away() -> None:
-    run = Run(follower())
+    run = follower()
     run.answer(None)
     run.answer(READY)
     pauses = []
@@ -435,7 +435,7 @@ def test_pauses_grow_while_the_broker_is_away() -> None:
 
 
 def test_a_step_that_was_interrupted_is_still_to_be_done() -> None:
-    run = Run(follower(idle=5.0))
+    run = follower(idle=5.0)
     assert isinstance(run.step, Connect)
     run.take_back()  # nothing was handed over
     assert isinstance(run.step, Connect)

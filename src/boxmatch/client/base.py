@@ -21,7 +21,6 @@ from boxmatch.client.listener import (
     Follower,
     Outcome,
     Receive,
-    Run,
     Send,
     Step,
     TimedOut,
@@ -156,7 +155,6 @@ class BaseListener(Generic[C, E]):
     def __init__(self, client: BaseClient[Any], follower: Follower, closed: E) -> None:
         self._client = client
         self._follower = follower
-        self._run = Run(follower)
         self._closed = closed
         self._connection: C | None = None
         self._lock = threading.Lock()  # of `_connection` and the step from open to closed
@@ -187,12 +185,12 @@ class BaseListener(Generic[C, E]):
         """The next notification; None at the end."""
         try:
             if not self._closed.is_set():
-                self._run.take_back()
-            while not self._closed.is_set() and (step := self._run.step) is not None:
-                notification = self._run.hand_over()
+                self._follower.take_back()
+            while not self._closed.is_set() and (step := self._follower.step) is not None:
+                notification = self._follower.hand_over()
                 if notification is not None:
                     return notification
-                self._run.answer(await self._perform(step))
+                self._follower.answer(await self._perform(step))
         except ClientError:
             await self._close()
             raise

@@ -1,8 +1,8 @@
 """Listening without sockets: one subscriber's notifications over one connection after the other.
 
-`Follower.steps` is a generator that says what is to be done with the connection and is told what
-came of it. It remembers what it has received, so a new connection goes on where the last one
-ended, and what comes twice is left out by its number.
+A `Follower` says step by step what is to be done with the connection and is told what came of it.
+It remembers what it has received, so a new connection goes on where the last one ended, and what
+comes twice is left out by its number.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ Steps = Generator[Step, Outcome, Lost | None]
 
 
 class Follower:
-    """What is known about one subscriber's notifications while they are followed."""
+    """One subscriber's notifications, for as long as they are followed.
+
+    A step that was interrupted is there still.
+    """
 
     def __init__(
         self,
@@ -106,8 +109,35 @@ class Follower:
         self._refusal: Refusal | None = None
         self._heard = self._clock()  # when there was last a notification
         self._most = window or 1_000
+        self._lent = False  # the user has the notification of this step
+        self._steps = self._all_steps()
+        self.step: Step | None = next(self._steps)
+        """What is to be done now; None at the end."""
 
-    def steps(self) -> Steps:
+    def answer(self, outcome: Outcome) -> None:
+        """Say what came of the step."""
+        try:
+            self.step = self._steps.send(outcome)
+        except StopIteration:
+            self.step = None
+        except ClientError:
+            self.step = None
+            raise
+
+    def hand_over(self) -> Notification | None:
+        """The notification, if it is time for one."""
+        if isinstance(self.step, Deliver):
+            self._lent = True
+            return self.step.notification
+        return None
+
+    def take_back(self) -> None:
+        """The user comes for the next notification, so the one before is done with."""
+        if self._lent:
+            self._lent = False
+            self.answer(None)
+
+    def _all_steps(self) -> Steps:
         """All there is to do, until nothing came for `idle` seconds. Raises `ClientError`."""
         failures = 0
         began = self._clock()
@@ -126,7 +156,7 @@ class Follower:
                     failures = 0
             if not isinstance(lost, Lost):
                 raise TypeError(f"a connection does not end with {lost!r}")
-            error = self._judged(lost)
+            error = self._error_of(lost)
             pause = self._retries.pause(failures, lost.retry_after)
             if not self._welcome and self._clock() - began + pause > self._retries.seconds:
                 raise error
@@ -225,7 +255,7 @@ class Follower:
         """Seconds until this has been idle for too long."""
         return max(0.0, self._heard + (self._idle or 0.0) - self._clock())
 
-    def _judged(self, lost: Lost) -> ClientError:
+    def _error_of(self, lost: Lost) -> ClientError:
         """The error that a loss stands for; raised if it would be the same the next time."""
         if lost.status is not None:
             error = refusal(lost.status, lost.body)
@@ -255,36 +285,3 @@ def _is_news(message: str | bytes) -> bool:
         return news.type not in _KNOWN
     except UNREADABLE:
         return False
-
-
-class Run:
-    """A follower's steps, one at a time: a step that was interrupted is there still."""
-
-    def __init__(self, follower: Follower) -> None:
-        self._steps = follower.steps()
-        self._handed = False
-        self.step: Step | None = next(self._steps)
-        """What is to be done now; None at the end."""
-
-    def answer(self, outcome: Outcome) -> None:
-        """Say what came of the step."""
-        try:
-            self.step = self._steps.send(outcome)
-        except StopIteration:
-            self.step = None
-        except ClientError:
-            self.step = None
-            raise
-
-    def hand_over(self) -> Notification | None:
-        """The notification, if it is time for one."""
-        if isinstance(self.step, Deliver):
-            self._handed = True
-            return self.step.notification
-        return None
-
-    def take_back(self) -> None:
-        """The user comes for the next notification, so the one before is done with."""
-        if self._handed:
-            self._handed = False
-            self.answer(None)
