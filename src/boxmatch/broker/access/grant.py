@@ -35,6 +35,14 @@ class Grant:
     def may_read(self, feed: str) -> bool:
         return self.admin or feed in self.read or ALL in self.read
 
+    def may_see(self, feed: str) -> bool:
+        """Whether the key may know of the feed and its schema."""
+        return self.may_publish(feed) or self.may_read(feed)
+
+    def may_ask(self, feed: str) -> bool:
+        """Whether the key may try filters. Who subscribes may do so in every feed."""
+        return self.may_see(feed) or bool(self.subscribe)
+
     def may_subscribe(self, subscriber: str) -> bool:
         """Whether the key may act as this subscriber: subscribe, listen, set a webhook."""
         return self.admin or subscriber in self.subscribe or ALL in self.subscribe

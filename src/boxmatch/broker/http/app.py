@@ -1,19 +1,11 @@
-"""The HTTP application of a broker.
-
-Events are published past the framework, whose layers cost more than the rest of it. The route is
-declared like the others and would be answered in the same way there.
-"""
+"""The HTTP application of a broker."""
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import Response
-from starlette.routing import BaseRoute, WebSocketRoute
+from fastapi import APIRouter, FastAPI
+from starlette.routing import WebSocketRoute
 
 from boxmatch.broker.access import Keys, Meter
 from boxmatch.broker.http import (
@@ -28,16 +20,10 @@ from boxmatch.broker.http import (
 )
 from boxmatch.broker.http.authentication import Context
 from boxmatch.broker.http.bodies import BodyBudget
-from boxmatch.broker.http.problems import Problem, add_handlers, respond
-from boxmatch.broker.http.routing import answer
-from boxmatch.errors import BoxmatchError
+from boxmatch.broker.http.problems import add_handlers
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MOST_BODIES: Final = 4
 """Of the largest size, in memory at a time."""
@@ -52,15 +38,13 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     subscribers.webhooks,
     overview.router,
     overview.operations,
+    openapi.router,
     pages.router,
 )
 """Their routes are tried in order, so those with the load come first."""
 
-_log = logging.getLogger("boxmatch.broker.http")
-_PUBLISH: Final = re.compile(r"/feeds/([^/]+)/events")
 
-
-def make_app(broker: Broker, keys: Keys) -> FastPublish:
+def make_app(broker: Broker, keys: Keys) -> events.FastPublish:
     """The ASGI application. The broker is started and stopped by the caller."""
     # The framework's own pages load scripts from elsewhere, so they are off.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -71,51 +55,4 @@ def make_app(broker: Broker, keys: Keys) -> FastPublish:
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
     app.router.routes.append(WebSocketRoute("/{path:path}", socket.no_socket))
-    described: list[dict[str, Any]] = []
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi_json() -> Response:
-        if not described:
-            described.append(openapi.describe(app))
-        return answer(described[0])
-
-    return FastPublish(app, bodies)
-
-
-class FastPublish:
-    """An ASGI application in front of the framework's."""
-
-    def __init__(self, app: FastAPI, bodies: BodyBudget) -> None:
-        self.app = app
-        self._bodies = bodies
-        self._route: BaseRoute = next(
-            route
-            for route in app.router.routes
-            if getattr(route, "endpoint", None) is events.publish
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._serve(scope, receive, send)
-        finally:
-            self._bodies.give_back(scope)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
-            found = _PUBLISH.fullmatch(scope["path"])
-            if found is not None:
-                scope["app"] = self.app
-                scope["route"] = self._route
-                scope["path_params"] = {"feed": found[1]}
-                response = await self._answer(Request(scope, receive))
-                await response(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
-        try:
-            return await events.publish(request)
-        except Exception as error:
-            if not isinstance(error, (Problem, BoxmatchError)):  # the framework would log it too
-                _log.error("in POST %s", request.url.path, exc_info=error)
-            return await respond(request, error)
+    return events.FastPublish(app, bodies)

@@ -6,9 +6,9 @@ belongs to others looks the same whether it is there or not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import Depends, Path, Request
@@ -26,9 +26,18 @@ from boxmatch.wire.requests import Filter
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.http.bodies import BodyBudget
-    from boxmatch.broker.store.rows import Notification
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
+
+
+Permission = Literal["publish", "read", "see", "ask", "subscribe"]
+_PERMISSIONS: Final[Mapping[Permission, tuple[Callable[[Grant, str], bool], str]]] = {
+    "publish": (Grant.may_publish, "this key may not publish to feed {!r}"),
+    "read": (Grant.may_read, "this key may not read feed {!r}"),
+    "see": (Grant.may_see, "this key may neither publish to nor read feed {!r}"),
+    "ask": (Grant.may_ask, "this key may not ask about feed {!r}"),
+    "subscribe": (Grant.may_subscribe, "this key may not act as subscriber {!r}"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,27 +49,19 @@ class Context:
     meter: Meter
     bodies: BodyBudget
 
-    def admit(self, connection: HTTPConnection) -> Grant:
-        """What the key in the request allows. `AccessError`: it has none, or an unknown one."""
+    def admit(self, connection: HTTPConnection, key: str | None = None) -> Caller:
+        """Who is calling, with the key in the header unless it was said otherwise. `AccessError`:
+        there is none, or an unknown one.
+        """
         headers = connection.headers
-        return self.admit_key(
-            key_in(headers.get("authorization")), headers.get("host"), headers.get("origin")
-        )
-
-    def admit_key(self, key: str | None, host: str | None, origin: str | None) -> Grant:
-        grant = self.keys.admit(key)
+        grant = self.keys.admit(_key_in(headers.get("authorization")) if key is None else key)
         if not self.keys.any():
-            check_local_request(host, origin)
+            check_local_request(headers.get("host"), headers.get("origin"))
         self.meter.take_requests(grant)
-        return grant
-
-    def delivered(self, way: str, notifications: Sequence[Notification]) -> None:
-        """Count notifications that were handed to their subscriber, and how old they are by now."""
-        if notifications:
-            self.broker.metrics.delivered(way, notifications)
+        return Caller(grant, self)
 
 
-def key_in(header: str | None) -> str | None:
+def _key_in(header: str | None) -> str | None:
     """The key in an `Authorization` header; None without one."""
     if header is None:
         return None
@@ -90,21 +91,15 @@ class Caller:
     def limits(self) -> Limits:
         return self.grant.limits
 
-    def must_publish(self, feed: str) -> None:
-        if not self.grant.may_publish(feed):
-            raise AccessError(f"this key may not publish to feed {feed!r}")
+    def must(self, permission: Permission, name: str) -> None:
+        """`AccessError` if the key has not the permission for this feed, or subscriber."""
+        may, refusal = _PERMISSIONS[permission]
+        if not may(self.grant, name):
+            raise AccessError(refusal.format(name))
 
-    def must_read(self, feed: str) -> None:
-        if not self.grant.may_read(feed):
-            raise AccessError(f"this key may not read feed {feed!r}")
-
-    def must_subscribe(self, subscriber: str) -> None:
-        if not self.grant.may_subscribe(subscriber):
-            raise AccessError(f"this key may not act as subscriber {subscriber!r}")
-
-    def may_see(self, feed: str) -> bool:
-        """Whether the key may know of the feed and its schema."""
-        return self.grant.may_publish(feed) or self.grant.may_read(feed)
+    def recheck(self) -> None:
+        """`AccessError` if the key is not valid any more. For connections that last."""
+        self.context.keys.recheck(self.grant)
 
     def take_events(self, count: int = 1) -> None:
         """Count events against the limits of the key."""
@@ -122,8 +117,7 @@ class Caller:
 
 async def any_caller(request: Request) -> Caller:
     """Whoever has a key."""
-    context = context_of(request)
-    return Caller(context.admit(request), context)
+    return context_of(request).admit(request)
 
 
 async def _shared(request: Request) -> Context:
@@ -141,39 +135,24 @@ async def _admin(caller: AnyCaller) -> Caller:
     return caller
 
 
-async def _viewer(feed: Name, caller: AnyCaller) -> Caller:
-    if not caller.may_see(feed):
-        raise AccessError(f"this key may neither publish to nor read feed {feed!r}")
-    return caller
+def _for_feed(permission: Permission) -> Any:
+    async def check(feed: Name, caller: AnyCaller) -> Caller:
+        caller.must(permission, feed)
+        return caller
 
-
-async def _asker(feed: Name, caller: AnyCaller) -> Caller:
-    # Who subscribes may try filters in every feed.
-    if not caller.may_see(feed) and not caller.grant.subscribe:
-        raise AccessError(f"this key may not ask about feed {feed!r}")
-    return caller
-
-
-async def _publisher(feed: Name, caller: AnyCaller) -> Caller:
-    caller.must_publish(feed)
-    return caller
-
-
-async def _reader(feed: Name, caller: AnyCaller) -> Caller:
-    caller.must_read(feed)
-    return caller
+    return Depends(check)
 
 
 async def _subscriber(subscriber: Name, caller: AnyCaller) -> Caller:
-    caller.must_subscribe(subscriber)
+    caller.must("subscribe", subscriber)
     return caller
 
 
 Admin = Annotated[Caller, Depends(_admin)]
-Viewer = Annotated[Caller, Depends(_viewer)]
-Asker = Annotated[Caller, Depends(_asker)]
-Publisher = Annotated[Caller, Depends(_publisher)]
-Reader = Annotated[Caller, Depends(_reader)]
+Viewer = Annotated[Caller, _for_feed("see")]
+Asker = Annotated[Caller, _for_feed("ask")]
+Publisher = Annotated[Caller, _for_feed("publish")]
+Reader = Annotated[Caller, _for_feed("read")]
 AsSubscriber = Annotated[Caller, Depends(_subscriber)]
 
 

@@ -51,7 +51,7 @@ async def create_feed(asked: requests.NewFeed, caller: Admin) -> answers.Feed:
 async def list_feeds(caller: AnyCaller) -> answers.Feeds:
     """The feeds that the key may publish to or read."""
     feeds = caller.broker.feeds.list()
-    return answers.Feeds([_feed(one) for one in feeds if caller.may_see(one.spec.name)])
+    return answers.Feeds([_feed(one) for one in feeds if caller.grant.may_see(one.spec.name)])
 
 
 @router.serve("GET /feeds/{feed}", 404)
@@ -142,9 +142,9 @@ def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None
     if half or stored == (asked.filter is not None):
         raise Problem(422, "body", "give a filter, or a subscriber and one of its subscriptions")
     if asked.subscriber is not None:
-        caller.must_subscribe(asked.subscriber)
+        caller.must("subscribe", asked.subscriber)
     if asked.sequence is not None:
-        caller.must_read(feed)
+        caller.must("read", feed)
 
 
 def _spaces(asked: requests.NewFeed) -> dict[str, Schema]:

@@ -52,7 +52,8 @@ async def poll(
         subscriber, after=after, limit=limit, wait=wait
     )
     parts = _some(notifications)
-    caller.context.delivered("poll", notifications[: len(parts)])
+    if parts:
+        caller.broker.metrics.delivered("poll", notifications[: len(parts)])
     now = caller.broker.subscribers.get(subscriber)
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
@@ -149,17 +150,17 @@ class _EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _next(self, stream: NotificationStream) -> bytes | None:
-        context = self._caller.context
+        caller = self._caller
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
                 notifications = await stream.take(_NOTIFICATIONS_AT_ONCE)
         except TimeoutError:
-            context.keys.recheck(self._caller.grant)
+            caller.recheck()
             return b":\n\n"
         if not notifications:
             return None
-        context.keys.recheck(self._caller.grant)
-        context.delivered("sse", notifications)
+        caller.recheck()
+        caller.broker.metrics.delivered("sse", notifications)
         return b"".join(
             b"id: %d\ndata: %b\n\n" % (notification.sequence, notification.to_json())
             for notification in notifications

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
 from msgspec import UNSET
 from msgspec.json import schema_components
 from msgspec.structs import fields
 
 from boxmatch import __version__
+from boxmatch.broker.http.routing import answer
 from boxmatch.wire import answers, overview, requests
 
 _DESCRIPTION: Final = """\
@@ -23,6 +25,16 @@ A key is sent as `Authorization: Bearer KEY`. Errors are `application/problem+js
 Notifications also come over a WebSocket at `/subscribers/{subscriber}/notifications/socket`."""
 
 _OPEN: Final = frozenset({"/healthz", "/readyz"})
+
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/openapi.json")
+async def openapi_json(request: Request) -> Response:
+    app: FastAPI = request.app
+    app.openapi_schema = app.openapi_schema or describe(app)
+    return answer(app.openapi_schema)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -66,7 +66,7 @@ async def overview(caller: AnyCaller) -> Overview:
         ),
         buckets=BUCKETS,
         broker=whole,
-        feeds=watching.feeds(caller.may_see),
+        feeds=watching.feeds(caller.grant.may_see),
         subscribers=subscribers,
         subscriber_count=subscriber_count,
     )
@@ -75,7 +75,7 @@ async def overview(caller: AnyCaller) -> Overview:
 @router.serve("GET /overview/history")
 async def history(caller: AnyCaller) -> History:
     """What `feeds` of the overview was in each of the last seconds; of the busiest feeds only."""
-    return History(BUCKETS, caller.broker.history.history(caller.may_see))
+    return History(BUCKETS, caller.broker.history.history(caller.grant.may_see))
 
 
 @router.serve("GET /feeds/{feed}/subscriptions", 404)
@@ -106,7 +106,7 @@ async def trace(feed: Name, asked: requests.TraceQuestion, caller: Asker) -> Tra
     Who subscribes is told of its own subscriptions; who only publishes or reads, how many.
     """
     if asked.publish:
-        caller.must_publish(feed)
+        caller.must("publish", feed)
         caller.take_events()
     subscribers = caller.grant.subscribers
     limit = asked.limit

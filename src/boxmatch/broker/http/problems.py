@@ -102,8 +102,10 @@ def misplaced(kind: str, faults: Sequence[Fault]) -> Problem:
     return Problem(422, kind, detail, errors=faults)
 
 
-def problem_of(error: BoxmatchError) -> Problem:
-    """How an error of the library is answered."""
+def problem_of(error: Problem | BoxmatchError) -> Problem:
+    """How an error is answered."""
+    if isinstance(error, Problem):
+        return error
     if isinstance(error, AccessError):
         if error.unknown:
             headers = {"WWW-Authenticate": 'Bearer realm="boxmatch"'}
@@ -142,11 +144,9 @@ def add_handlers(app: FastAPI) -> None:
 async def respond(request: Request, error: Exception) -> Response:
     """The answer to a request that failed."""
     match error:
-        case Problem():
-            problem = error
-        case BoxmatchError():
+        case Problem() | BoxmatchError():
             problem = problem_of(error)
-            if problem.kind == "storage":
+            if isinstance(error, StorageError):
                 _log.error("storage: %s", error)
         case RequestValidationError():
             places = [(".".join(map(str, one["loc"])), str(one["msg"])) for one in error.errors()]

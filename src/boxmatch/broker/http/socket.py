@@ -16,9 +16,8 @@ import orjson
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from boxmatch.broker.access import Grant
 from boxmatch.broker.delivery.notifications import NotificationStream
-from boxmatch.broker.http.authentication import Caller, Context, check_name, context_of
+from boxmatch.broker.http.authentication import Caller, check_name, context_of
 from boxmatch.broker.http.problems import Problem, misplaced, problem_of
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
@@ -47,24 +46,22 @@ async def notification_socket(websocket: WebSocket) -> None:
         after = _number(websocket, "after", None, least=0, most=MOST_SEQUENCE)
         most = context.broker.settings.window
         window = min(most, _number(websocket, "window", most, least=1, most=MOST_SEQUENCE) or most)
-        grant = _admit(websocket, context, subscriber)
-    except Problem as problem:
-        await _deny(websocket, problem)
-        return
-    except BoxmatchError as error:
+        caller = None
+        if "authorization" in websocket.headers or not context.keys.any():
+            caller = context.admit(websocket)
+            caller.must("subscribe", subscriber)
+    except (Problem, BoxmatchError) as error:
         await _deny(websocket, problem_of(error))
         return
     await websocket.accept()
     try:
-        if grant is None:
-            grant = await _wait_for_hello(websocket, context, subscriber)
-        caller = Caller(grant, context)
+        if caller is None:
+            caller = context.admit(websocket, await _wait_for_key(websocket))
+            caller.must("subscribe", subscriber)
         await _NotificationSocket(websocket, caller, subscriber, window=window, after=after).run()
     except WebSocketDisconnect:
         pass
-    except Problem as problem:
-        await _refuse(websocket, problem)
-    except BoxmatchError as error:
+    except (Problem, BoxmatchError) as error:
         await _refuse(websocket, problem_of(error))
 
 
@@ -74,16 +71,7 @@ async def no_socket(websocket: WebSocket) -> None:
     await _deny(websocket, Problem(404, "no-such-path", f"there is no WebSocket at {path}"))
 
 
-def _admit(websocket: WebSocket, context: Context, subscriber: str) -> Grant | None:
-    """Who it is; None if that is still to be said."""
-    if "authorization" not in websocket.headers and context.keys.any():
-        return None
-    grant = context.admit(websocket)
-    Caller(grant, context).must_subscribe(subscriber)
-    return grant
-
-
-async def _wait_for_hello(websocket: WebSocket, context: Context, subscriber: str) -> Grant:
+async def _wait_for_key(websocket: WebSocket) -> str:
     try:
         async with asyncio.timeout(HELLO_SECONDS):
             message = _read(await websocket.receive())
@@ -92,9 +80,7 @@ async def _wait_for_hello(websocket: WebSocket, context: Context, subscriber: st
     key = message.get("key")
     if message["type"] != "hello" or type(key) is not str:
         raise AccessError('the first message must be {"type":"hello","key":…}', unknown=True)
-    grant = context.admit_key(key, websocket.headers.get("host"), websocket.headers.get("origin"))
-    Caller(grant, context).must_subscribe(subscriber)
-    return grant
+    return key
 
 
 class _NotificationSocket:
@@ -145,7 +131,6 @@ class _NotificationSocket:
                 raise result
 
     async def _send_notifications(self, stream: NotificationStream) -> None:
-        context, grant = self._caller.context, self._caller.grant
         while True:
             while len(self._sent) >= self._window:
                 self._room.clear()
@@ -153,13 +138,13 @@ class _NotificationSocket:
             notifications = await stream.take(self._window - len(self._sent))
             if not notifications:
                 return
-            context.keys.recheck(grant)
+            self._caller.recheck()
             # Before they are sent: the acknowledgement may be there before `send` returns.
             self._sent.extend([notification.sequence for notification in notifications])
             self._known = max(self._known, notifications[-1].sequence)
             for frame in _frames(notifications):
                 await self._send(frame)
-            context.delivered("socket", notifications)
+            self._caller.broker.metrics.delivered("socket", notifications)
 
     async def _send(self, frame: bytes) -> None:
         await self._websocket.send({"type": "websocket.send", "text": frame.decode()})
@@ -185,7 +170,7 @@ class _NotificationSocket:
                 "message",
                 f"notification {sequence} was not sent, so it cannot be acknowledged",
             )
-        self._caller.context.keys.recheck(self._caller.grant)
+        self._caller.recheck()
         sent = self._sent
         while sent and sent[0] <= sequence:
             sent.popleft()

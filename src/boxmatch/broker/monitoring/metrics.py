@@ -141,11 +141,12 @@ class Metrics(Collector):
 
     def counts(self, feed: str) -> FeedCounts:
         """What was counted of a feed."""
-        return FeedCounts(
-            *(self._tallies[name].count((feed,)) for name in _OF_FEEDS),
-            sum(self._delivered.count((feed, way)) for way in WAYS),
-            self._stages.counts(feed),
+        received, matched, matches, committed = (
+            self._tallies[name].count((feed,)) for name in _OF_FEEDS
         )
+        delivered = sum(self._delivered.count((feed, way)) for way in WAYS)
+        stages = self._stages.counts(feed)
+        return FeedCounts(received, matched, matches, committed, delivered, stages)
 
     def activity(self) -> dict[str, int]:
         """Events and notifications that went through each feed, so far."""
