@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 from fastapi import Header, Query
@@ -51,7 +51,7 @@ async def poll(
     notifications = await caller.broker.notifications.poll(
         subscriber, after=after, limit=limit, wait=wait
     )
-    parts = _some(notifications)
+    parts = next(encode_batches(notifications, MOST_BYTES), [])
     if parts:
         caller.broker.metrics.delivered("poll", notifications[: len(parts)])
     now = caller.broker.subscribers.get(subscriber)
@@ -61,17 +61,19 @@ async def poll(
     return answers.NotificationPage(page, now.cursor, following, now.dropped)
 
 
-def _some(notifications: Sequence[Notification]) -> list[bytes]:
-    """As many as fit into one answer, and at least one."""
-    parts: list[bytes] = []
+def encode_batches(notifications: Sequence[Notification], most_bytes: int) -> Iterator[list[bytes]]:
+    """Notifications as JSON, in batches of at most so many bytes, and at least one in each."""
+    batch: list[bytes] = []
     size = 0
     for notification in notifications:
         part = notification.to_json()
+        if batch and size + len(part) > most_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(part)
         size += len(part)
-        if parts and size > MOST_BYTES:
-            break
-        parts.append(part)
-    return parts
+    if batch:
+        yield batch
 
 
 @router.serve("POST /subscribers/{subscriber}/acknowledge", 409)

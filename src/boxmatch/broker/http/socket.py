@@ -18,8 +18,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.http.authentication import Caller, check_name, context_of
+from boxmatch.broker.http.notifications import encode_batches
 from boxmatch.broker.http.problems import Problem, misplaced, problem_of
-from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
 from boxmatch.wire.answers import Fault, Frame, Ready, Refusal
 from boxmatch.wire.codec import encode, stored
@@ -142,8 +142,8 @@ class _NotificationSocket:
             # Before they are sent: the acknowledgement may be there before `send` returns.
             self._sent.extend([notification.sequence for notification in notifications])
             self._known = max(self._known, notifications[-1].sequence)
-            for frame in _frames(notifications):
-                await self._send(frame)
+            for batch in encode_batches(notifications, FRAME_BYTES):
+                await self._send(encode(Frame([stored(part) for part in batch])))
             self._caller.broker.metrics.delivered("socket", notifications)
 
     async def _send(self, frame: bytes) -> None:
@@ -176,25 +176,6 @@ class _NotificationSocket:
             sent.popleft()
         self._room.set()
         await self._caller.broker.notifications.acknowledge(self._subscriber, sequence, wait=False)
-
-
-def _frames(notifications: list[Notification]) -> list[bytes]:
-    frames: list[bytes] = []
-    parts: list[bytes] = []
-    size = 0
-    for notification in notifications:
-        part = notification.to_json()
-        if parts and size + len(part) > FRAME_BYTES:
-            frames.append(_frame(parts))
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part)
-    frames.append(_frame(parts))
-    return frames
-
-
-def _frame(parts: list[bytes]) -> bytes:
-    return encode(Frame([stored(part) for part in parts]))
 
 
 def _read(event: Any) -> dict[str, Any]:

@@ -153,14 +153,12 @@ class History:
             return self._summary[1]
 
     def _sum_up(self, known: list[Subscriber], now: float) -> BrokerSummary:
-        subscribers = [
-            subscriber for subscriber in known if subscriber.number
-        ]  # the others only listen
+        subscribers = [one for one in known if one.number]  # the others only listen
         if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
             self._sizes = now, self._store.reader.sizes()
         return BrokerSummary(
-            sum(len(subscriber.streams) for subscriber in known),
-            sum(subscriber.backlog for subscriber in subscribers),
+            sum(len(one.streams) for one in known),
+            sum(one.backlog for one in subscribers),
             self._rank(subscribers),
             len(subscribers),
             self._sizes[1],
@@ -174,20 +172,11 @@ class History:
     def _rank(self, subscribers: Iterable[Subscriber]) -> list[WatchedSubscriber]:
         failing = self._webhooks.failing()
 
-        def rank(subscriber: Subscriber) -> tuple[bool, int, int, int, str]:
-            failed = subscriber.dead_letters > 0 or subscriber.name in failing
-            return (
-                failed,
-                subscriber.backlog,
-                subscriber.dropped,
-                subscriber.delivered,
-                subscriber.name,
-            )
+        def rank(one: Subscriber) -> tuple[bool, int, int, int, str]:
+            failed = one.dead_letters > 0 or one.name in failing
+            return failed, one.backlog, one.dropped, one.delivered, one.name
 
-        return [
-            self._brief(subscriber)
-            for subscriber in heapq.nlargest(MOST_SUBSCRIBERS, subscribers, key=rank)
-        ]
+        return [self._brief(one) for one in heapq.nlargest(MOST_SUBSCRIBERS, subscribers, key=rank)]
 
     def _brief(self, subscriber: Subscriber) -> WatchedSubscriber:
         webhook = self._webhooks.get(subscriber.name)
