@@ -193,7 +193,7 @@ async def served(tmp_path: Path, **changes: Any) -> AsyncIterator[Served]:
     context = tls_context(settings.certificate, settings.private_key)
     listener = bind(settings.host, 0)
     app, metrics, started, signals = Application(), Metrics(), asyncio.Event(), WatchedSignals()
-    with signals.recorded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with signals.record(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         task = asyncio.create_task(
             serve_app(app, metrics, settings, options, context, listener, signals, started.set)
         )

@@ -17,8 +17,8 @@ import pytest
 
 from boxmatch.client.batches import Part, encode, parts
 from boxmatch.client.exchange import (
-    Answer,
     Request,
+    Response,
     RetryPolicy,
     Sleep,
     Unanswered,
@@ -64,9 +64,9 @@ def drive(operation: Any, *answers: Any, seconds: float = 60.0) -> tuple[Any, li
         return error, steps
 
 
-def said(status: int, document: Any = None, **headers: str) -> Answer:
+def said(status: int, document: Any = None, **headers: str) -> Response:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, names, json.dumps(document or {}).encode())
+    return Response(status, names, json.dumps(document or {}).encode())
 
 
 RECEIPT = said(200, {"first": 1, "last": 1, "count": 1, "durable": True, "repeated": False})
@@ -139,15 +139,15 @@ def test_a_refusal_is_final(status: int) -> None:
 
 
 def test_an_answer_that_is_not_json_says_so() -> None:
-    result, _ = drive(Operations.feeds(), Answer(200, {}, b"<html>"))
+    result, _ = drive(Operations.feeds(), Response(200, {}, b"<html>"))
     assert "hardly a Boxmatch broker" in str(result)
-    result, _ = drive(Operations.feeds(), Answer(502, {}, b"Bad gateway"), seconds=0)
+    result, _ = drive(Operations.feeds(), Response(502, {}, b"Bad gateway"), seconds=0)
     assert (result.status, result.problem) == (502, {"detail": "Bad gateway"})
 
 
 @pytest.mark.parametrize("document", [[], {}, {"feeds": 3}, {"feeds": [3]}, {"feeds": [{}]}])
 def test_an_answer_of_another_shape_is_an_error(document: Any) -> None:
-    result, _ = drive(Operations.feeds(), Answer(200, {}, json.dumps(document).encode()))
+    result, _ = drive(Operations.feeds(), Response(200, {}, json.dumps(document).encode()))
     assert isinstance(result, ClientError)
 
 
@@ -197,7 +197,7 @@ def test_many_events_go_out_in_several_requests() -> None:
 def test_a_part_that_is_too_large_is_halved() -> None:
     sizes = []
 
-    def broker(step: Request) -> Answer:
+    def broker(step: Request) -> Response:
         count = step.body.count(b"\n") + 1 if step.body else 0
         if count > 3:
             return said(413, {"detail": "too many"})

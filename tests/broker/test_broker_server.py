@@ -279,7 +279,7 @@ def test_a_second_signal_hurries(tmp_path: Path) -> None:
 def test_a_signal_before_it_listens_is_enough(tmp_path: Path) -> None:
     async def main() -> None:
         signals, settings = Signals(), Settings(data=tmp_path, port=0)
-        with signals.recorded(signal.SIGTERM), closing(bind(settings.host, 0)) as listener:
+        with signals.record(signal.SIGTERM), closing(bind(settings.host, 0)) as listener:
             signal.raise_signal(signal.SIGTERM)
             serving = serve_app(
                 Application(), Metrics(), settings, ServerOptions(), None, listener, signals,

@@ -15,7 +15,7 @@ from typing import Any, Generic, NoReturn, Protocol, SupportsIndex, TypeVar
 import httpx
 
 from boxmatch.client.connection import LOSSES, Address, Verify, lost, unanswered
-from boxmatch.client.exchange import Answer, Operation, RetryPolicy, Sleep, retrying
+from boxmatch.client.exchange import Operation, Response, RetryPolicy, Sleep, retrying
 from boxmatch.client.listener import (
     Connect,
     Follower,
@@ -132,7 +132,7 @@ class BaseClient(Operations, Generic[L]):
                 except httpx.TransportError as error:
                     step = exchange.send(unanswered(error))
                 else:
-                    answer = Answer(response.status_code, response.headers, response.content)
+                    answer = Response(response.status_code, response.headers, response.content)
                     step = exchange.send(answer)
         except StopIteration as done:
             result: T = done.value

@@ -11,7 +11,7 @@ from msgspec.structs import fields, replace
 
 from boxmatch.errors import AttributeValueError, ClientError
 from boxmatch.wire.answers import Receipt
-from boxmatch.wire.requests import Request
+from boxmatch.wire.requests import RequestBody
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
@@ -46,7 +46,7 @@ def find_not_finite(value: Any, name: object = None) -> str | None:
     return next((one for one in found if one is not None), None)
 
 
-def body_of(request: Request) -> bytes:
+def body_of(request: RequestBody) -> bytes:
     """A request as JSON, without what the broker would take it to be anyway."""
     return _dump(
         {
@@ -58,7 +58,7 @@ def body_of(request: Request) -> bytes:
 
 
 @cache
-def _defaults(kind: type[Request]) -> list[tuple[str, Any]]:
+def _defaults(kind: type[RequestBody]) -> list[tuple[str, Any]]:
     return [(one.name, one.default) for one in fields(kind)]
 
 

@@ -32,7 +32,7 @@ from boxmatch.client.documents import body_of
 from boxmatch.errors import ClientError
 from boxmatch.wire.codec import UNREADABLE, decode
 from boxmatch.wire.http import JSON, NAME, retry_after
-from boxmatch.wire.requests import Request as Body
+from boxmatch.wire.requests import RequestBody
 
 if TYPE_CHECKING:
     from boxmatch.client.asynchronous import AsyncClient
@@ -69,7 +69,7 @@ class Request:
         return found
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What the broker said. Names of headers are in lower case."""
 
     status: int
@@ -109,8 +109,8 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Operation = Generator[Request, Answer, T]
-Exchange = Generator[Request | Sleep, Answer | Unanswered | None, T]
+Operation = Generator[Request, Response, T]
+Exchange = Generator[Request | Sleep, Response | Unanswered | None, T]
 
 
 class operation(Generic[P, T]):  # read as a decorator
@@ -168,7 +168,7 @@ def ask(
     operation: str,
     *names: str,
     query: Mapping[str, float | str | None] | None = None,
-    body: Body | None = None,
+    body: RequestBody | None = None,
     again: bool = True,
     wait: float = 0.0,
 ) -> Operation[T]:
@@ -225,18 +225,18 @@ def retrying(operation: Operation[T], retries: RetryPolicy) -> Exchange[T]:
         operation.close()
 
 
-def _attempts(request: Request, retries: RetryPolicy) -> Exchange[Answer]:
+def _attempts(request: Request, retries: RetryPolicy) -> Exchange[Response]:
     began = retries.clock()
     failures = 0
     arrived = False  # an attempt that was not answered may have been carried out
     while True:
         answer = yield request
         wanted = None
-        if isinstance(answer, Answer):
+        if isinstance(answer, Response):
             if 200 <= answer.status < 300:
                 return answer
             if answer.status == 404 and request.method == "DELETE" and arrived:
-                return Answer(204, {}, b"")
+                return Response(204, {}, b"")
             error = refusal(answer.status, answer.body)
             unsure = answer.status in _LOST_ON_THE_WAY
             if not unsure and answer.status not in _REFUSED_FOR_NOW:

@@ -30,11 +30,11 @@ Filter = Annotated[
 ]
 
 
-class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request's body, or a part of it."""
 
 
-class AttributeSpec(Request, frozen=True, omit_defaults=True):
+class AttributeSpec(RequestBody, frozen=True, omit_defaults=True):
     type: Literal["int", "float", "string", "bool", "timestamp", "enum"] | None = None
     values: list[str] | None = None
     domain: Annotated[list[Scalar], Meta(min_length=2, max_length=2)] | None = None
@@ -53,7 +53,7 @@ Attributes = dict[
 """In order. A list of texts is an enum."""
 
 
-class Adaptive(Request, frozen=True):
+class Adaptive(RequestBody, frozen=True):
     """How much precision a feed of events may give up under load."""
 
     threshold: Annotated[
@@ -71,7 +71,7 @@ class Adaptive(Request, frozen=True):
     ] = 0.001
 
 
-class NewFeed(Request, frozen=True):
+class NewFeed(RequestBody, frozen=True):
     name: NameText
     kind: FeedKind = "events"
     schema: Attributes | None = None
@@ -82,11 +82,11 @@ class NewFeed(Request, frozen=True):
     adaptive: Adaptive | None = None
 
 
-class MoreAttributes(Request, frozen=True):
+class MoreAttributes(RequestBody, frozen=True):
     attributes: Annotated[Attributes, Meta(min_length=1)]
 
 
-class Interval(Request, frozen=True):
+class Interval(RequestBody, frozen=True):
     low: Scalar | UnsetType | None = UNSET
     high: Scalar | UnsetType | None = UNSET
     low_open: bool | UnsetType = UNSET
@@ -98,7 +98,7 @@ Region = dict[str, Bounds]
 ChangedRegion = dict[str, Bounds | None]
 
 
-class Wanted(Request, frozen=True):
+class Wanted(RequestBody, frozen=True):
     """What a subscription asks for: a filter (feeds of events), or regions (state feeds)."""
 
     feed: NameText
@@ -113,17 +113,17 @@ class Wanted(Request, frozen=True):
     ] = False
 
 
-class ManyWanted(Request, frozen=True):
+class ManyWanted(RequestBody, frozen=True):
     feed: NameText
     filters: Annotated[dict[str, Filter], Meta(min_length=1, max_length=10_000)]
 
 
-class DryRunQuestion(Request, frozen=True):
+class DryRunQuestion(RequestBody, frozen=True):
     filter: Filter
     recent: Annotated[int, Meta(ge=0, le=50)] = 0
 
 
-class Question(Request, frozen=True):
+class Question(RequestBody, frozen=True):
     event: dict[str, Any] | None = None
     sequence: Sequence | None = None
     filter: Filter | None = None
@@ -131,13 +131,13 @@ class Question(Request, frozen=True):
     subscription: NameText | None = None
 
 
-class TraceQuestion(Request, frozen=True):
+class TraceQuestion(RequestBody, frozen=True):
     event: dict[str, Any]
     publish: bool = False
     limit: Annotated[int, Meta(ge=0, le=100)] = 20
 
 
-class NewWebhook(Request, frozen=True):
+class NewWebhook(RequestBody, frozen=True):
     url: Annotated[str, Meta(min_length=8, max_length=2_048)]
     secret: (
         Annotated[
@@ -163,11 +163,11 @@ class NewWebhook(Request, frozen=True):
     paused: bool = False
 
 
-class Acknowledgement(Request, frozen=True):
+class Acknowledgement(RequestBody, frozen=True):
     sequence: Sequence
 
 
-class Numbers(Request, frozen=True):
+class Numbers(RequestBody, frozen=True):
     numbers: (
         Annotated[
             list[Sequence],
@@ -177,14 +177,14 @@ class Numbers(Request, frozen=True):
     ) = None
 
 
-class NewPublication(Request, frozen=True):
+class NewPublication(RequestBody, frozen=True):
     region: Region | None = None
     regions: Annotated[dict[str, Region], Meta(min_length=1)] | None = None
     filter: str | None = None
     ttl: Ttl | None = None
 
 
-class PublicationChange(Request, frozen=True):
+class PublicationChange(RequestBody, frozen=True):
     region: ChangedRegion | None = None
     regions: dict[str, ChangedRegion | None] | None = None
     filter: str | UnsetType | None = UNSET

@@ -60,7 +60,7 @@ OPEN = Grant(id="open", label="anyone on this machine", admin=True)
 """What a broker without keys grants to all who reach it, and only this machine can."""
 
 
-def checked_names(names: Iterable[str], what: str) -> frozenset[str]:
+def check_names(names: Iterable[str], what: str) -> frozenset[str]:
     """Names of feeds or subscribers, or `*`. A single text is taken for a mistake."""
     if isinstance(names, str):
         raise BrokerError(f"the {what}s of a key are a list of names, not the text {names!r}")

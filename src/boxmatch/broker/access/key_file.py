@@ -64,7 +64,7 @@ class KeyFile:
         path = folder / FILE
         if not make and not path.exists():
             raise StorageError(f"there are no keys in {folder}")
-        with _reported(path):
+        with _report_errors(path):
             if make and not path.exists():
                 _make(path)
             with closing(connect(path, "rw")) as connection:
@@ -77,7 +77,7 @@ class KeyFile:
 
         Notices too that another file was put in its place, such as one from a backup.
         """
-        with _reported(self.path):
+        with _report_errors(self.path):
             found = os.stat(self.path)
             identity = (found.st_dev, found.st_ino)
             if self._reader is None or identity != self._identity:
@@ -111,7 +111,7 @@ class KeyFile:
 
     def _write(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
         # A connection of its own, so that the reader's data_version shows this change as well.
-        with _reported(self.path), closing(connect(self.path, "rw")) as connection:
+        with _report_errors(self.path), closing(connect(self.path, "rw")) as connection:
             use_wal(connection, self.path, "full")
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -128,7 +128,7 @@ _SELECT = "SELECT id, digest, label, roles, limits, created, expires, revoked FR
 
 
 @contextmanager
-def _reported(path: Path) -> Iterator[None]:
+def _report_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (StorageError, sqlite3.IntegrityError):

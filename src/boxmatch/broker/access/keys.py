@@ -15,7 +15,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from boxmatch.broker.access.grant import OPEN, Grant, checked_names
+from boxmatch.broker.access.grant import OPEN, Grant, check_names
 from boxmatch.broker.access.key_file import KeyFile, KeyRow
 from boxmatch.broker.settings import Limits
 from boxmatch.errors import AccessError, BrokerError, StorageError
@@ -136,20 +136,20 @@ class Keys:
         """
         roles = {
             "admin": bool(admin),
-            "publish": sorted(checked_names(publish, "feed")),
-            "read": sorted(checked_names(read, "feed")),
-            "subscribe": sorted(checked_names(subscribe, "subscriber")),
+            "publish": sorted(check_names(publish, "feed")),
+            "read": sorted(check_names(read, "feed")),
+            "subscribe": sorted(check_names(subscribe, "subscriber")),
         }
         if not any(roles.values()):
             raise BrokerError("a key needs a role: admin, publish, read or subscribe")
         now = self._clock()
         if expires is not None and not now < expires < _YEAR_10000:
             raise BrokerError("a key must expire in the future, before the year 10000, or never")
-        own = _checked_limits(asdict(limits) if isinstance(limits, Limits) else dict(limits or {}))
+        own = _check_limits(asdict(limits) if isinstance(limits, Limits) else dict(limits or {}))
         secret = secrets.token_urlsafe(32)
         while True:
             id = "".join(secrets.choice(_ID_LETTERS) for _ in range(8))
-            row = KeyRow(id, _digest(secret), _checked_label(label), roles, own, now, expires, None)
+            row = KeyRow(id, _digest(secret), _check_label(label), roles, own, now, expires, None)
             with self._lock:
                 self._check_open()
                 try:
@@ -280,7 +280,7 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("ascii")).digest()
 
 
-def _checked_label(label: str) -> str:
+def _check_label(label: str) -> str:
     if not label.strip() or len(label) > _LABEL_LENGTH or not label.isprintable():
         raise BrokerError(
             f"a key needs a label of at most {_LABEL_LENGTH} printable letters, such as who has it"
@@ -291,7 +291,7 @@ def _checked_label(label: str) -> str:
 _RATES = ("events_per_second", "requests_per_second")
 
 
-def _checked_limits(limits: dict[str, Any]) -> dict[str, Any]:
+def _check_limits(limits: dict[str, Any]) -> dict[str, Any]:
     known = {field.name for field in fields(Limits)}
     for name, value in limits.items():
         if name not in known:

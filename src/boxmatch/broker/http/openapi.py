@@ -74,7 +74,7 @@ def _schemas() -> dict[str, Any]:
         one
         for module in (requests, answers, overview)
         for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, (requests.Request, answers.Answer))
+        if isinstance(one, type) and issubclass(one, (requests.RequestBody, answers.Answer))
     ]
     _, found = schema_components(kinds, ref_template="#/components/schemas/{name}")
     for kind in kinds:

@@ -119,7 +119,7 @@ def _endpoint(
 
 
 def _is_body(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, requests.Request)
+    return isinstance(kind, type) and issubclass(kind, requests.RequestBody)
 
 
 def describe_json(kind: type[Struct]) -> dict[str, Any]:

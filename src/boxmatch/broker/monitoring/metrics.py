@@ -61,7 +61,7 @@ _OTHERS = "(others)"
 _log = logging.getLogger("boxmatch.metrics")
 
 
-class FeedCounts(NamedTuple):
+class FeedTallies(NamedTuple):
     """What was counted of a feed since the broker started."""
 
     received: int
@@ -139,14 +139,14 @@ class Metrics(Collector):
             self._delivered.forget((feed, way), into=(_OTHERS, way))
         self._stages.forget(feed)
 
-    def counts(self, feed: str) -> FeedCounts:
+    def counts(self, feed: str) -> FeedTallies:
         """What was counted of a feed."""
         received, matched, matches, committed = (
             self._tallies[name].count((feed,)) for name in _OF_FEEDS
         )
         delivered = sum(self._delivered.count((feed, way)) for way in WAYS)
         stages = self._stages.counts(feed)
-        return FeedCounts(received, matched, matches, committed, delivered, stages)
+        return FeedTallies(received, matched, matches, committed, delivered, stages)
 
     def activity(self) -> dict[str, int]:
         """Events and notifications that went through each feed, so far."""

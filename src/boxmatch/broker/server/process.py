@@ -83,13 +83,13 @@ def run(
     configure_logs(options.logs)
     context = tls_context(settings.certificate, settings.private_key)
     signals = Signals()
-    with _private_files(), signals.recorded(*_RENEWALS):
+    with _private_files(), signals.record(*_RENEWALS):
         _make_folder(settings.data)
         with closing(Keys.open(settings.data, limits=settings.limits)) as keys:
             check_exposure(settings.host, keys, settings.certificate)
             with closing(bind(settings.host, settings.port)) as listener:
                 broker = Broker.open(settings, metrics=Metrics())
-                with signals.recorded(*_STOPS):
+                with signals.record(*_STOPS):
                     main = _run_broker(
                         broker, options, keys, context, listener, signals, on_listening
                     )
@@ -189,7 +189,7 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
-    def recorded(self, *numbers: signal.Signals) -> Iterator[None]:
+    def record(self, *numbers: signal.Signals) -> Iterator[None]:
         """Record these signals, and at the end handle them as before."""
         with suppress(ValueError):  # not the main thread
             for number in numbers:
@@ -202,7 +202,7 @@ class Signals:
                     signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
 
     def ignore(self) -> None:
-        """From now on, also after `recorded`."""
+        """From now on, also after `record`."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
         self._before.clear()

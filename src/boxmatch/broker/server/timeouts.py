@@ -3,7 +3,7 @@
 Uvicorn waits for ever for the rest of a request, and has no limit for the size of headers with the
 fast parser. Both are looked at here, in the protocol: a request notes when it began and how much
 has come, and once a second the server compares that with the clock. So a request that comes in
-time pays for two assignments, not for timers. WebSockets have their own protocol, in `handshakes`,
+time pays for two assignments, not for timers. WebSockets have their own (`websocket_protocol`),
 which the server asks in the same way: no connection is left out.
 """
 
@@ -83,7 +83,7 @@ class Unread:
             transport.abort()  # closing would wait for the reader
 
 
-def patience_of(server_state: ServerState) -> Timeouts:
+def timeouts_of(server_state: ServerState) -> Timeouts:
     """Where protocols find it: uvicorn makes one of them for every connection."""
     return getattr(server_state, "timeouts", None) or Timeouts()
 
@@ -113,7 +113,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._timeouts = patience_of(server_state)
+        self._timeouts = timeouts_of(server_state)
         self._most: int = getattr(server_state, "most", 1 << 30)
         self._began: float | None = None
         """When the request began that is being read."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from boxmatch.broker.server.timeouts import Unread, patience_of, refusal
+from boxmatch.broker.server.timeouts import Unread, refusal, timeouts_of
 
 if TYPE_CHECKING:
     from asyncio.transports import BaseTransport
@@ -37,7 +37,7 @@ class QuietSocketProtocol(WebSocketsSansIOProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._timeouts = patience_of(server_state)
+        self._timeouts = timeouts_of(server_state)
         self._unread = Unread(self._timeouts)
         self._began = self.loop.time()
         self.close_timeout = self._timeouts.header_seconds  # for the client's answer to a close
