@@ -7,10 +7,13 @@ import logging
 import re
 import socket
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from boxmatch.errors import AccessError, BrokerError
+
+if TYPE_CHECKING:
+    from boxmatch.broker.access.keys import Keys
 
 _LOG = logging.getLogger("boxmatch.broker")
 
@@ -20,11 +23,7 @@ ALLOWED_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(:[0-9]{1,5})?")
 
 
-class _AnyKeys(Protocol):
-    def any(self) -> bool: ...
-
-
-def check_exposure(host: str, keys: _AnyKeys, certificate: Path | None) -> None:
+def check_exposure(host: str, keys: Keys, certificate: Path | None) -> None:
     """Refuse to listen where others can reach the broker while it asks nobody for a key.
 
     With keys but no certificate it may listen, since a proxy may do the TLS, but it says so.

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from boxmatch.broker.monitoring.metrics import Metrics
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _READS = ("GET", "HEAD")
 _STOPPING = b'{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"stopping"}'
@@ -28,7 +23,7 @@ _STOPPING = b'{"type":"about:blank","title":"Service Unavailable","status":503,"
 class Middleware:
     """An ASGI application around another."""
 
-    def __init__(self, app: Application, metrics: Metrics, *, log_requests: bool = False) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, log_requests: bool = False) -> None:
         self._app = app
         self._metrics = metrics
         self._log_requests = log_requests
@@ -42,7 +37,7 @@ class Middleware:
         for task in self._reads:
             task.cancel()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,11 +49,9 @@ class Middleware:
             else:
                 await self._app(scope, receive, response.send)
         finally:
-            self._notification(scope, response.status, time.perf_counter() - began)
+            self._record(scope, response.status, time.perf_counter() - began)
 
-    async def _read(
-        self, scope: MutableMapping[str, Any], receive: Receive, response: _Response
-    ) -> None:
+    async def _read(self, scope: Scope, receive: Receive, response: _Response) -> None:
         task = asyncio.current_task()
         if task is None or self._stopping:
             await response.finish()
@@ -74,7 +67,7 @@ class Middleware:
         finally:
             self._reads.discard(task)
 
-    def _notification(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
         # The template, such as /feeds/{feed}: paths as they came would be labels without end.
         route = getattr(scope.get("route"), "path", "")
         self._metrics.request(scope["method"], route, status)

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from boxmatch import __version__
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.server.logs import LogSettings, configure_logs
-from boxmatch.broker.server.middleware import Application, Middleware
+from boxmatch.broker.server.middleware import Middleware
 from boxmatch.broker.server.sockets import (
     ADDRESS,
     Listening,
@@ -135,7 +136,7 @@ async def _run_broker(
 
 
 async def serve_app(
-    app: Application,
+    app: ASGIApp,
     metrics: Metrics,
     settings: Settings,
     options: ServerOptions,
