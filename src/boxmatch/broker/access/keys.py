@@ -46,11 +46,6 @@ class KeyInfo(NamedTuple):
         return "expired" if self.expires is not None and now >= self.expires else "active"
 
 
-class _Entry(NamedTuple):
-    digest: bytes
-    info: KeyInfo
-
-
 class Keys:
     """The keys of one data folder. All methods may be called from any thread.
 
@@ -73,7 +68,7 @@ class Keys:
         self._refresh_seconds = refresh_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: Mapping[str, _Entry] = {}
+        self._entries: Mapping[str, tuple[bytes, KeyInfo]] = {}
         self._any = False
         self._closed = False
         self._checked = self._read = -math.inf
@@ -173,7 +168,7 @@ class Keys:
     def list(self) -> Sequence[KeyInfo]:
         """All keys, also those that are expired or revoked, in the order of their making."""
         self._refresh()
-        infos = [entry.info for entry in self._entries.values()]
+        infos = [info for _, info in self._entries.values()]
         return sorted(infos, key=lambda info: (info.created, info.grant.id))
 
     def any(self) -> bool:
@@ -192,12 +187,11 @@ class Keys:
             raise AccessError("unknown key", unknown=True)
         if found[1] not in self._entries:
             self._refresh(at_once=True)  # it may have been made a moment ago
-        entry = self._entries.get(found[1])
         # The id is no secret; the rest takes the same time whether the id is known or not.
-        expected = _NO_DIGEST if entry is None else entry.digest
-        if not hmac.compare_digest(_digest(found[2]), expected) or entry is None:
+        expected, info = self._entries.get(found[1], (_NO_DIGEST, None))
+        if not hmac.compare_digest(_digest(found[2]), expected) or info is None:
             raise AccessError("unknown key", unknown=True)
-        return self._valid(entry.info)
+        return self._valid(info)
 
     def admit(self, text: str | None) -> Grant:
         """What a request with this key, or without one, may do. Without keys, all may do all."""
@@ -217,7 +211,7 @@ class Keys:
         entry = self._entries.get(grant.id)
         if entry is None:
             raise AccessError("unknown key", unknown=True)
-        self._valid(entry.info)
+        self._valid(entry[1])
 
     def _valid(self, info: KeyInfo) -> Grant:
         state = info.state(self._clock())
@@ -256,9 +250,9 @@ class Keys:
             self._any = self._any or bool(rows)
         self._checked = self._read = now
 
-    def _entry(self, row: KeyRow) -> _Entry:
+    def _entry(self, row: KeyRow) -> tuple[bytes, KeyInfo]:
         times = (row.created, row.expires, row.revoked)
-        return _Entry(row.digest, KeyInfo(self._grant(row), row.limits, *times))
+        return row.digest, KeyInfo(self._grant(row), row.limits, *times)
 
     def _grant(self, row: KeyRow) -> Grant:
         return Grant(
