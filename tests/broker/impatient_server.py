@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from boxmatch.broker.server.process import ServerOptions, run
-from boxmatch.broker.server.timeouts import Timeouts
+from boxmatch.broker.server.protocols import Timeouts
 from boxmatch.broker.settings import Settings
 
 OPTIONS = ServerOptions(

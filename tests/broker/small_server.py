@@ -17,8 +17,8 @@ import uvloop
 
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.server.process import ServerOptions, Signals, serve_app
+from boxmatch.broker.server.protocols import Timeouts
 from boxmatch.broker.server.sockets import Listening, bind, tls_context
-from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.broker.settings import Settings
 
 

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 from small_server import IMPATIENT, Served, in_server
 
-from boxmatch.broker.server.timeouts import Timeouts, Unread
+from boxmatch.broker.server.protocols import Timeouts, Unread
 
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 GET = b"GET /echo HTTP/1.1\r\nHost: x\r\n"

@@ -19,8 +19,8 @@ from small_server import (
 
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.server.process import ServerOptions, Signals, serve_app
+from boxmatch.broker.server.protocols import Timeouts
 from boxmatch.broker.server.sockets import bind, raise_file_limit
-from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.broker.settings import Settings
 
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"

@@ -16,8 +16,8 @@ from small_server import (
     new_certificate,
 )
 
+from boxmatch.broker.server.protocols import Timeouts
 from boxmatch.broker.server.sockets import Listening, bind, tls_context
-from boxmatch.broker.server.timeouts import Timeouts
 from boxmatch.errors import BrokerError
 
 

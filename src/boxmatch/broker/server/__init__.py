@@ -1,1 +1,1 @@
-"""The server process: sockets, timeouts, middleware, logs, starting and stopping."""
+"""The server process: sockets, protocols, middleware, logs, starting and stopping."""

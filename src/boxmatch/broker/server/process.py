@@ -30,6 +30,7 @@ from boxmatch import __version__
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.server.middleware import Middleware
+from boxmatch.broker.server.protocols import QuietSocketProtocol, TimeoutProtocol, Timeouts
 from boxmatch.broker.server.sockets import (
     ADDRESS,
     Listening,
@@ -40,8 +41,6 @@ from boxmatch.broker.server.sockets import (
     tls_context,
     write_address,
 )
-from boxmatch.broker.server.timeouts import TimeoutProtocol, Timeouts
-from boxmatch.broker.server.websocket_protocol import QuietSocketProtocol
 from boxmatch.errors import BrokerError
 
 if TYPE_CHECKING:
