@@ -179,3 +179,68 @@ bm.Matcher(bm.Schema({"x": "int", "s": "string"})).warmup()
 def test_importing_says_nothing() -> None:
     done = run("import boxmatch; boxmatch.Matcher; boxmatch.Schema")
     assert done.stderr == done.stdout == ""
+
+
+COMPILE_TOGETHER = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from numba.core.caching import IndexDataCacheFile
+from boxmatch.kernels.jit import kernel
+from widening import widen
+
+me, folder = sys.argv[1], Path(sys.argv[2])
+other = {"ints": "floats", "floats": "ints"}.get(me)
+
+
+def pause(step, before, after, calls=1):
+    \"\"\"Wait for a file before a step of Numba's cache, and leave one after so many calls.\"\"\"
+    original = getattr(IndexDataCacheFile, step)
+    called = []
+
+    def paused(self, *arguments):
+        until = time.monotonic() + 2
+        while before and not (folder / before).exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        result = original(self, *arguments)
+        called.append(step)
+        if len(called) == calls:
+            (folder / after).touch()
+        return result
+
+    setattr(IndexDataCacheFile, step, paused)
+
+
+if other:
+    # Both look for a free name before either takes one, and the code of ints comes last.
+    pause("_save_index", f"looked-{other}" if me == "ints" else "index-ints", f"index-{me}")
+    pause("_save_data", "data-floats" if me == "ints" else None, f"data-{me}")
+    pause("_load_index", None, f"looked-{me}", calls=2)  # the first is before it compiles
+values = np.array([1, 2]) if me == "ints" else np.array([0.5, 1.5])
+assert (kernel(widen)(values) == values).all()
+"""
+
+WIDEN = """
+import numpy as np
+
+def widen(values):
+    wide = np.empty(len(values), np.float64)
+    for place in range(len(values)):
+        wide[place] = values[place]
+    return wide
+"""
+
+
+def test_two_processes_that_compile_one_kernel_keep_their_signatures_apart(tmp_path: Path) -> None:
+    (tmp_path / "widening.py").write_text(WIDEN)
+    (tmp_path / "steps").mkdir()
+    paths = f"{Path(boxmatch.__file__).parent.parent}{os.pathsep}{tmp_path}"
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        arguments = [sys.executable, "-c", COMPILE_TOGETHER, name, str(tmp_path / "steps")]
+        environment = os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        return subprocess.Popen(arguments, env=environment)
+
+    together = [start("ints"), start("floats")]
+    assert [process.wait(120) for process in together] == [0, 0]
+    assert start("later").wait(120) == 0

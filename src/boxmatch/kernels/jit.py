@@ -2,6 +2,10 @@
 
 Numba invalidates a cached kernel when its own file changes, but not when a kernel that it calls
 lives in another file. The cache folder therefore carries a fingerprint of all of them.
+
+Numba also keeps an index of each kernel's signatures, in which two processes that compile two
+signatures at once may claim the same file: whoever loads the one then runs the other, over memory
+of another type. Here each signature has a file that is named after it, and there is no index.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event as numba_event
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,17 +37,19 @@ _NAME = re.compile(rb"\w+")
 
 def kernel(function: Function) -> Function:
     """Compile `function` with Numba: no GIL, no Python objects, cached on disk."""
+    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
     folder = cache_folder()
-    compiler = numba.njit(nogil=True, cache=folder is not None, error_model="numpy")
-    # The folder is read while decorating; other users of Numba in this process keep theirs. Threads
-    # that import modules with kernels take turns, else one might take ours for the previous one.
-    with _decorating:
-        previous = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder) if folder else previous
-        try:
-            compiled = compiler(function)
-        finally:
-            numba.config.CACHE_DIR = previous
+    # Kernels that run as plain Python, for tests and debuggers, have no cache.
+    if folder is not None and compiled is not function:
+        # Numba reads the folder from its settings; other users in this process keep theirs. Threads
+        # that import kernels take turns, else one might take our folder for the previous one.
+        with _decorating:
+            previous = numba.config.CACHE_DIR
+            numba.config.CACHE_DIR = str(folder)
+            try:
+                compiled._cache = _KernelCache(function)
+            finally:
+                numba.config.CACHE_DIR = previous
     return cast(Function, compiled)
 
 
@@ -53,6 +60,35 @@ def inlined(function: Function) -> Function:
     tuple of arrays by value then takes longer than what is done with it.
     """
     return cast(Function, numba.njit(nogil=True, inline="always", error_model="numpy")(function))
+
+
+class _KernelCache(FunctionCache):
+    """Numba's cache of one function, without the index."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _SignatureFiles(
+            self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
+
+
+class _SignatureFiles(IndexDataCacheFile):
+    """The compiled signatures of one kernel, each in a file named after it."""
+
+    def save(self, key: Any, data: Any) -> None:
+        self._save_data(self._name_of(key), (key, data))
+
+    def load(self, key: Any) -> Any:
+        try:
+            stored, data = self._load_data(self._name_of(key))
+        except FileNotFoundError:
+            return None
+        return data if stored == key else None
+
+    def _name_of(self, key: Any) -> str:
+        what = repr((self._version, self._source_stamp, key))
+        digest = hashlib.sha256(what.encode()).hexdigest()[:24]
+        return f"{self._index_name.removesuffix('.nbi')}.{digest}.nbc"
 
 
 @cache
