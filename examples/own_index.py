@@ -11,11 +11,12 @@ arguments it is the command `boxmatch` with this index added:
 
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
+from boxmatch.arrays import Int32Array, Int64Array
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.registry import register
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels.box_lists import is_alive, longer
@@ -56,14 +57,13 @@ class NarrowestIndex(UpdatableIndex):
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         pass  # `alive` leaves them out
 
-    def _search(
-        self, points: Int64Array, alive: BitLines, skipped: BoolArray, *wanted: Any
-    ) -> Int32Array:
-        return _search(*self.boxes[1:], *self._state, points, alive, *wanted)
+    def _search(self, query: Query) -> Int32Array:
+        return _search(*self.boxes[1:], *self._state, query)
 
 
 @kernel
-def _search(start, attribute, low, high, box, begin, first, points, alive, listing, counts):
+def _search(start, attribute, low, high, box, begin, first, query):
+    points, alive, _, listing, counts = query
     found, end = np.empty(64, np.int32), 0
     for event in range(len(points)):
         counts[event] = 0

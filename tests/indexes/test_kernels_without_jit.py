@@ -96,7 +96,7 @@ def run_tile() -> None:
     from boxmatch.model.boxes import Boxes
 
     search._BLOCK = 128
-    search._DOUBTS = 600
+    search._MOST_UNVERIFIED = 600
     tile_index.SWEEP_EVENTS = 60
     tile_index.SWEEP_BLOCK = 100
     order_events = tile_index.order_events

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from boxmatch.arrays import Int32Array, Int64Array, Int64Table, UInt64Array
 from boxmatch.indexes.papers.parts import counters
 from boxmatch.indexes.papers.parts.cells import cell_of, cells_of, fit_cells
+from boxmatch.indexes.papers.parts.portions import discard_items, listed
 from boxmatch.kernels import bit_lines as lines
 from boxmatch.kernels import bit_sets as marks
 from boxmatch.kernels import bucket_pool as buckets
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.packing import packing
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.boxes import Boxes
-from boxmatch.model.growing_boxes import GrowingBoxes
+from boxmatch.model.boxes import Boxes, GrowingBoxes
 
 Contents = dict[int, list[tuple[int, int]]]
 
@@ -80,9 +80,9 @@ def test_buckets_keep_their_contents(count: int, with_keys: bool, data: st.DataO
         nonlocal number
         number += len(bucket)
         # Every box has its own key; one box may be in several buckets, and is there once in each.
+        first = number - len(bucket)
         return [
-            (b, number - i // 2, -(number - i // 2) * 1000 * with_keys)
-            for i, b in enumerate(bucket)
+            (b, first + i // 2, -(first + i // 2) * 1000 * with_keys) for i, b in enumerate(bucket)
         ]
 
     def expected() -> Contents:
@@ -108,7 +108,7 @@ def test_buckets_keep_their_contents(count: int, with_keys: bool, data: st.DataO
         else:
             gone = {place % len(held) for place in drawn} if held else set()
             bucket, box, _ = columns([held[place] for place in gone])
-            buckets.discard(pool, bucket, box)
+            discard_items(pool, listed(bucket, box))
             held = [item for place, item in enumerate(held) if place not in gone]
         assert same(pool, expected())
 
@@ -203,12 +203,20 @@ def test_open_sides_do_not_stretch_the_cells() -> None:
 # --- counters --------------------------------------------------------------------------------
 
 
+def needs(wanted: list[int]) -> counters.Counters:
+    """The counters of boxes at positions 0, 1, …"""
+    if not wanted:
+        return counters.NO_NEEDS
+    positions = np.arange(len(wanted), dtype=np.int32)
+    return counters.with_needs(counters.NO_NEEDS, np.array(wanted), positions)
+
+
 @pytest.mark.parametrize(
     ("most", "kind"),
     [(0, np.uint8), (255, np.uint8), (256, np.uint16), (65_535, np.uint16), (65_536, np.uint32)],
 )
 def test_counters_are_as_small_as_they_can_be(most: int, kind: type) -> None:
-    need = counters.needs(np.array([0, most, 1]), 3)
+    need = needs([0, most, 1])
     assert need.dtype == kind
     assert need[:3].tolist() == [0, most, 1]
     assert len(need) == 64
@@ -219,12 +227,13 @@ def test_counters_are_as_small_as_they_can_be(most: int, kind: type) -> None:
 def test_counters_grow(data: st.DataObject) -> None:
     """Batch after batch, with needs that outgrow the type at hand."""
     need = st.sampled_from([0, 1, 2, 255, 256, 65_535, 65_536, 10**6])
-    batch = st.tuples(st.lists(need, max_size=5), st.sampled_from([1, 1, 30]))
+    batch = st.tuples(st.lists(need, min_size=1, max_size=5), st.sampled_from([1, 1, 30]))
     wanted: list[int] = []
-    held = counters.needs(np.array(wanted, np.int64), 0)
+    held = counters.NO_NEEDS
     for some, times in data.draw(st.lists(batch, max_size=8)):
         more = some * times
-        held = counters.grown(held, np.array(more, np.int64), len(wanted))
+        positions = np.arange(len(wanted), len(wanted) + len(more), dtype=np.int32)
+        held = counters.with_needs(held, np.array(more), positions)
         wanted += more
         assert held[: len(wanted)].tolist() == wanted
         assert len(held) % 64 == 0
@@ -232,12 +241,12 @@ def test_counters_grow(data: st.DataObject) -> None:
 
 
 def test_counters_of_boxes_with_gaps_between_them() -> None:
-    need = counters.needs_at(np.array([0, 300, 2]), np.array([1, 4, 70], np.int32))
+    positions = np.array([1, 4, 70], np.int32)
+    need = counters.with_needs(counters.NO_NEEDS, np.array([0, 300, 2]), positions)
     assert need.dtype == np.uint16
     assert len(need) == 128
     assert need[[1, 4, 70]].tolist() == [0, 300, 2]
     assert (np.delete(need, [1, 4, 70]) != 0).all(), "nobody must match for nothing"
-    assert len(counters.needs_at(np.zeros(0, np.int64), np.zeros(0, np.int32))) == 0
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32])
@@ -271,7 +280,7 @@ def zeros_in_python(count: list[int], alive: np.ndarray[Any, Any]) -> list[int]:
 def test_counters_at_zero_are_taken(
     left: list[int], kind: type, listing: bool, before: int, seed: int
 ) -> None:
-    need = counters.needs(np.array(left, np.int64), len(left)).astype(kind)
+    need = needs(left).astype(kind)
     current = np.zeros_like(need)
     counters.reset(current, need)
     assert np.array_equal(current, need)

@@ -19,8 +19,7 @@ from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import scan_over
 from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.model.box_kernels import count_attributes
-from boxmatch.model.boxes import Boxes
-from boxmatch.model.growing_boxes import longer
+from boxmatch.model.boxes import Boxes, longer
 from boxmatch.model.ids import SubscriptionId
 
 Row = Sequence[tuple[int, int, int]]

@@ -6,11 +6,30 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.errors import IndexConfigError
 from boxmatch.model.boxes import Boxes
+
+NO_LINES = np.zeros((0, 8), np.uint64)
+NO_MARKS = np.zeros(0, bool)
+
+
+class Query(NamedTuple):
+    """What an index is asked: which boxes hold each point.
+
+    `alive` and `skipped` are as `Index` says, or empty where they are not given.
+    """
+
+    points: Int64Array
+    alive: BitLines
+    skipped: BoolArray
+    listing: bool
+    """Whether the positions are wanted, not only their `counts`."""
+    counts: Int64Array
+    """Where to write how many boxes hold each point."""
 
 
 class Matches(NamedTuple):
@@ -94,22 +113,41 @@ class Index(ABC):
         )
 
     @abstractmethod
+    def _search(self, query: Query) -> Int32Array:
+        """Set the counts; return the positions, point by point, if they are wanted."""
+
+    def _query(
+        self,
+        points: Int64Array,
+        alive: BitLines | None,
+        skipped: BoolArray | None,
+        *,
+        listing: bool,
+    ) -> Query:
+        lines = NO_LINES if alive is None else alive
+        marks = NO_MARKS if skipped is None else skipped
+        return Query(points, lines, marks, listing, np.empty(len(points), np.int64))
+
     def match(
         self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Matches:
         """The boxes that hold each point."""
+        query = self._query(points, alive, skipped, listing=True)
+        return Matches(query.counts, self._search(query))
 
-    @abstractmethod
     def match_one(
         self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
         """The boxes that hold the single point in an array of shape (1, d)."""
+        return self.match(point, alive, skipped).positions
 
-    @abstractmethod
     def count(
         self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int64Array:
         """How many boxes hold each point."""
+        query = self._query(points, alive, skipped, listing=False)
+        self._search(query)
+        return query.counts
 
     @property
     @abstractmethod

@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array, UInt16Array
-from boxmatch.indexes.base import Capabilities, Index, Matches
+from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
 from boxmatch.kernels.box_lists import is_alive, longer
 from boxmatch.kernels.jit import kernel
+from boxmatch.model.box_kernels import holds
 from boxmatch.model.boxes import Boxes
-
-_NO_LINES = np.zeros((0, 8), np.uint64)
-_NO_MARKS = np.zeros(0, bool)
 
 # A rank is the number of predicates that fail, then of those that hold: the more the nearer.
 FAILURE: Final = 1 << 16
@@ -30,35 +28,17 @@ class ScanIndex(Index):
     def build(self, boxes: Boxes) -> None:
         self._boxes, self._rows = boxes, boxes.count
 
-    def match(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Matches:
-        counts = np.empty(len(points), np.int64)
-        return Matches(counts, self._scan(points, alive, skipped, True, counts))
+    def _search(self, query: Query) -> Int32Array:
+        points, alive, skipped, listing, counts = query
+        return _scan(*self._boxes[1:], self._rows, points, alive, skipped, listing, counts)
 
     def match_one(
         self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
-        return self._scan(point, alive, skipped, True, np.empty(1, np.int64))
-
-    def count(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Int64Array:
-        counts = np.empty(len(points), np.int64)
-        self._scan(points, alive, skipped, False, counts)
-        return counts
-
-    def _scan(
-        self,
-        points: Int64Array,
-        alive: BitLines | None,
-        skipped: BoolArray | None,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        lines = _NO_LINES if alive is None else alive
-        marks = _NO_MARKS if skipped is None else skipped
-        return _scan(*self._boxes[1:], self._rows, points, lines, marks, listing, counts)
+        lines = NO_LINES if alive is None else alive
+        marks = NO_MARKS if skipped is None else skipped
+        counts = np.empty(1, np.int64)
+        return _scan(*self._boxes[1:], self._rows, point, lines, marks, True, counts)
 
     @property
     def boxes(self) -> Boxes:
@@ -91,24 +71,6 @@ def scan_over(boxes: Boxes, rows: int) -> ScanIndex:
 
 
 @kernel
-def _holds(
-    start: Int64Array,
-    attribute: npt.NDArray[np.uint16],
-    low: Int64Array,
-    high: Int64Array,
-    box: int,
-    points: Int64Array,
-    event: int,
-    skipped: BoolArray,
-) -> bool:
-    for p in range(start[box], start[box + 1]):
-        key = points[event, attribute[p]]
-        if (key < low[p] or key > high[p]) and not (len(skipped) and skipped[attribute[p]]):
-            return False
-    return True
-
-
-@kernel
 def _scan(
     start: Int64Array,
     attribute: npt.NDArray[np.uint16],
@@ -127,7 +89,7 @@ def _scan(
     for event in range(len(points)):
         matched = 0
         for box in range(rows):
-            if (len(alive) == 0 or is_alive(alive, box)) and _holds(
+            if (len(alive) == 0 or is_alive(alive, box)) and holds(
                 start, attribute, low, high, box, points, event, skipped
             ):
                 matched += 1

@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.errors import IndexConfigError
-from boxmatch.indexes.base import Capabilities, Index, Matches
+from boxmatch.indexes.base import NO_MARKS, Capabilities, Index, Query
 from boxmatch.kernels.bit_lines import LINE_BITS, filled_lines
-from boxmatch.model.boxes import Boxes
-from boxmatch.model.growing_boxes import GrowingBoxes, longer
+from boxmatch.model.boxes import Boxes, GrowingBoxes, longer
 
-_NO_MARKS = np.zeros(0, bool)
 _FITTED_AT_LEAST = 1_000
 
 
@@ -24,8 +22,8 @@ class UpdatableIndex(Index):
     """An index whose structure takes and gives up boxes one by one.
 
     Positions are given in the order in which boxes come. An algorithm supplies its structure, a
-    NamedTuple of arrays (or of such tuples), and four verbs: `_make`, `_insert`, `_delete` and
-    `_search`.
+    NamedTuple of arrays (or of such tuples), and four verbs: `_empty` (or `_make`), `_insert`,
+    `_delete` and `_search`.
     """
 
     capabilities = Capabilities(updates=True)
@@ -37,9 +35,14 @@ class UpdatableIndex(Index):
     _living: BitLines
     _fitted: int
 
-    @abstractmethod
+    def _empty(self, boxes: Boxes) -> Any:
+        """A structure without boxes that is fit for `boxes`, and for others like them."""
+        raise NotImplementedError
+
     def _make(self, boxes: Boxes, positions: Int32Array) -> Any:
         """The structure that holds `boxes` (living ones) at `positions`."""
+        self._state = self._empty(boxes)
+        return self._insert(boxes, positions) if boxes.count else self._state
 
     @abstractmethod
     def _insert(self, boxes: Boxes, positions: Int32Array) -> Any:
@@ -48,20 +51,6 @@ class UpdatableIndex(Index):
     @abstractmethod
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         """Take boxes out of the structure, at least one."""
-
-    @abstractmethod
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        """Set `counts`; if `listing`, return the positions, event by event.
-
-        `alive` covers every position and no more. `skipped` is empty where nothing is skipped.
-        """
 
     def build(self, boxes: Boxes) -> None:
         self._boxes = GrowingBoxes(boxes)
@@ -111,33 +100,22 @@ class UpdatableIndex(Index):
         bits: BoolArray = (words >> (positions & 63).astype(np.uint64)) & np.uint64(1) != 0
         return bits
 
-    def match(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Matches:
-        counts = np.empty(len(points), np.int64)
-        marks = self._marks(skipped)
-        return Matches(counts, self._search(points, self._alive(alive), marks, True, counts))
-
-    def match_one(
-        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Int32Array:
-        return self.match(point, alive, skipped).positions
-
-    def count(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Int64Array:
-        counts = np.empty(len(points), np.int64)
-        self._search(points, self._alive(alive), self._marks(skipped), False, counts)
-        return counts
-
-    def _alive(self, alive: BitLines | None) -> BitLines:
+    def _query(
+        self,
+        points: Int64Array,
+        alive: BitLines | None,
+        skipped: BoolArray | None,
+        *,
+        listing: bool,
+    ) -> Query:
+        """The query with `alive` for every position and no more."""
         lines = -(-self._boxes.boxes.count // LINE_BITS)
-        mine = self._living[:lines]
-        return mine if alive is None else mine & alive[:lines]
+        living = self._living[:lines] if alive is None else self._living[:lines] & alive[:lines]
+        return super()._query(points, living, self._marks(skipped), listing=listing)
 
     def _marks(self, skipped: BoolArray | None) -> BoolArray:
         if skipped is None:
-            return _NO_MARKS
+            return NO_MARKS
         if not self.capabilities.approximate:
             raise IndexConfigError(f"index {self.name!r} cannot skip predicates")
         return skipped

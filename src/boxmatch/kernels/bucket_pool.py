@@ -146,18 +146,3 @@ def _move_all(source: Buckets, target: Buckets) -> None:
     for b in range(len(source.size)):
         _move(source, b, target, target.start[b])
         target.size[b] = source.size[b]
-
-
-@kernel
-def discard(buckets: Buckets, bucket: Int64Array, box: Int32Array) -> None:
-    """Take each box out of its bucket, where it must be. The last item takes its place."""
-    for i in range(len(bucket)):
-        b = bucket[i]
-        last = buckets.start[b] + buckets.size[b] - 1
-        for at in range(buckets.start[b], last + 1):
-            if buckets.box[at] == box[i]:
-                buckets.box[at] = buckets.box[last]
-                if len(buckets.key) > 0:
-                    buckets.key[at] = buckets.key[last]
-                buckets.size[b] -= 1
-                break

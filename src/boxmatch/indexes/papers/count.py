@@ -18,18 +18,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array
+from boxmatch.arrays import Int, Int32Array
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.papers.parts.counters import (
+    NO_NEEDS,
     Counters,
-    grown,
-    needs_at,
     reset,
     run_down,
     take_zeros,
+    with_needs,
 )
-from boxmatch.indexes.papers.parts.endpoints import owners
-from boxmatch.indexes.papers.parts.portions import Items, OwnedPredicates, discard_items
-from boxmatch.indexes.papers.parts.predicates import Predicates, find, no_predicates, number
+from boxmatch.indexes.papers.parts.portions import (
+    Listing,
+    discard_items,
+    insert_items,
+    listed,
+    no_items,
+    owners,
+)
+from boxmatch.indexes.papers.parts.predicates import (
+    NumberedPredicates,
+    find,
+    no_predicates,
+    number,
+)
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels import bucket_pool as buckets
 from boxmatch.kernels.bucket_pool import Buckets
@@ -44,7 +56,7 @@ class CountState(NamedTuple):
     `high`, which are laid out alike, the endpoints of the other predicates on attribute `a`.
     """
 
-    values: Predicates
+    values: NumberedPredicates
     equal: Buckets
     low: Buckets
     high: Buckets
@@ -57,70 +69,47 @@ class CountIndex(UpdatableIndex):
     name = "count"
     _structure = CountState
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> CountState:
-        single, other = _by_kind(boxes, positions)
-        values, numbers = number(no_predicates(), single.attribute, single.low, single.high)
-        bucket = other.attribute.astype(np.int64)
-        return CountState(
-            values,
-            buckets.fill(len(values.attribute), numbers.astype(np.int64), single.box, None),
-            buckets.fill(boxes.dimensions, bucket, other.box, other.low),
-            buckets.fill(boxes.dimensions, bucket, other.box, other.high),
-            needs_at(np.diff(boxes.start), positions),
-        )
+    def _empty(self, boxes: Boxes) -> CountState:
+        others = no_items(boxes.dimensions)
+        return CountState(no_predicates(), no_items(1), others, others, NO_NEEDS)
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> CountState:
         values, equal, low, high, need = self._state
-        single, other = _by_kind(boxes, positions)
-        values, numbers = number(values, single.attribute, single.low, single.high)
+        values, *lists = _lists(values, boxes, positions)
         equal = buckets.extend(equal, len(values.attribute))
-        bucket = other.attribute.astype(np.int64)
-        return CountState(
-            values,
-            buckets.append(equal, numbers.astype(np.int64), single.box, None),
-            buckets.append(low, bucket, other.box, other.low),
-            buckets.append(high, bucket, other.box, other.high),
-            grown(need, np.diff(boxes.start), int(positions[0])),
-        )
+        need = with_needs(need, np.diff(boxes.start), positions)
+        equal, low, high = map(insert_items, (equal, low, high), lists)
+        return CountState(values, equal, low, high, need)
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
-        values, equal, low, high, _ = self._state
-        single, other = _by_kind(boxes, positions)
-        _, numbers = number(values, single.attribute, single.low, single.high)
-        _discard(equal, numbers.astype(np.int64), single.box)
-        _discard(low, other.attribute.astype(np.int64), other.box)
-        _discard(high, other.attribute.astype(np.int64), other.box)
+        values, *held, _ = self._state
+        _, *lists = _lists(values, boxes, positions)
+        for some, gone in zip(held, lists, strict=True):
+            discard_items(some, gone)
 
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        return _search(self._state, points, alive, listing, counts)
+    def _search(self, query: Query) -> Int32Array:
+        return _search(self._state, query)
 
 
-def _by_kind(boxes: Boxes, positions: Int32Array) -> tuple[OwnedPredicates, OwnedPredicates]:
-    """The predicates that ask for one value, and the others."""
+def _lists(
+    values: NumberedPredicates, boxes: Boxes, positions: Int32Array
+) -> tuple[NumberedPredicates, Listing, Listing, Listing]:
+    """The values with those that boxes ask for, and what goes into `equal`, `low` and `high`."""
     box = owners(boxes, positions)
     single = boxes.low == boxes.high
-    of_one, of_more = (
-        OwnedPredicates(boxes.attribute[kind], boxes.low[kind], boxes.high[kind], box[kind])
-        for kind in (single, ~single)
+    values, numbers = number(values, boxes.attribute[single], boxes.low[single], boxes.high[single])
+    bucket, owner = boxes.attribute[~single].astype(np.int64), box[~single]
+    return (
+        values,
+        listed(numbers.astype(np.int64), box[single]),
+        listed(bucket, owner, boxes.low[~single]),
+        listed(bucket, owner, boxes.high[~single]),
     )
-    return of_one, of_more
-
-
-def _discard(some: Buckets, bucket: Int64Array, box: Int32Array) -> None:
-    discard_items(some, lambda: iter([Items(bucket, box, None)]))
 
 
 @kernel
-def _search(
-    state: CountState, points: Int64Array, alive: BitLines, listing: bool, counts: Int64Array
-) -> Int32Array:
+def _search(state: CountState, query: Query) -> Int32Array:
+    points, alive, _, listing, counts = query
     values, equal, low, high, need = state
     counters = np.empty_like(need)
     found = np.empty(64, np.int32)

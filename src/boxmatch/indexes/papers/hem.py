@@ -18,26 +18,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import (
-    BitLines,
-    BoolArray,
-    Int,
-    Int32Array,
-    Int64Array,
-    UInt16Array,
-    UInt64Array,
-)
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array, UInt64Array
 from boxmatch.errors import IndexConfigError
-from boxmatch.indexes.base import Capabilities
+from boxmatch.indexes.base import Capabilities, Query
 from boxmatch.indexes.papers.parts.cells import cell_of, cells_of
-from boxmatch.indexes.papers.parts.endpoints import (
-    Endpoints,
+from boxmatch.indexes.papers.parts.portions import owners
+from boxmatch.indexes.papers.rein import (
+    EndpointLists,
+    compare_high,
+    compare_low,
     delete_endpoints,
     insert_endpoints,
-    make_endpoints,
-    owners,
+    no_endpoints,
 )
-from boxmatch.indexes.papers.rein import compare_high, compare_low
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, load_line, or_lines, store_line
 from boxmatch.kernels.bit_sets import mark, mark_all_but, mark_buckets, take_unmarked, unmark
@@ -55,7 +48,7 @@ class HemState(NamedTuple):
     `i` is row `a * g + i - 1` of `low_marks` and `high_marks`.
     """
 
-    endpoints: Endpoints
+    endpoints: EndpointLists
     reach: Int64Array
     largest: Int64Array
     low_marks: UInt64Array
@@ -81,71 +74,58 @@ class HemIndex(UpdatableIndex):
         if groups > cells:
             raise IndexConfigError(f"index 'hem': {groups} groups of {cells} cells")
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> HemState:
+    def _empty(self, boxes: Boxes) -> HemState:
         cells, groups = self.chosen["cells"], self.chosen["groups"]
-        endpoints = make_endpoints(boxes, positions, cells)
         reach = np.arange(groups + 1) * cells // groups
         if groups == 1:
             reach[1] = (cells + 1) // 2
         largest = np.searchsorted(reach, np.arange(cells + 1), "right") - 1
-        words = (int(positions.max(initial=0)) // LINE_BITS + 1) * LINE_WORDS
-        low_marks = np.zeros((boxes.dimensions * groups, words), np.uint64)
-        high_marks = np.zeros_like(low_marks)
-        state = HemState(endpoints, reach, largest, low_marks, high_marks)
-        low, high = self._first_groups(state, boxes)
-        box = owners(boxes, positions)
-        _mark_first(low_marks, boxes.attribute, low, groups, box)
-        _mark_first(high_marks, boxes.attribute, high, groups, box)
-        # A group has all that the group before it has.
-        for marks in (low_marks, high_marks):
-            by_group = marks.reshape(boxes.dimensions, groups, words)
-            np.bitwise_or.accumulate(by_group, axis=1, out=by_group)
-        return state
-
-    def _first_groups(self, state: HemState, boxes: Boxes) -> tuple[Int64Array, Int64Array]:
-        """The first of the groups that have each predicate's low and high end."""
-        cells = state.endpoints.cells
-        low = cells_of(cells, boxes.attribute, boxes.low)
-        high = cells_of(cells, boxes.attribute, boxes.high)
-        from_the_end = cells.number[0] - low + 1
-        return (
-            np.searchsorted(state.reach, from_the_end).astype(np.int64),
-            np.searchsorted(state.reach, np.maximum(high, 1)).astype(np.int64),
-        )
+        marks = np.zeros((boxes.dimensions * groups, 0), np.uint64)
+        return HemState(no_endpoints(boxes, cells), reach, largest, marks, marks)
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> HemState:
         state: HemState = self._state
         low_marks, high_marks = state.low_marks, state.high_marks
-        words = (int(positions.max(initial=0)) // LINE_BITS + 1) * LINE_WORDS
+        words = (int(positions[-1]) // LINE_BITS + 1) * LINE_WORDS
+        is_first = low_marks.shape[1] == 0
         if words > low_marks.shape[1]:
-            # A quarter more, in whole lines: the bit sets are most of the memory.
-            wider = (words + words // 4 + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
-            low_marks, high_marks = _wider(low_marks, wider), _wider(high_marks, wider)
+            if not is_first:
+                # A quarter more, in whole lines: the bit sets are most of the memory.
+                words = (words + words // 4 + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
+            low_marks, high_marks = _wider(low_marks, words), _wider(high_marks, words)
         endpoints = insert_endpoints(state.endpoints, boxes, positions)
         state = state._replace(endpoints=endpoints, low_marks=low_marks, high_marks=high_marks)
-        self._set_marks(state, boxes, positions, True)
+        self._set_marks(state, boxes, positions, True, one_by_one=not is_first)
         return state
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         delete_endpoints(self._state.endpoints, boxes, positions)
         self._set_marks(self._state, boxes, positions, False)
 
-    def _set_marks(self, state: HemState, boxes: Boxes, positions: Int32Array, value: bool) -> None:
-        groups = self.chosen["groups"]
-        low, high = self._first_groups(state, boxes)
-        box = owners(boxes, positions)
-        _set_groups(state.low_marks, boxes.attribute, low, groups, box, value)
-        _set_groups(state.high_marks, boxes.attribute, high, groups, box, value)
-
-    def _search(
+    def _set_marks(
         self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        return _search(self._state, points, alive, skipped, listing, counts)
+        state: HemState,
+        boxes: Boxes,
+        positions: Int32Array,
+        value: bool,
+        one_by_one: bool = True,
+    ) -> None:
+        """Set or clear the bits of boxes in all groups that have their endpoints."""
+        cells, groups = state.endpoints.cells, self.chosen["groups"]
+        low = cells_of(cells, boxes.attribute, boxes.low)
+        high = cells_of(cells, boxes.attribute, boxes.high)
+        box = owners(boxes, positions)
+        reached_from = cells.number[0] - low + 1, np.maximum(high, 1)
+        for marks, reached in zip((state.low_marks, state.high_marks), reached_from, strict=True):
+            first = np.searchsorted(state.reach, reached).astype(np.int64)
+            _set_groups(marks, boxes.attribute, first, groups, one_by_one, box, value)
+            if not one_by_one:
+                # A group has all that the group before it has.
+                by_group = marks.reshape(boxes.dimensions, groups, marks.shape[1])
+                np.bitwise_or.accumulate(by_group, axis=1, out=by_group)
+
+    def _search(self, query: Query) -> Int32Array:
+        return _search(self._state, query)
 
 
 def mark_only(index: HemIndex, points: Int64Array) -> int:
@@ -163,25 +143,19 @@ def _wider(marks: UInt64Array, words: int) -> UInt64Array:
 
 
 @kernel
-def _mark_first(
-    marks: UInt64Array, attribute: UInt16Array, first: Int64Array, groups: int, box: Int32Array
-) -> None:
-    for p in range(len(attribute)):
-        if first[p] <= groups:
-            mark(marks[attribute[p] * groups + first[p] - 1], box[p])
-
-
-@kernel
 def _set_groups(
     marks: UInt64Array,
     attribute: UInt16Array,
     first: Int64Array,
     groups: int,
+    one_by_one: bool,
     box: Int32Array,
     value: bool,
 ) -> None:
+    """Set or clear the bit of each predicate's box in group `first[p]`, or in all from there on."""
     for p in range(len(attribute)):
-        for group in range(first[p], groups + 1):
+        last = groups if one_by_one else min(first[p], groups)
+        for group in range(first[p], last + 1):
             row = marks[attribute[p] * groups + group - 1]
             if value:
                 mark(row, box[p])
@@ -190,14 +164,8 @@ def _set_groups(
 
 
 @kernel
-def _search(
-    state: HemState,
-    points: Int64Array,
-    alive: BitLines,
-    skipped: BoolArray,
-    listing: bool,
-    counts: Int64Array,
-) -> Int32Array:
+def _search(state: HemState, query: Query) -> Int32Array:
+    points, alive, skipped, listing, counts = query
     endpoints = state.endpoints
     words = np.empty(alive.size, np.uint64)
     low_rows = np.empty(points.shape[1], np.int64)

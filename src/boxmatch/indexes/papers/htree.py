@@ -22,15 +22,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt16Array
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array
 from boxmatch.errors import IndexTooLargeError
+from boxmatch.indexes.base import NO_MARKS, Query
 from boxmatch.indexes.papers.parts.cells import Cells, cell_of, fit_cells
 from boxmatch.indexes.papers.parts.portions import (
     PORTION,
     Items,
-    append_items,
     discard_items,
-    fill_buckets,
+    insert_items,
+    no_items,
 )
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels.box_lists import is_alive, longer
@@ -38,6 +39,7 @@ from boxmatch.kernels.bucket_pool import Buckets
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.model.box_kernels import holds
 from boxmatch.model.boxes import Boxes
 
 _LEAF_BYTES = 24
@@ -98,30 +100,28 @@ class HTreeIndex(UpdatableIndex):
             vars(self).update(kept)
             raise
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> HTreeState:
+    def _empty(self, boxes: Boxes) -> HTreeState:
         frequency = np.bincount(boxes.attribute, minlength=boxes.dimensions)
         frequent = np.argsort(-frequency, kind="stable")[: self.chosen["indexed"]]
         leaves = (self.chosen["cells"] + 2) ** len(frequent)
-        self._check(leaves * _LEAF_BYTES)
-        cells = fit_cells(boxes, self.chosen["cells"])
-        branches = _branches(cells, frequent, boxes)
-        self._check(leaves * _LEAF_BYTES + _items_in(branches) * _ITEM_BYTES)
-        return HTreeState(
-            cells, frequent, fill_buckets(leaves, partial(_items, cells, branches, positions))
-        )
+        self._check(leaves, items=0)
+        return HTreeState(fit_cells(boxes, self.chosen["cells"]), frequent, no_items(leaves))
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> HTreeState:
         cells, indexed, leaves = self._state
         branches = _branches(cells, indexed, boxes)
-        items = int(leaves.size.sum()) + _items_in(branches)
-        largest = int(leaves.size.max()) + boxes.count
-        # Buckets that grow keep room in each, behind them all, and for the largest to move.
-        room = items * 3 // 2 + 2 * len(leaves.size) + 2 * largest
-        self._check(len(leaves.size) * _LEAF_BYTES + room * _ITEM_BYTES)
-        leaves = append_items(leaves, partial(_items, cells, branches, positions))
+        # More than int64 holds, in the worst case.
+        items = int(leaves.size.sum()) + int(branches.leaves.sum(dtype=np.float64))
+        if leaves.used[0] > 0:
+            # Buckets that grow keep room in each, behind them all, and for the largest to move.
+            largest = int(leaves.size.max()) + boxes.count
+            items = items * 3 // 2 + 2 * len(leaves.size) + 2 * largest
+        self._check(len(leaves.size), items)
+        leaves = insert_items(leaves, partial(_items, cells, branches, positions))
         return HTreeState(cells, indexed, leaves)
 
-    def _check(self, estimate: int) -> None:
+    def _check(self, leaves: int, items: int) -> None:
+        estimate = leaves * _LEAF_BYTES + items * _ITEM_BYTES
         limit = self.chosen["memory_limit"]
         if estimate > limit:
             raise IndexTooLargeError(
@@ -134,15 +134,8 @@ class HTreeIndex(UpdatableIndex):
         branches = _branches(cells, indexed, boxes)
         discard_items(leaves, partial(_items, cells, branches, positions))
 
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        return _search(self._state, *self.boxes[1:], points, alive, listing, counts)
+    def _search(self, query: Query) -> Int32Array:
+        return _search(self._state, *self.boxes[1:], query)
 
 
 def _branches(cells: Cells, indexed: Int64Array, boxes: Boxes) -> Branches:
@@ -154,13 +147,7 @@ def _branches(cells: Cells, indexed: Int64Array, boxes: Boxes) -> Branches:
     return Branches(low, high, np.prod(np.maximum(high - low + 1, 0), axis=1, dtype=np.int64))
 
 
-def _items_in(branches: Branches) -> int:
-    return int(branches.leaves.sum(dtype=np.float64))  # more than int64 holds, in the worst case
-
-
 def _items(cells: Cells, branches: Branches, positions: Int32Array) -> Iterator[Items]:
-    if len(positions) == 0:
-        return
     reached = np.cumsum(branches.leaves)
     ends = np.flatnonzero(np.diff(reached // PORTION)) + 1
     first = 0
@@ -223,11 +210,9 @@ def _search(
     attribute: UInt16Array,
     low: Int64Array,
     high: Int64Array,
-    points: Int64Array,
-    alive: BitLines,
-    listing: bool,
-    counts: Int64Array,
+    query: Query,
 ) -> Int32Array:
+    points, alive, _, listing, counts = query
     cells, indexed, leaves = state
     radix = cells.number[0] + 2
     own = np.empty(len(indexed), np.int64)
@@ -252,7 +237,9 @@ def _search(
                     prefetch(low, ahead)
                     prefetch(high, ahead)
                 box = leaves.box[at]
-                if _holds(start, attribute, low, high, box, points, event) and is_alive(alive, box):
+                if is_alive(alive, box) and holds(
+                    start, attribute, low, high, box, points, event, NO_MARKS
+                ):
                     count += 1
                     if listing:
                         if end == len(found):
@@ -261,19 +248,3 @@ def _search(
                         end += 1
         counts[event] = count
     return found[:end]
-
-
-@kernel
-def _holds(
-    start: Int64Array,
-    attribute: UInt16Array,
-    low: Int64Array,
-    high: Int64Array,
-    box: int,
-    points: Int64Array,
-    event: int,
-) -> bool:
-    for p in range(start[box], start[box + 1]):
-        if not low[p] <= points[event, attribute[p]] <= high[p]:
-            return False
-    return True

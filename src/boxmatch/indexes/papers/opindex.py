@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt16Array
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.papers.parts.constraints import (
     ABSENT_OR_AT_MOST,
     AT_LEAST,
@@ -29,14 +30,14 @@ from boxmatch.indexes.papers.parts.constraints import (
     count_constraints,
 )
 from boxmatch.indexes.papers.parts.counters import (
+    NO_NEEDS,
     Counters,
-    grown,
-    needs_at,
     reset,
     run_down,
     take_zeros,
+    with_needs,
 )
-from boxmatch.indexes.papers.parts.portions import predicates_of
+from boxmatch.indexes.papers.parts.portions import insert_items, listed, no_items, predicates_of
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels import bucket_pool as buckets
 from boxmatch.kernels.bucket_pool import Buckets
@@ -66,33 +67,28 @@ class OpIndex(UpdatableIndex):
     name = "opindex"
     _structure = OpIndexState
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> OpIndexState:
+    def _empty(self, boxes: Boxes) -> OpIndexState:
         frequency = np.bincount(boxes.attribute, minlength=boxes.dimensions)
-        constraints = _by_pivot(frequency, boxes, positions)
-        code = _distinct(constraints.code)
-        # Put into their lists in the order of keys, they are in order there.
-        order = np.argsort(constraints.key, kind="stable")
-        bucket = np.searchsorted(code, constraints.code)[order]
-        lists = buckets.fill(len(code), bucket, constraints.box[order], constraints.key[order])
-        need = needs_at(count_constraints(boxes), positions)
-        return OpIndexState(frequency, code, np.arange(len(code)), lists, need)
+        none = np.zeros(0, np.int64)
+        return OpIndexState(frequency, none, none, no_items(0), NO_NEEDS)
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> OpIndexState:
         frequency, code, place, lists, need = self._state
         constraints = _by_pivot(frequency, boxes, positions)
+        is_first = len(code) == 0
         new = _distinct(constraints.code)
         new = new[np.append(code, -1)[np.searchsorted(code, new)] != new]
-        if len(new):
-            at = np.searchsorted(code, new)
-            place = np.insert(place, at, len(lists.size) + np.arange(len(new)))
-            code = np.insert(code, at, new)
-            lists = buckets.extend(lists, len(code))
-        bucket = place[np.searchsorted(code, constraints.code)]
-        order = np.lexsort((constraints.key, bucket))
-        bucket = bucket[order]
-        lists = buckets.append(lists, bucket, constraints.box[order], constraints.key[order])
-        _merge(lists, bucket)
-        need = grown(need, count_constraints(boxes), int(positions[0]))
+        at = np.searchsorted(code, new)
+        place = np.insert(place, at, len(lists.size) + np.arange(len(new)))
+        code = np.insert(code, at, new)
+        # Put into their lists in the order of keys, they are in order there.
+        order = np.argsort(constraints.key, kind="stable")
+        bucket = place[np.searchsorted(code, constraints.code)][order]
+        items = listed(bucket, constraints.box[order], constraints.key[order])
+        lists = insert_items(buckets.extend(lists, len(code)), items)
+        if not is_first:
+            _merge(lists, np.sort(bucket))
+        need = with_needs(need, count_constraints(boxes.start, boxes.low, boxes.high), positions)
         return OpIndexState(frequency, code, place, lists, need)
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
@@ -102,15 +98,8 @@ class OpIndex(UpdatableIndex):
         order = np.lexsort((gone.box, gone.key, bucket))
         _discard(lists, bucket[order], gone.box[order], gone.key[order])
 
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        return _search(self._state, points, alive, listing, counts)
+    def _search(self, query: Query) -> Int32Array:
+        return _search(self._state, query)
 
 
 def _by_pivot(frequency: Int64Array, boxes: Boxes, positions: Int32Array) -> Constraints:
@@ -154,9 +143,8 @@ def _bound(keys: Int64Array, first: Int, last: Int, key: Int) -> Int:
 
 
 @kernel
-def _search(
-    state: OpIndexState, points: Int64Array, alive: BitLines, listing: bool, counts: Int64Array
-) -> Int32Array:
+def _search(state: OpIndexState, query: Query) -> Int32Array:
+    points, alive, _, listing, counts = query
     code = state.code
     counters = np.empty_like(state.need)
     found = np.empty(64, np.int32)
@@ -193,7 +181,7 @@ def _meet(counters: Counters, lists: Buckets, number: int, operator: int, key: i
 
 @kernel
 def _merge(lists: Buckets, bucket: Int64Array) -> None:
-    """Bring into order what was appended to ordered lists: the items of `bucket`, in order."""
+    """Bring into order what was appended to ordered lists: an item for each of `bucket`."""
     new_box = np.empty(len(bucket), np.int32)
     new_key = np.empty(len(bucket), np.int64)
     first = 0

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array
+from boxmatch.arrays import Int, Int32Array
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.papers.parts.cells import Cells, cell_of, cells_of, fit_cells
 from boxmatch.indexes.papers.parts.constraints import (
     ABSENT_OR_AT_MOST,
@@ -31,21 +32,21 @@ from boxmatch.indexes.papers.parts.constraints import (
     count_constraints,
 )
 from boxmatch.indexes.papers.parts.counters import (
+    NO_NEEDS,
     Counters,
-    grown,
-    needs_at,
     reset,
     run_down,
     run_down_between,
     take_zeros,
+    with_needs,
 )
 from boxmatch.indexes.papers.parts.portions import (
     PORTION,
     ByAttribute,
     Items,
-    append_items,
     discard_items,
-    fill_buckets,
+    insert_items,
+    no_items,
 )
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels.bucket_pool import Buckets
@@ -77,33 +78,23 @@ class SienaIndex(UpdatableIndex):
     _structure = SienaState
     _limits = {"cells": (1, 1_000_000)}
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> SienaState:
-        cells = fit_cells(boxes, self.chosen["cells"])
-        count = boxes.dimensions * OPERATORS * (self.chosen["cells"] + 1)
-        table = fill_buckets(
-            count, partial(_items, cells, ByAttribute(boxes, positions)), keys=True
-        )
-        return SienaState(cells, table, needs_at(count_constraints(boxes), positions))
+    def _empty(self, boxes: Boxes) -> SienaState:
+        cells = self.chosen["cells"]
+        table = no_items(boxes.dimensions * OPERATORS * (cells + 1))
+        return SienaState(fit_cells(boxes, cells), table, NO_NEEDS)
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> SienaState:
         cells, table, need = self._state
-        table = append_items(table, partial(_items, cells, ByAttribute(boxes, positions)))
-        need = grown(need, count_constraints(boxes), int(positions[0]))
-        return SienaState(cells, table, need)
+        table = insert_items(table, partial(_items, cells, ByAttribute(boxes, positions)))
+        wanted = count_constraints(boxes.start, boxes.low, boxes.high)
+        return SienaState(cells, table, with_needs(need, wanted, positions))
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         cells, table, _ = self._state
         discard_items(table, partial(_items, cells, ByAttribute(boxes, positions)))
 
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        return _search(self._state, points, alive, listing, counts)
+    def _search(self, query: Query) -> Int32Array:
+        return _search(self._state, query)
 
 
 def _items(cells: Cells, predicates: ByAttribute) -> Iterator[Items]:
@@ -114,9 +105,8 @@ def _items(cells: Cells, predicates: ByAttribute) -> Iterator[Items]:
 
 
 @kernel
-def _search(
-    state: SienaState, points: Int64Array, alive: BitLines, listing: bool, counts: Int64Array
-) -> Int32Array:
+def _search(state: SienaState, query: Query) -> Int32Array:
+    points, alive, _, listing, counts = query
     cells, table, need = state
     counters = np.empty_like(need)
     found = np.empty(64, np.int32)

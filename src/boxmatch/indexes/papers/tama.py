@@ -20,34 +20,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import (
-    BitLines,
-    BoolArray,
-    Int,
-    Int32Array,
-    Int64Array,
-    UInt16Array,
-    UInt64Array,
-)
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array, UInt64Array
 from boxmatch.errors import IndexConfigError
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.papers.parts.cells import fit_cells
 from boxmatch.indexes.papers.parts.counters import (
+    NO_NEEDS,
     Counters,
-    grown,
-    needs_at,
     reset,
     run_down,
     run_down_between,
     take_zeros,
+    with_needs,
 )
 from boxmatch.indexes.papers.parts.portions import (
     PORTION,
     ByAttribute,
     Items,
     OwnedPredicates,
-    append_items,
     discard_items,
-    fill_buckets,
+    insert_items,
+    no_items,
 )
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels.bucket_pool import Buckets
@@ -105,15 +98,11 @@ class TamaIndex(UpdatableIndex):
         if not isinstance(exact, bool):
             raise IndexConfigError(f"index 'tama': exact must be True or False, not {exact!r}")
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> TamaState:
-        layers, predicates = self._layers(boxes), ByAttribute(boxes, positions)
+    def _empty(self, boxes: Boxes) -> TamaState:
+        layers = self._layers(boxes)
         count = int((2 << layers.level).sum())
-        covered = fill_buckets(count, partial(_covered, layers, predicates))
-        lists = count if layers.exact[0] else 0
-        endpoints = fill_buckets(lists, partial(_endpoints, layers, predicates), keys=True)
-        return TamaState(
-            layers, covered, endpoints, needs_at(_wanted(layers, *boxes[1:]), positions)
-        )
+        endpoints = no_items(count if self.chosen["exact"] else 0)
+        return TamaState(layers, no_items(count), endpoints, NO_NEEDS)
 
     def _layers(self, boxes: Boxes) -> Layers:
         first, span, _ = fit_cells(boxes, 1)
@@ -129,10 +118,12 @@ class TamaIndex(UpdatableIndex):
     def _insert(self, boxes: Boxes, positions: Int32Array) -> TamaState:
         layers, covered, endpoints, need = self._state
         predicates = ByAttribute(boxes, positions)
-        covered = append_items(covered, partial(_covered, layers, predicates))
-        endpoints = append_items(endpoints, partial(_endpoints, layers, predicates))
-        need = grown(need, _wanted(layers, *boxes[1:]), int(positions[0]))
-        return TamaState(layers, covered, endpoints, need)
+        return TamaState(
+            layers,
+            insert_items(covered, partial(_covered, layers, predicates)),
+            insert_items(endpoints, partial(_endpoints, layers, predicates)),
+            with_needs(need, _wanted(layers, *boxes[1:]), positions),
+        )
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         layers, covered, endpoints, _ = self._state
@@ -140,15 +131,8 @@ class TamaIndex(UpdatableIndex):
         discard_items(covered, partial(_covered, layers, predicates))
         discard_items(endpoints, partial(_endpoints, layers, predicates))
 
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
-        return _search(self._state, points, alive, listing, counts)
+    def _search(self, query: Query) -> Int32Array:
+        return _search(self._state, query)
 
 
 def _covered(layers: Layers, predicates: ByAttribute) -> Iterator[Items]:
@@ -283,9 +267,8 @@ def _list_endpoints(
 
 
 @kernel
-def _search(
-    state: TamaState, points: Int64Array, alive: BitLines, listing: bool, counts: Int64Array
-) -> Int32Array:
+def _search(state: TamaState, query: Query) -> Int32Array:
+    points, alive, _, listing, counts = query
     layers, covered, endpoints, need = state
     counters = np.empty_like(need)
     found = np.empty(64, np.int32)

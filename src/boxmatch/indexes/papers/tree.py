@@ -21,22 +21,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
+from boxmatch.arrays import Int32Array, Int64Array
 from boxmatch.errors import IndexTooLargeError
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.papers.parts.edges import Forest
-from boxmatch.indexes.papers.parts.forest import MOST_PLACES, Paths, make_forest, plant, uproot
-from boxmatch.indexes.papers.parts.predicates import Predicates, no_predicates, number
+from boxmatch.indexes.papers.parts.forest import MOST_PLACES, Paths, empty_forest, plant, uproot
+from boxmatch.indexes.papers.parts.predicates import NumberedPredicates, no_predicates, number
 from boxmatch.indexes.papers.parts.walk import walk
 from boxmatch.indexes.updatable import UpdatableIndex
 from boxmatch.kernels.jit import kernel
-from boxmatch.model.boxes import Boxes
-from boxmatch.model.growing_boxes import longer
+from boxmatch.model.boxes import Boxes, longer
 
 
 class TreeState(NamedTuple):
     """Distinct predicates, each box as a row of their numbers, and the trees over the rows."""
 
-    predicates: Predicates
+    predicates: NumberedPredicates
     rows: Int32Array
     forest: Forest
 
@@ -77,43 +77,26 @@ class TreeIndex(UpdatableIndex):
             most = MOST_PLACES // self._laps
             raise IndexTooLargeError(f"index {self.name!r} takes up to {most:,} predicates")
 
-    def _make(self, boxes: Boxes, positions: Int32Array) -> TreeState:
-        predicates, numbers = number(no_predicates(), *boxes[2:])
-        rows = np.zeros(self._laps * int(self.boxes.start[-1]), np.int32)
-        self._write(rows, boxes, positions, numbers)
-        forest = make_forest(self._roots(), rows, self._paths(boxes, positions))
-        return TreeState(predicates, rows, forest)
+    def _empty(self, boxes: Boxes) -> TreeState:
+        return TreeState(no_predicates(), np.zeros(0, np.int32), empty_forest(self._roots()))
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> TreeState:
-        predicates, numbers = number(self._state.predicates, *boxes[2:])
-        rows, forest = self._state.rows, self._state.forest
+        predicates, rows, forest = self._state
+        predicates, numbers = number(predicates, *boxes[2:])
         needed = self._laps * int(self.boxes.start[-1])
         if needed > len(rows):
-            rows = longer(rows, needed + needed // 2)
-        self._write(rows, boxes, positions, numbers)
-        forest = plant(forest, rows, self._paths(boxes, positions))
-        return TreeState(predicates, rows, forest)
-
-    def _write(
-        self, rows: Int32Array, boxes: Boxes, positions: Int32Array, numbers: Int32Array
-    ) -> None:
+            rows = longer(rows, needed + needed // 2 if len(rows) else needed)
         begin = self._laps * self.boxes.start[positions]
         _write_rows(rows, begin, self._laps, boxes.start, numbers)
+        forest = plant(forest, rows, self._paths(boxes, positions))
+        return TreeState(predicates, rows, forest)
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         uproot(self._state.forest, self._state.rows, self._paths(boxes, positions))
 
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines,
-        skipped: BoolArray,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
+    def _search(self, query: Query) -> Int32Array:
         predicates, rows, forest = self._state
-        roots = self._choose_roots(points)
-        return walk(forest, rows, predicates, roots, points, alive, listing, counts)
+        return walk(forest, predicates, rows, self._choose_roots(query.points), query)
 
 
 @kernel

@@ -8,15 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
-from boxmatch.indexes.base import Capabilities, Index, Matches
+from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, pack
 from boxmatch.indexes.tile.search import search_batch, search_few
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes
 
-_NO_LINES = np.zeros((0, 8), np.uint64)
-_NO_MARKS = np.zeros(0, bool)
 _NO_ORDER = np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int64)
 _NO_BOXES = np.zeros(0, np.int32)
 
@@ -53,42 +51,21 @@ class TileIndex(Index):
         self._state = state
         self._packed = pack(state)
 
-    def match(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Matches:
-        counts = np.empty(len(points), np.int64)
-        return Matches(counts, self._search(points, alive, skipped, True, counts))
-
     def match_one(
         self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
     ) -> Int32Array:
-        lines = _NO_LINES if alive is None else alive
-        marks = _NO_MARKS if skipped is None else skipped
+        lines = NO_LINES if alive is None else alive
+        marks = NO_MARKS if skipped is None else skipped
         return search_few(self._packed, point, lines, marks, True, np.empty(1, np.int64))
 
-    def count(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
-    ) -> Int64Array:
-        counts = np.empty(len(points), np.int64)
-        self._search(points, alive, skipped, False, counts)
-        return counts
-
-    def _search(
-        self,
-        points: Int64Array,
-        alive: BitLines | None,
-        skipped: BoolArray | None,
-        listing: bool,
-        counts: Int64Array,
-    ) -> Int32Array:
+    def _search(self, query: Query) -> Int32Array:
+        points, lines, marks, listing, counts = query
         state = self._state
-        lines = _NO_LINES if alive is None else alive
-        marks = _NO_MARKS if skipped is None else skipped
         many_events = len(points) >= SWEEP_EVENTS
         if len(state.endpoint_key) == 0 or (many_events and not sweeping_pays(state, points)):
             return search_batch(state, points, lines, marks, *_NO_ORDER, listing, counts)
         if listing or not many_events:
-            return search_few(self._packed, points, lines, marks, listing, counts)
+            return search_few(self._packed, *query)
         for first in range(0, len(points), SWEEP_BLOCK):
             block = slice(first, first + SWEEP_BLOCK)
             order = order_events(points[block])

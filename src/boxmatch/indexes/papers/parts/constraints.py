@@ -16,7 +16,6 @@ from boxmatch.arrays import Int32Array, Int64Array
 from boxmatch.indexes.papers.parts.portions import OwnedPredicates
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.boxes import Boxes
 
 AT_LEAST = 0
 AT_MOST = 1
@@ -51,11 +50,6 @@ def constraints_of(predicates: OwnedPredicates, group: Int64Array | None = None)
     return Constraints(code[:end], key[:end], box[:end])
 
 
-def count_constraints(boxes: Boxes) -> Int64Array:
-    """How many constraints each box has."""
-    return _count(boxes.start, boxes.low, boxes.high)
-
-
 @kernel
 def _low_operator(low: int, high: int) -> int:
     if low in (ABSENT, high) or (low == FIRST and high != LAST):
@@ -73,7 +67,8 @@ def _high_operator(low: int, high: int) -> int:
 
 
 @kernel
-def _count(start: Int64Array, low: Int64Array, high: Int64Array) -> Int64Array:
+def count_constraints(start: Int64Array, low: Int64Array, high: Int64Array) -> Int64Array:
+    """How many constraints each box has."""
     counts = np.zeros(len(start) - 1, np.int64)
     for row in range(len(counts)):
         for p in range(start[row], start[row + 1]):

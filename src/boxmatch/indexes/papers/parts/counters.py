@@ -20,30 +20,23 @@ from boxmatch.kernels.jit import kernel
 Counters = npt.NDArray[np.unsignedinteger[Any]]
 
 
-def needs(wanted: Int64Array, rows: int) -> Counters:
-    """What each of `rows` boxes needs, as counters with room for whole groups of 64."""
-    most = int(wanted.max(initial=1))
-    kind = np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32
-    counters: Counters = np.ones(-(-rows // 64) * 64, kind)
-    counters[: len(wanted)] = wanted
+NO_NEEDS: Counters = np.ones(0, np.uint8)
+
+
+def with_needs(counters: Counters, wanted: Int64Array, positions: Int32Array) -> Counters:
+    """`counters` with what boxes at ascending `positions` need, where some may be missing.
+
+    There is room for whole groups of 64. What was given must not be used any more.
+    """
+    end = int(positions[-1]) + 1
+    kind = np.promote_types(counters.dtype, np.min_scalar_type(int(wanted.max())))
+    if end > len(counters) or kind != counters.dtype:
+        rows = 2 * end if len(counters) else end
+        roomier: Counters = np.ones(-(-rows // 64) * 64, kind)
+        roomier[: len(counters)] = counters
+        counters = roomier
+    counters[positions] = wanted
     return counters
-
-
-def grown(counters: Counters, wanted: Int64Array, rows: int) -> Counters:
-    """`counters` of the first `rows` boxes followed by what further ones need."""
-    end = rows + len(wanted)
-    if end > len(counters) or int(wanted.max(initial=0)) > np.iinfo(counters.dtype).max:
-        return needs(np.concatenate([counters[:rows], wanted]).astype(np.int64), 2 * end)
-    counters[rows:end] = wanted
-    return counters
-
-
-def needs_at(wanted: Int64Array, positions: Int32Array) -> Counters:
-    """What boxes at ascending positions need, where some may be missing in between."""
-    rows = int(positions[-1]) + 1 if len(positions) else 0
-    everything = np.ones(rows, np.int64)
-    everything[positions] = wanted
-    return needs(everything, rows)
 
 
 @kernel

@@ -67,31 +67,29 @@ class Paths(NamedTuple):
     length: UInt16Array
 
 
-def make_forest(roots: int, rows: Int32Array, paths: Paths) -> Forest:
-    """Trees with the given paths."""
-    # About what paths take while edges still move about.
-    forest = _allot(roots, roots + len(paths.root) // 3, 3 * len(paths.root) + _SPARE)
-    forest = plant(forest, rows, paths)
-    nodes, edges = int(forest.used[NODES]), _count_edges(forest)
-    return _laid_out_afresh(forest, _with_spare(nodes), _with_spare(edges))
+def empty_forest(roots: int) -> Forest:
+    """Trees without paths."""
+    return _allot(roots, roots, 0)
 
 
 def plant(forest: Forest, rows: Int32Array, paths: Paths) -> Forest:
     """The forest with more paths. What was given must not be used any more."""
-    done = 0
-    while True:
-        done = _plant(forest, rows, paths, done)
-        if done == len(paths.root):
-            return forest
+    is_first = forest.used[PATHS] == 0
+    if is_first:
+        # About what paths take while edges still move about.
+        roots, count = int(forest.used[ROOTS]), len(paths.root)
+        forest = _allot(roots, roots + count // 3, 3 * count + _SPARE)
+    done = _plant(forest, rows, paths, 0)
+    while done < len(paths.root):
         nodes, edges = int(forest.used[NODES]), _count_edges(forest)
         # The node at hand may have to move, whatever its size.
         spare = max(edges // 2, 2 * int(forest.nodes[:, SIZE].max())) + _SPARE
         forest = _laid_out_afresh(forest, nodes + nodes // 2 + _SPARE, edges + spare)
-
-
-def uproot(forest: Forest, rows: Int32Array, paths: Paths) -> None:
-    """Take out paths, all of which must be there."""
-    _uproot(forest, rows, paths)
+        done = _plant(forest, rows, paths, done)
+    if is_first:
+        nodes, edges = int(forest.used[NODES]), _count_edges(forest)
+        forest = _laid_out_afresh(forest, _with_spare(nodes), _with_spare(edges))
+    return forest
 
 
 def paths_held(forest: Forest) -> int:
@@ -129,9 +127,6 @@ def _laid_out_afresh(forest: Forest, nodes: int, edges: int) -> Forest:
     return fresh
 
 
-# --- changing --------------------------------------------------------------------------------
-
-
 @kernel
 def _plant(forest: Forest, rows: Int32Array, paths: Paths, done: int) -> int:
     """Plant paths from `done` on; return where it had to stop for want of room."""
@@ -166,7 +161,8 @@ def _plant(forest: Forest, rows: Int32Array, paths: Paths, done: int) -> int:
 
 
 @kernel
-def _uproot(forest: Forest, rows: Int32Array, paths: Paths) -> None:
+def uproot(forest: Forest, rows: Int32Array, paths: Paths) -> None:
+    """Take out paths, all of which must be there."""
     edges = forest.edges
     for i in range(len(paths.root)):
         at = np.int64(paths.begin[i])

@@ -8,14 +8,13 @@ of a bucket ascend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int32Array, Int64Array
-from boxmatch.indexes.papers.parts.endpoints import owners
 from boxmatch.kernels import bucket_pool as pool
 from boxmatch.kernels.bucket_pool import Buckets
 from boxmatch.kernels.jit import kernel
@@ -36,8 +35,14 @@ class Items(NamedTuple):
     key: Int64Array | None
 
 
-Listing = Callable[[], Iterator[Items]]
+Listing = Callable[[], Iterable[Items]]
 """Lists all items, portion by portion; those of one bucket by ascending boxes."""
+
+
+def listed(bucket: Int64Array, box: Int32Array, key: Int64Array | None = None) -> Listing:
+    """All items at once."""
+    items = Items(bucket, box, key)
+    return lambda: [items]
 
 
 class OwnedPredicates(NamedTuple):
@@ -49,16 +54,20 @@ class OwnedPredicates(NamedTuple):
     box: Int32Array
 
 
-def fill_buckets(count: int, listing: Listing, *, keys: bool = False) -> Buckets:
-    """`count` buckets with the items listed."""
-    room = np.zeros(count, np.int64)
-    for items in listing():
-        _count_items(room, items.bucket)
-    return append_items(pool.allot(room, keys=keys), listing)
+def no_items(count: int) -> Buckets:
+    """`count` empty buckets, to which `insert_items` gives the room that they need."""
+    return pool.allot(np.zeros(count, np.int64), keys=False)
 
 
-def append_items(buckets: Buckets, listing: Listing) -> Buckets:
+def insert_items(buckets: Buckets, listing: Listing) -> Buckets:
     """The buckets with items of later boxes as well. What was given must not be used any more."""
+    if buckets.used[0] == 0:
+        keys = False
+        room = np.zeros(len(buckets.room), np.int64)
+        for items in listing():
+            _count_items(room, items.bucket)
+            keys = items.key is not None
+        buckets = pool.allot(room, keys=keys)
     for items in listing():
         buckets = pool.append(buckets, *items)
     return buckets
@@ -69,6 +78,11 @@ def discard_items(buckets: Buckets, listing: Listing) -> None:
     for bucket, box, _ in listing():
         order = np.lexsort((box, bucket))
         _discard_ascending(buckets, bucket[order], box[order])
+
+
+def owners(boxes: Boxes, positions: Int32Array) -> Int32Array:
+    """The position of the box that each predicate belongs to."""
+    return np.repeat(positions, np.diff(boxes.start))
 
 
 def predicates_of(boxes: Boxes, positions: Int32Array) -> OwnedPredicates:

@@ -9,7 +9,7 @@ import numpy as np
 from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, LAST
-from boxmatch.model.growing_boxes import longer
+from boxmatch.model.boxes import longer
 
 ALWAYS: Final = 0
 """The number that stands for no predicate at all, so that every key passes."""
@@ -17,7 +17,7 @@ ALWAYS: Final = 0
 _EMPTY: Final = -1
 
 
-class Predicates(NamedTuple):
+class NumberedPredicates(NamedTuple):
     """Predicate `i` of `used[0]` asks for a key of `attribute[i]` in `low[i] … high[i]`.
 
     They are found by a hash table, `slots`. None is ever dropped, so an index that lives long
@@ -31,16 +31,16 @@ class Predicates(NamedTuple):
     used: Int64Array
 
 
-def no_predicates() -> Predicates:
+def no_predicates() -> NumberedPredicates:
     """Only `ALWAYS`."""
     ends = np.array([ABSENT]), np.array([LAST])
     slots = np.full(2, _EMPTY, np.int32)
-    return Predicates(np.zeros(1, np.uint16), *ends, slots, np.ones(1, np.int64))
+    return NumberedPredicates(np.zeros(1, np.uint16), *ends, slots, np.ones(1, np.int64))
 
 
 def number(
-    predicates: Predicates, attribute: UInt16Array, low: Int64Array, high: Int64Array
-) -> tuple[Predicates, Int32Array]:
+    predicates: NumberedPredicates, attribute: UInt16Array, low: Int64Array, high: Int64Array
+) -> tuple[NumberedPredicates, Int32Array]:
     """The number of each predicate given, and the predicates with those that are new.
 
     What was given must not be used any more.
@@ -54,9 +54,9 @@ def number(
         predicates = _with_room(predicates)
 
 
-def _with_room(predicates: Predicates) -> Predicates:
+def _with_room(predicates: NumberedPredicates) -> NumberedPredicates:
     room = 2 * int(predicates.used[0]) + 64
-    roomier = Predicates(
+    roomier = NumberedPredicates(
         longer(predicates.attribute, room),
         longer(predicates.low, room),
         longer(predicates.high, room),
@@ -81,13 +81,13 @@ def slot_for(state: np.uint64, slots: Int) -> Int:
 
 
 @kernel
-def find(predicates: Predicates, attribute: Int, low: Int, high: Int) -> Int:
+def find(predicates: NumberedPredicates, attribute: Int, low: Int, high: Int) -> Int:
     """The number of a predicate, or -1."""
     return np.int64(predicates.slots[_slot_of(predicates, attribute, low, high)])
 
 
 @kernel
-def _slot_of(predicates: Predicates, attribute: Int, low: Int, high: Int) -> Int:
+def _slot_of(predicates: NumberedPredicates, attribute: Int, low: Int, high: Int) -> Int:
     """The slot with the number of a predicate, or else the empty one where it would go."""
     slots = predicates.slots
     state = mixed(mixed(np.uint64(0), np.uint64(attribute)), np.uint64(low))
@@ -107,7 +107,7 @@ def _slot_of(predicates: Predicates, attribute: Int, low: Int, high: Int) -> Int
 
 
 @kernel
-def _enter_all(predicates: Predicates) -> None:
+def _enter_all(predicates: NumberedPredicates) -> None:
     for i in range(ALWAYS + 1, predicates.used[0]):
         attribute = np.int64(predicates.attribute[i])
         slot = _slot_of(predicates, attribute, predicates.low[i], predicates.high[i])
@@ -116,7 +116,7 @@ def _enter_all(predicates: Predicates) -> None:
 
 @kernel
 def _number(
-    predicates: Predicates,
+    predicates: NumberedPredicates,
     attribute: UInt16Array,
     low: Int64Array,
     high: Int64Array,

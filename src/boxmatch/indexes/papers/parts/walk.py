@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 
 from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.indexes.base import Query
 from boxmatch.indexes.papers.parts.edges import BEGIN, HEAD, LENGTH, SIZE, START, TARGET, Forest
-from boxmatch.indexes.papers.parts.predicates import Predicates
+from boxmatch.indexes.papers.parts.predicates import NumberedPredicates
 from boxmatch.kernels.box_lists import is_alive, longer
 from boxmatch.kernels.jit import kernel
 
@@ -19,35 +20,23 @@ _FEW: Final = 1024  # predicates that are sooner checked all at once than when a
 
 def walk(
     forest: Forest,
+    predicates: NumberedPredicates,
     rows: Int32Array,
-    predicates: Predicates,
     roots: Int32Array,
-    points: Int64Array,
-    alive: BitLines,
-    listing: bool,
-    counts: Int64Array,
+    query: Query,
 ) -> Int32Array:
-    """Set `counts` to how many living boxes of the tree at its root hold each point.
+    """Search for each point in the tree at its root.
 
-    If `listing`, return their positions, event by event. Events of the same tree are taken one
-    after the other, while it is in the cache.
+    Events of the same tree are taken one after the other, while it is in the cache.
     """
     order = np.argsort(roots, kind="stable") if len(roots) > 1 else _FIRST[: len(roots)]
-    found = _walk(
-        forest.nodes,
-        forest.edges,
-        rows,
-        predicates.attribute[: predicates.used[0]],
-        predicates.low,
-        predicates.high,
-        roots,
-        order,
-        points,
-        alive,
-        listing,
-        counts,
-    )
-    return _by_event(found, order, counts) if listing and len(roots) > 1 else found
+    attribute = predicates.attribute[: predicates.used[0]]
+    ends = predicates.low, predicates.high
+    found = _walk(forest.nodes, forest.edges, rows, attribute, *ends, roots, order, query)
+    if not query.listing or len(roots) <= 1:
+        return found
+    event = np.repeat(order, query.counts[order])
+    return found[np.argsort(event, kind="stable")]
 
 
 @kernel
@@ -60,11 +49,9 @@ def _walk(
     high: Int64Array,
     roots: Int32Array,
     order: Int64Array,
-    points: Int64Array,
-    alive: BitLines,
-    listing: bool,
-    counts: Int64Array,
+    query: Query,
 ) -> Int32Array:
+    points, alive, _, listing, counts = query
     few = len(attribute) <= _FEW
     holds = np.empty(len(attribute) if few else 0, np.uint8)
     stack = np.empty(_ROOM, np.int32)
@@ -189,18 +176,3 @@ def _walk_many(
                 found[end] = ~node
                 end += 1
     return end
-
-
-@kernel
-def _by_event(found: Int32Array, order: Int64Array, counts: Int64Array) -> Int32Array:
-    """What was found in some order of the events, in theirs."""
-    start = np.zeros(len(counts), np.int64)
-    for event in range(1, len(counts)):
-        start[event] = start[event - 1] + counts[event - 1]
-    sorted_out = np.empty(len(found), np.int32)
-    at = 0
-    for event in order:
-        for i in range(counts[event]):
-            sorted_out[start[event] + i] = found[at]
-            at += 1
-    return sorted_out
