@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from boxmatch.arrays import Int32Array, Int64Array, UInt16Array
-from boxmatch.indexes.tile.directory import make_directory
-from boxmatch.indexes.tile.endpoints import collect_endpoints, no_endpoints
-from boxmatch.indexes.tile.layout import Predicates, TileState
+from boxmatch.arrays import BitLines, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.indexes.tile.layout import RankedPredicates, TileState
 from boxmatch.indexes.tile.order import cluster
-from boxmatch.indexes.tile.ranks import Ruler, choose_cuts, make_ruler, rank_predicates
-from boxmatch.indexes.tile.slots import choose_slots, fill_lines, mark_unsettled, order_slots
-from boxmatch.kernels.bit_lines import LINE_BITS, filled_lines, zero_lines
+from boxmatch.indexes.tile.ranks import (
+    Ruler,
+    cell_of,
+    choose_cuts,
+    make_ruler,
+    rank_predicates,
+    shifts_for,
+)
+from boxmatch.indexes.tile.slots import (
+    choose_slots,
+    collect_endpoints,
+    fill_lines,
+    mark_unsettled,
+    no_endpoints,
+    order_slots,
+)
+from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, filled_lines, zero_lines
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.axis import ABSENT, LAST
@@ -28,6 +41,9 @@ _TRIAL_BOXES = 1_024
 
 _EVENT_SIZE = 4
 
+_DIRECTORY_CELLS = 4_096
+"""Cells of an attribute, at most, that the directory tells apart."""
+
 _DENSE = 4.0
 """Matches per tile and event from which on an index is made for many matches."""
 
@@ -39,7 +55,7 @@ def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
     cut_start = ruler.cut_start
     dense = _expected_matches(predicates, cut_start) > _DENSE
     constrained = _constrained(boxes.start, boxes.attribute, boxes.dimensions)
-    top_attribute, top_shift, top_row, top = make_directory(predicates, cut_start, constrained)
+    top_attribute, top_shift, top_row, top = _make_directory(predicates, cut_start, constrained)
     least = _DENSE_SLOT_BOXES if dense else _SLOT_BOXES
     slots, rows, line_count = choose_slots(
         constrained, cut_start, boxes.count, cells, least, in_rows=dense
@@ -90,7 +106,7 @@ def _quantiles(count: int) -> int:
     return int(np.clip(1 << (max(count, 1) // 64).bit_length(), 64, 1024))
 
 
-def _arrange(boxes: Boxes, ruler: Ruler) -> tuple[Boxes, Int64Array, Predicates]:
+def _arrange(boxes: Boxes, ruler: Ruler) -> tuple[Boxes, Int64Array, RankedPredicates]:
     """The boxes in clustered order, that order, and their predicates as ranks."""
     low = np.empty(len(boxes.attribute), np.uint16)
     high = np.empty(len(boxes.attribute), np.uint16)
@@ -99,7 +115,7 @@ def _arrange(boxes: Boxes, ruler: Ruler) -> tuple[Boxes, Int64Array, Predicates]
     boxes, low, high = _gather(boxes, low, high, order)
     sure_low = np.empty(len(low), np.int32)
     sure_high = np.empty(len(low), np.int32)
-    predicates = Predicates(boxes.start, boxes.attribute, low, high, sure_low, sure_high)
+    predicates = RankedPredicates(boxes.start, boxes.attribute, low, high, sure_low, sure_high)
     _fill_sure(ruler, predicates, boxes.low, boxes.high)
     return boxes, order, predicates
 
@@ -169,7 +185,9 @@ def _gather_predicates(
 
 
 @kernel
-def _fill_sure(ruler: Ruler, predicates: Predicates, low: Int64Array, high: Int64Array) -> None:
+def _fill_sure(
+    ruler: Ruler, predicates: RankedPredicates, low: Int64Array, high: Int64Array
+) -> None:
     """Set the ranks that each predicate covers as a whole."""
     cuts, cut_start = ruler.cuts, ruler.cut_start
     attribute, low_rank, high_rank = predicates.attribute, predicates.low, predicates.high
@@ -198,8 +216,77 @@ def _constrained(start: Int64Array, attribute: UInt16Array, dimensions: int) -> 
     return table
 
 
+def _make_directory(
+    predicates: RankedPredicates, cut_start: Int32Array, constrained: UInt16Array
+) -> tuple[UInt16Array, UInt8Array, Int32Array, BitLines]:
+    """The attributes that rule out tiles, their shifts and first rows, and the rows.
+
+    Where every box of a tile constrains an attribute, an event that is outside all of them, or
+    lacks the attribute, need not look at the tile. `constrained` says how many boxes of each tile
+    constrain each attribute.
+    """
+    tiles, dimensions = constrained.shape
+    sizes = np.full(tiles, LINE_BITS)
+    sizes[-1:] = len(predicates.start) - 1 - (tiles - 1) * LINE_BITS
+    mandatory = constrained == sizes[:, None]
+    tiles_ruled = np.count_nonzero(mandatory, axis=0)
+    attributes = np.nonzero(tiles_ruled)[0].astype(np.uint16)
+    ranks = np.diff(cut_start)[attributes].astype(np.int64)
+    # Cells in proportion to the tiles that they can tell apart.
+    shift = shifts_for(ranks, np.clip(4 * tiles_ruled[attributes], 16, _DIRECTORY_CELLS))
+    cells = (ranks + (1 << shift) - 1 >> shift) + 1
+    # Row 0 has all tiles, for events that no attribute rules anything out for.
+    row = (1 + np.cumsum(cells) - cells).astype(np.int32)
+    width = (tiles + LINE_BITS - 1) // LINE_BITS
+    rows = 1 + int(cells.sum())
+    top = zero_lines(rows * width).reshape(rows, width * LINE_WORDS)
+    top[0] = filled_lines(tiles).reshape(-1)
+    place = np.full(dimensions, -1, np.int32)
+    place[attributes] = np.arange(len(attributes))
+    _fill_directory(predicates, mandatory, place, shift.astype(np.uint8), row, cells, top)
+    return attributes, shift.astype(np.uint8), row, top.reshape(rows * width, LINE_WORDS)
+
+
 @kernel
-def _expected_matches(predicates: Predicates, cut_start: Int32Array) -> float:
+def _fill_directory(
+    predicates: RankedPredicates,
+    mandatory: npt.NDArray[np.bool_],
+    place: Int32Array,
+    shift: UInt8Array,
+    row: Int32Array,
+    cells: Int64Array,
+    top: BitLines,
+) -> None:
+    tiles, dimensions = mandatory.shape
+    start, attribute = predicates.start, predicates.attribute
+    count = len(start) - 1
+    widest = np.int64(0)
+    for i in range(len(cells)):
+        widest = max(widest, cells[i])
+    change = np.zeros((len(cells), widest + 1), np.int32)
+    for tile in range(tiles):
+        word = tile >> 6
+        bit = np.uint64(1) << np.uint64(tile & 63)
+        change[:] = 0
+        for box in range(tile * LINE_BITS, min(count, (tile + 1) * LINE_BITS)):
+            for p in range(start[box], start[box + 1]):
+                if mandatory[tile, attribute[p]]:
+                    i = place[attribute[p]]
+                    change[i, cell_of(predicates.low[p], shift[i])] += 1
+                    change[i, cell_of(predicates.high[p], shift[i]) + 1] -= 1
+        for a in range(dimensions):
+            i = place[a]
+            if i < 0:
+                continue
+            open_boxes = 0
+            for cell in range(cells[i]):
+                open_boxes += change[i, cell]
+                if open_boxes > 0 or not mandatory[tile, a]:
+                    top[row[i] + cell, word] |= bit
+
+
+@kernel
+def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> float:
     """Boxes of a tile that an event matches, estimated on a sample of made-up events.
 
     Half of their values lie in the middle of some predicate, since people ask for what happens;

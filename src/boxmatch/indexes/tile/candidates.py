@@ -1,4 +1,4 @@
-"""Doubts: candidates that the lines alone cannot tell, and how they are settled."""
+"""Candidates: how those that the lines alone cannot tell are settled, and matches listed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt8Array
 from boxmatch.indexes.tile.layout import TileState
-from boxmatch.indexes.tile.results import list_bits
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
@@ -17,13 +16,23 @@ from boxmatch.kernels.bit_lines import (
     load_line,
     store_line,
 )
+from boxmatch.kernels.box_lists import list_word, longer
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
+from boxmatch.model.box_kernels import holds
 
 _AHEAD = 12
 
 _FEW_UNVERIFIED = 3
 """Up to so many unverified boxes are checked one by one, even where endpoints could settle all."""
+
+
+@kernel
+def list_bits(line: BitLines, row: Int, tile: Int, boxes: Int32Array, at: Int) -> Int:
+    """Write the boxes whose bits are set to `boxes[at:]`; return where the list then ends."""
+    for word in range(LINE_WORDS):
+        at = list_word(line[row, word], tile * LINE_BITS + word * 64, boxes, at)
+    return at
 
 
 @kernel
@@ -55,11 +64,8 @@ def settle(
     """
     slot_line, slot_attribute = state.slot_line, state.slot_attribute
     line_step = state.line_step
-    endpoint_start, endpoint_key, endpoint_box = (
-        state.endpoint_start,
-        state.endpoint_key,
-        state.endpoint_box,
-    )
+    endpoint_start = state.endpoint_start
+    endpoint_key, endpoint_box = state.endpoint_key, state.endpoint_box
     unlined = load_line(state.unlined, tile)
     unsettled = unlined if exact else load_line(state.unsettled, tile)
     scratch = np.empty((1, LINE_WORDS), np.uint64)
@@ -124,12 +130,49 @@ def check(
             prefetch(high, p)
             prefetch(high, p + 7)
         box, e = unverified_box[d], unverified_event[d]
-        holds = True
-        for p in range(start[box], start[box + 1]):
-            key = keys[e, attribute[p]]
-            if (key < low[p] or key > high[p]) and not (len(skipped) and skipped[attribute[p]]):
-                holds = False
-                break
         unverified_box[kept], unverified_event[kept] = box, e
-        kept += holds
+        kept += holds(start, attribute, low, high, box, keys, e, skipped)
     return kept
+
+
+@kernel
+def add_counts(event: Int32Array, size: Int, counts: Int64Array) -> None:
+    """Add matches to the counts of their events."""
+    for i in range(size):
+        counts[event[i]] += 1
+
+
+@kernel
+def collect(
+    event: Int32Array,
+    box: Int32Array,
+    size: Int,
+    found_event: Int32Array,
+    found_box: Int32Array,
+    found: Int,
+) -> tuple[Int32Array, Int32Array, Int]:
+    """Add matches to those that were found."""
+    if found + size > len(found_box):
+        found_event = longer(found_event, 2 * found + size)
+        found_box = longer(found_box, 2 * found + size)
+    for i in range(size):
+        found_event[found + i] = event[i]
+        found_box[found + i] = box[i]
+    return found_event, found_box, found + size
+
+
+@kernel
+def append_by_event(
+    result: Int32Array, event: Int32Array, box: Int32Array, counts: Int64Array
+) -> Int32Array:
+    """`result` followed by the boxes, grouped by event."""
+    cursor = np.empty(len(counts), np.int64)
+    end = len(result)
+    for e in range(len(counts)):
+        cursor[e] = end
+        end += counts[e]
+    grown = longer(result, end)
+    for i in range(len(box)):
+        grown[cursor[event[i]]] = box[i]
+        cursor[event[i]] += 1
+    return grown

@@ -15,7 +15,7 @@ from boxmatch.arrays import (
 from boxmatch.kernels.packing import packing
 
 
-class Predicates(NamedTuple):
+class RankedPredicates(NamedTuple):
     """The predicates of boxes in clustered order, as ranks.
 
     Box `b` has those in `start[b]:start[b + 1]`. A predicate touches the ranks `low … high` and

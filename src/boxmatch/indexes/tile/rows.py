@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt8Array
-from boxmatch.indexes.tile.candidates import check, endpoint_fails
+from boxmatch.indexes.tile.candidates import check, endpoint_fails, list_bits
 from boxmatch.indexes.tile.layout import TileState
-from boxmatch.indexes.tile.results import list_bits
 from boxmatch.kernels.bit_lines import (
     LINE_WORDS,
     and_lines,
@@ -79,11 +78,8 @@ def _pass_rows(
 ) -> None:
     """One line per tile: the boxes that hold the event, as far as slots can tell."""
     lines, row_tile = state.lines, state.row_tile
-    endpoint_start, endpoint_key, endpoint_box = (
-        state.endpoint_start,
-        state.endpoint_key,
-        state.endpoint_box,
-    )
+    endpoint_start = state.endpoint_start
+    endpoint_key, endpoint_box = state.endpoint_key, state.endpoint_box
     words = candidates.reshape(-1)
     for tile in range(len(candidates)):
         store_line(candidates, tile, load_line(exists, tile))

@@ -20,10 +20,16 @@ from boxmatch.arrays import (
     UInt16Array,
     UInt64Array,
 )
-from boxmatch.indexes.tile.candidates import check, settle
+from boxmatch.indexes.tile.candidates import (
+    add_counts,
+    append_by_event,
+    check,
+    collect,
+    list_bits,
+    settle,
+)
 from boxmatch.indexes.tile.layout import TileState, unpack
 from boxmatch.indexes.tile.ranks import cell_of, locate
-from boxmatch.indexes.tile.results import add_counts, append_by_event, collect, list_bits
 from boxmatch.indexes.tile.rows import ROWS_SHARE, search_rows
 from boxmatch.indexes.tile.sweep import sweep_tile
 from boxmatch.kernels.bit_lines import (

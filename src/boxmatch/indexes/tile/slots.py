@@ -1,4 +1,4 @@
-"""Slots and their lines: which boxes of a tile could hold a point, cell by cell."""
+"""Slots, their lines (which boxes of a tile could hold a point, cell by cell) and endpoints."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
-from boxmatch.indexes.tile.layout import Predicates
+from boxmatch.indexes.tile.layout import RankedPredicates
 from boxmatch.indexes.tile.ranks import cell_of, shifts_for
 from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, count_bits, load_line
 from boxmatch.kernels.jit import kernel
+from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.model.boxes import Boxes
 
 _FEWEST_CELLS = 8
 _MOST_CELLS = 120
@@ -22,7 +24,7 @@ _LEFT_AT_DEPTH = 0.5
 """Boxes of a tile expected to pass the slots that every event is tried on."""
 
 
-class Slots(NamedTuple):
+class TileSlots(NamedTuple):
     """Tile `t` has the slots in `start[t]:start[t + 1]`; see `TileState`."""
 
     start: Int32Array
@@ -49,7 +51,7 @@ def choose_slots(
     cells: int,
     least: int,
     in_rows: bool,
-) -> tuple[Slots, Rows, int]:
+) -> tuple[TileSlots, Rows, int]:
     """Slots for attributes that at least `least` boxes of a tile constrain, and how many lines.
 
     An attribute gets cells in proportion to how often it is constrained: eight bytes of lines for
@@ -75,7 +77,7 @@ def choose_slots(
         line = np.cumsum(count[attribute]) - count[attribute]
         step = np.ones_like(count)
         rows = Rows(*(np.zeros(0, np.int32) for _ in range(3)))
-    slots = Slots(
+    slots = TileSlots(
         start,
         attribute.astype(np.uint16),
         line.astype(np.int32),
@@ -103,7 +105,7 @@ def _in_rows(
 
 
 @kernel
-def _cells(predicates: Predicates, p: Int, shift: Int, whole: bool) -> tuple[Int, Int]:
+def _cells(predicates: RankedPredicates, p: Int, shift: Int, whole: bool) -> tuple[Int, Int]:
     """First and last cell that a predicate touches or, if `whole`, covers."""
     if not whole:
         return cell_of(predicates.low[p], shift), cell_of(predicates.high[p], shift)
@@ -120,8 +122,8 @@ def _cells(predicates: Predicates, p: Int, shift: Int, whole: bool) -> tuple[Int
 
 @kernel
 def fill_lines(
-    slots: Slots,
-    predicates: Predicates,
+    slots: TileSlots,
+    predicates: RankedPredicates,
     lines: BitLines,
 ) -> None:
     """Draw the lines: a box has its bit in every cell that its predicate touches."""
@@ -170,7 +172,7 @@ def fill_lines(
 
 
 @kernel
-def order_slots(slots: Slots, lines: BitLines, slot_depth: UInt16Array) -> None:
+def order_slots(slots: TileSlots, lines: BitLines, slot_depth: UInt16Array) -> None:
     """Put each tile's most selective slots first, and say how many leave few boxes."""
     attribute, line = slots.attribute, slots.line
     passing = np.empty(len(slots.cell_shift), np.float64)
@@ -202,8 +204,8 @@ def order_slots(slots: Slots, lines: BitLines, slot_depth: UInt16Array) -> None:
 
 @kernel
 def mark_unsettled(
-    slots: Slots,
-    predicates: Predicates,
+    slots: TileSlots,
+    predicates: RankedPredicates,
     unsettled: BitLines,
     unlined: BitLines,
 ) -> None:
@@ -230,3 +232,116 @@ def mark_unsettled(
             unlined[tile, bit >> 6] |= np.uint64(not lined) << np.uint64(bit & 63)
         for s in range(slot_start[tile], slot_start[tile + 1]):
             has_slot[slot_attribute[s]] = False
+
+
+LineEndpoints = tuple[Int64Array, Int64Array, Int32Array]
+"""Where each line's endpoints begin, their keys in ascending order, and whose they are."""
+
+
+def no_endpoints() -> LineEndpoints:
+    return np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32)
+
+
+def collect_endpoints(
+    boxes: Boxes, predicates: RankedPredicates, slots: TileSlots, line_count: int
+) -> LineEndpoints:
+    """The endpoints of predicates, line by line: what settles every doubt that a line leaves."""
+    start = np.zeros(line_count + 1, np.int64)
+    _place_endpoints(slots, predicates, boxes.low, boxes.high, start)
+    np.cumsum(start, out=start)
+    keys = np.empty(start[-1], np.int64)
+    owner = np.empty(start[-1], np.int32)
+    _fill_endpoints(slots, predicates, boxes.low, boxes.high, start.copy(), keys, owner)
+    _sort_endpoints(start, keys, owner)
+    return start, keys, owner
+
+
+@kernel
+def _enter_tile(slots: TileSlots, tile: int, line_of: Int32Array) -> None:
+    for s in range(slots.start[tile], slots.start[tile + 1]):
+        line_of[slots.attribute[s]] = slots.line[s]
+
+
+@kernel
+def _leave_tile(slots: TileSlots, tile: int, line_of: Int32Array) -> None:
+    for s in range(slots.start[tile], slots.start[tile + 1]):
+        line_of[slots.attribute[s]] = -1
+
+
+@kernel
+def _line(slots: TileSlots, line_of: Int32Array, a: Int, rank: Int) -> Int:
+    """The line of attribute `a` in the tile at hand that a rank belongs to."""
+    line: Int = line_of[a] + cell_of(rank, slots.cell_shift[a]) * np.int64(slots.step[a])
+    return line
+
+
+@kernel
+def _place_endpoints(
+    slots: TileSlots,
+    predicates: RankedPredicates,
+    low: Int64Array,
+    high: Int64Array,
+    counts: Int64Array,
+) -> None:
+    """Count the endpoints in each line, one place further on."""
+    boxes = len(predicates.start) - 1
+    line_of = np.full(len(slots.cell_shift), -1, np.int32)
+    for tile in range(len(slots.start) - 1):
+        _enter_tile(slots, tile, line_of)
+        first = predicates.start[tile * LINE_BITS]
+        last = predicates.start[min(boxes, (tile + 1) * LINE_BITS)]
+        for p in range(first, last):
+            a = predicates.attribute[p]
+            if line_of[a] >= 0:
+                if low[p] != ABSENT:
+                    counts[_line(slots, line_of, a, predicates.low[p]) + 1] += 1
+                if high[p] != LAST:
+                    counts[_line(slots, line_of, a, predicates.high[p]) + 1] += 1
+        _leave_tile(slots, tile, line_of)
+
+
+@kernel
+def _fill_endpoints(
+    slots: TileSlots,
+    predicates: RankedPredicates,
+    low: Int64Array,
+    high: Int64Array,
+    cursor: Int64Array,
+    keys: Int64Array,
+    owner: Int32Array,
+) -> None:
+    boxes = len(predicates.start) - 1
+    line_of = np.full(len(slots.cell_shift), -1, np.int32)
+    for tile in range(len(slots.start) - 1):
+        _enter_tile(slots, tile, line_of)
+        for box in range(tile * LINE_BITS, min(boxes, (tile + 1) * LINE_BITS)):
+            for p in range(predicates.start[box], predicates.start[box + 1]):
+                a = predicates.attribute[p]
+                if line_of[a] < 0:
+                    continue
+                if low[p] != ABSENT:
+                    line = _line(slots, line_of, a, predicates.low[p])
+                    keys[cursor[line]] = low[p]
+                    owner[cursor[line]] = box
+                    cursor[line] += 1
+                if high[p] != LAST:
+                    line = _line(slots, line_of, a, predicates.high[p])
+                    keys[cursor[line]] = high[p] + 1
+                    owner[cursor[line]] = ~box
+                    cursor[line] += 1
+        _leave_tile(slots, tile, line_of)
+
+
+@kernel
+def _sort_endpoints(start: Int64Array, keys: Int64Array, owner: Int32Array) -> None:
+    """Shell's sort in each line, which has a handful of endpoints as a rule."""
+    for line in range(len(start) - 1):
+        first, last = start[line], start[line + 1]
+        for gap in (301, 57, 10, 1):
+            for i in range(first + gap, last):
+                key, box = keys[i], owner[i]
+                j = i
+                while j >= first + gap and keys[j - gap] > key:
+                    keys[j], owner[j] = keys[j - gap], owner[j - gap]
+                    j -= gap
+                keys[j], owner[j] = key, box

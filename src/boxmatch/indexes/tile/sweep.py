@@ -91,11 +91,8 @@ def sweep_tile(
     matches: BitLines,
 ) -> None:
     """One line per event: the boxes of the tile that hold it, as far as slots can tell."""
-    endpoint_start, endpoint_key, endpoint_box = (
-        state.endpoint_start,
-        state.endpoint_key,
-        state.endpoint_box,
-    )
+    endpoint_start = state.endpoint_start
+    endpoint_key, endpoint_box = state.endpoint_key, state.endpoint_box
     base = load_line(alive if len(alive) else state.filled, tile)
     size = order.shape[1]
     first_slot = state.slot_start[tile]
