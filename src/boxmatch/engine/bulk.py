@@ -19,7 +19,7 @@ from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compil
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis, string_axes
-from boxmatch.model.tables import Table, as_column, as_table, strings_of
+from boxmatch.model.tables import ColumnTable, as_column, as_table, strings_of
 
 NEVER = ((0, FIRST, ABSENT),)
 """The box of a subscription that no event can match: it still has an id and a place.
@@ -98,14 +98,14 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
     return Reading(lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, columns)))
 
 
-def without_bad_rows(schema: Schema, table: Any) -> tuple[Table, tuple[Rejected, ...]]:
+def without_bad_rows(schema: Schema, table: Any) -> tuple[ColumnTable, tuple[Rejected, ...]]:
     """The rows of a table of bounds that can be read, and the others."""
     whole = as_table(table)
     if whole is None:
         raise EventError(f"a {type(table).__name__} is not a table")
     rejected: list[Rejected] = []
 
-    def look(part: Table, first: int) -> None:
+    def look(part: ColumnTable, first: int) -> None:
         # The few bad rows of a long table are found by halving it.
         try:
             _boxes_of_columns(schema, string_axes(schema), part)
@@ -134,7 +134,7 @@ def _read_records(records: Any) -> tuple[list[Any], list[Any]]:
     return [record["id"] for record in listed], [record["filter"] for record in listed]
 
 
-def _values(columns: Table, place: int) -> Any:
+def _values(columns: ColumnTable, place: int) -> Any:
     column = columns.column(place)
     if isinstance(column, list):
         return column
@@ -223,7 +223,7 @@ def _key(axes: Axes, attribute: int, bound: Bound) -> int:
     return bound
 
 
-def _boxes_of_columns(schema: Schema, axes: Axes, columns: Table) -> Boxes:
+def _boxes_of_columns(schema: Schema, axes: Axes, columns: ColumnTable) -> Boxes:
     """One box per row, from columns `NAME` (equal), `NAME_low` and `NAME_high` (closed)."""
     positions = schema.index
     meaning: dict[str, tuple[int, str]] = {}

@@ -16,7 +16,7 @@ from boxmatch.model.keys import LARGEST_WHOLE, float_key, null_key
 from boxmatch.model.numeric_arrays import array_keys
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
-from boxmatch.model.tables import Table, as_table
+from boxmatch.model.tables import ColumnTable, as_table
 
 # How `_fill` treats an attribute: by the one type that its values nearly always have.
 _FLOAT: Final = 0
@@ -188,7 +188,7 @@ class EventEncoder:
             keys[position] = object_keys(attribute, axis, values, nan_is_null=False)
         return keys.T
 
-    def _from_table(self, table: Table, needed: BoolArray | None) -> Int64Array:
+    def _from_table(self, table: ColumnTable, needed: BoolArray | None) -> Int64Array:
         keys = np.full((table.length, len(self.schema)), ABSENT)
         places: dict[object, int] = {}
         for place, name in enumerate(table.names):

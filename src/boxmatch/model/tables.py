@@ -23,7 +23,7 @@ _SMALL_CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class Table:
+class ColumnTable:
     """A table by columns.
 
     `column(i)` opens the one that is named `names[i]`: the chunks of an Arrow column, or a list
@@ -34,7 +34,7 @@ class Table:
     names: Sequence[object]
     column: Callable[[int], tuple[pa.Array[Any], ...] | list[object]]
 
-    def part(self, start: int, stop: int) -> Table:
+    def part(self, start: int, stop: int) -> ColumnTable:
         """Some neighbouring rows, of columns that are open."""
         return self._apply(
             stop - start,
@@ -42,7 +42,7 @@ class Table:
             lambda array: array.slice(start, stop - start),
         )
 
-    def keep(self, marks: BoolArray) -> Table:
+    def keep(self, marks: BoolArray) -> ColumnTable:
         """The rows that are marked, of columns that are open."""
         return self._apply(
             int(marks.sum()),
@@ -55,7 +55,7 @@ class Table:
         length: int,
         of_values: Callable[[list[object]], list[object]],
         of_array: Callable[[Any], Any],
-    ) -> Table:
+    ) -> ColumnTable:
         import pyarrow as pa
 
         columns: list[tuple[pa.Array[Any], ...] | list[object]] = []
@@ -65,12 +65,12 @@ class Table:
                 columns.append(of_values(column))
             else:
                 columns.append(tuple(of_array(pa.chunked_array(column)).chunks))
-        return Table(length, self.names, columns.__getitem__)
+        return ColumnTable(length, self.names, columns.__getitem__)
 
 
-def as_table(source: Any) -> Table | None:
+def as_table(source: Any) -> ColumnTable | None:
     """The source as a table; None if it is not one. Raises `EventError` for near misses."""
-    if isinstance(source, Table):
+    if isinstance(source, ColumnTable):
         return source
     kind = type(source)
     package = kind.__module__.partition(".")[0]
@@ -90,7 +90,7 @@ def as_table(source: Any) -> Table | None:
     return None
 
 
-def _from_arrow(source: Any) -> Table:
+def _from_arrow(source: Any) -> ColumnTable:
     import pyarrow as pa
 
     if isinstance(source, (pa.Table, pa.RecordBatch)):
@@ -114,10 +114,10 @@ def _from_arrow(source: Any) -> Table:
                 return (found,)
         return tuple(found.chunks)
 
-    return Table(table.num_rows, table.schema.names, column)
+    return ColumnTable(table.num_rows, table.schema.names, column)
 
 
-def _from_pandas(frame: Any) -> Table:
+def _from_pandas(frame: Any) -> ColumnTable:
     import pyarrow as pa
 
     def column(place: int) -> tuple[pa.Array[Any], ...] | list[object]:
@@ -135,10 +135,10 @@ def _from_pandas(frame: Any) -> Table:
             return values
         return tuple(array.chunks) if isinstance(array, pa.ChunkedArray) else (array,)
 
-    return Table(len(frame), list(frame.columns), column)
+    return ColumnTable(len(frame), list(frame.columns), column)
 
 
-def _from_polars(frame: Any) -> Table:
+def _from_polars(frame: Any) -> ColumnTable:
     import polars
     import pyarrow as pa
 
@@ -150,13 +150,13 @@ def _from_polars(frame: Any) -> Table:
             values: list[object] = series.to_list()  # Python objects, 128-bit integers
             return values
 
-    return Table(frame.height, frame.columns, column)
+    return ColumnTable(frame.height, frame.columns, column)
 
 
-def strings_of(rows: Table | Sequence[Mapping[str, object]], name: str) -> set[str]:
+def strings_of(rows: ColumnTable | Sequence[Mapping[str, object]], name: str) -> set[str]:
     """The strings in one column, if there is such a column."""
     columns: Sequence[Any] = []
-    if not isinstance(rows, Table):
+    if not isinstance(rows, ColumnTable):
         columns = [[row.get(name) for row in rows]]
     elif name in rows.names:
         column = rows.column(list(rows.names).index(name))

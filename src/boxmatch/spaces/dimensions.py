@@ -16,7 +16,7 @@ from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.interval import Interval
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import AxisFullError, string_axes
-from boxmatch.model.tables import Table, as_table, strings_of
+from boxmatch.model.tables import ColumnTable, as_table, strings_of
 from boxmatch.spaces.interval import KeyInterval, bounds_of, interval_from, keys_of
 from boxmatch.spaces.members import Members
 from boxmatch.spaces.moving import Targets
@@ -221,7 +221,7 @@ class Dimensions:
         if isinstance(given, np.ndarray):
             return keys, keys == ABSENT
         rows = as_table(given) or list(given)
-        names: Iterable[Any] = rows.names if isinstance(rows, Table) else set().union(*rows)
+        names: Iterable[Any] = rows.names if isinstance(rows, ColumnTable) else set().union(*rows)
         freed = np.zeros(keys.shape, np.bool_)
         for name in names:
             d = self._positions.get(name)
@@ -230,7 +230,7 @@ class Dimensions:
                     f"no space has a dimension {name!r}; there are {', '.join(self._positions)}"
                 )
             freed[:, d] = keys[:, d] == ABSENT
-            if not isinstance(rows, Table):
+            if not isinstance(rows, ColumnTable):
                 freed[:, d] &= [name in row for row in rows]
         for d in self._axes:
             self._learn(d, strings_of(rows, self.attributes[d].name), sides)
