@@ -23,7 +23,9 @@ _DOUBT = 8
 
 def measure_selectivity(boxes: Boxes, points: Int64Array) -> float:
     """The share of `points` that satisfy a predicate, on average over all predicates."""
-    return _over_predicates(boxes, measure_by_attribute(boxes, points))
+    frequency = count_attributes(boxes.attribute, boxes.dimensions)
+    shares = measure_by_attribute(boxes, points)
+    return float(shares @ frequency / max(1, frequency.sum()))
 
 
 def measure_by_attribute(boxes: Boxes, points: Int64Array) -> Float64Array:
@@ -35,11 +37,6 @@ def measure_by_attribute(boxes: Boxes, points: Int64Array) -> Float64Array:
         inside = _inside(boxes.low[mine], boxes.high[mine], points[:, attribute])
         shares[attribute] = inside.mean() / len(points)
     return shares
-
-
-def estimate_selectivity(boxes: Boxes) -> float:
-    """A cautious guess of the share of events that satisfy a predicate, from the boxes alone."""
-    return _over_predicates(boxes, estimate_by_attribute(boxes))
 
 
 def estimate_by_attribute(boxes: Boxes) -> Float64Array:
@@ -89,8 +86,3 @@ def _by_attribute(boxes: Boxes) -> Iterator[tuple[int, Int64Array]]:
     ends = np.cumsum(frequency)
     for attribute in np.flatnonzero(frequency).tolist():
         yield attribute, order[ends[attribute] - frequency[attribute] : ends[attribute]]
-
-
-def _over_predicates(boxes: Boxes, shares: Float64Array) -> float:
-    frequency = count_attributes(boxes.attribute, boxes.dimensions)
-    return float(shares @ frequency / max(1, frequency.sum()))
