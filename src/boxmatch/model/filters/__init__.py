@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from boxmatch.errors import FilterError, FilterTooLargeError
-from boxmatch.model.filters.box import Bound, Box, CompiledFilter
+from boxmatch.model.filters.compiled import Bound, Box, CompiledFilter
 from boxmatch.model.filters.compiler import compile_expression
 from boxmatch.model.filters.mapping import compile_mapping
 from boxmatch.model.filters.rendering import render

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.filters.box import Bound
-from boxmatch.model.filters.intervals import Interval
+from boxmatch.model.filters.compiled import Bound, Interval
 from boxmatch.model.keys import INFINITY_KEY, key_range
 from boxmatch.model.schema import Attribute, Schema
 

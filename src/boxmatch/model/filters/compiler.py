@@ -11,7 +11,19 @@ from collections.abc import Iterator
 from boxmatch.errors import AttributeValueError, FilterError, FilterTooLargeError
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.filters.axes import LocalAxes, widen
-from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
+from boxmatch.model.filters.compiled import (
+    EVERYTHING,
+    NEVER,
+    NOTHING,
+    NULL,
+    PRESENT,
+    Bound,
+    CompiledFilter,
+    Interval,
+    IntervalSet,
+    coalesce,
+    complement,
+)
 from boxmatch.model.filters.cover import DenseBox, canonical
 from boxmatch.model.filters.expressions import (
     Among,
@@ -29,16 +41,6 @@ from boxmatch.model.filters.expressions import (
     Value,
     leaves,
     values_of,
-)
-from boxmatch.model.filters.intervals import (
-    EVERYTHING,
-    NOTHING,
-    NULL,
-    PRESENT,
-    Interval,
-    IntervalSet,
-    coalesce,
-    complement,
 )
 from boxmatch.model.filters.literals import (
     key_of_value,
@@ -86,19 +88,9 @@ def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> Compil
 
 def between(operator: Operator, key: int) -> Interval:
     """The keys that compare so with `key`; `<>` is no interval."""
-    match operator:
-        case "=":
-            return key, key
-        case "<":
-            return FIRST, key - 1
-        case "<=":
-            return FIRST, key
-        case ">":
-            return key + 1, LAST
-        case ">=":
-            return key, LAST
-        case _:
-            raise ValueError(operator)
+    low = key + (operator == ">") if operator in ("=", ">=", ">") else FIRST
+    high = key - (operator == "<") if operator in ("=", "<=", "<") else LAST
+    return low, high
 
 
 class _Compiler:
@@ -126,9 +118,9 @@ class _Compiler:
             if self._attribute(leaf).type != "string":
                 continue
             known = texts.setdefault(leaf.attribute, [])
-            if isinstance(leaf, Like) and leaf.pattern.kind != "null":
-                prefix, is_prefix = pattern_of_value(leaf.pattern, self.text)
-                known.append(self._string(leaf, Value("text", prefix, leaf.pattern.position)))
+            if isinstance(leaf, Like) and leaf.value.kind != "null":
+                prefix, is_prefix = pattern_of_value(leaf.value, self.text)
+                known.append(self._string(leaf, Value("text", prefix, leaf.value.position)))
                 end = prefix_end(prefix) if is_prefix else None
                 if end is not None:
                     known.append(end)

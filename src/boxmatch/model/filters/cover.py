@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.model.filters.intervals import EVERYTHING, Interval, coalesce
+from boxmatch.model.filters.compiled import EVERYTHING, Interval, coalesce
 
 _FEW = 12  # boxes up to which plain loops beat arrays
 _EFFORT = 160  # microseconds, about, that splitting may take for each box that may come of it

@@ -53,7 +53,8 @@ class Among:
 @dataclass(frozen=True, slots=True)
 class Like:
     attribute: int
-    pattern: Value
+    value: Value
+    """The pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,6 @@ def leaves(expression: Expression) -> Iterator[Leaf]:
 
 def values_of(leaf: Leaf) -> tuple[Value, ...]:
     """The constants that a leaf mentions."""
-    match leaf:
-        case Compare():
-            return (leaf.value,)
-        case Among():
-            return leaf.values
-        case Like():
-            return (leaf.pattern,)
-        case _:
-            return ()
+    if isinstance(leaf, Compare | Like):
+        return (leaf.value,)
+    return leaf.values if isinstance(leaf, Among) else ()

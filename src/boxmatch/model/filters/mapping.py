@@ -26,9 +26,8 @@ from typing import Any
 from boxmatch.errors import AttributeValueError, FilterError, UnknownAttributeError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.axes import narrow, string_interval, widen
-from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
+from boxmatch.model.filters.compiled import EVERYTHING, NEVER, NULL, Bound, CompiledFilter, coalesce
 from boxmatch.model.filters.expressions import Value
-from boxmatch.model.filters.intervals import EVERYTHING, NULL, coalesce
 from boxmatch.model.filters.literals import key_of_value
 from boxmatch.model.filters.regions import Budget
 from boxmatch.model.interval import ends_of

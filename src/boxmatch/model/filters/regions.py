@@ -11,14 +11,8 @@ from itertools import product
 from math import prod
 
 from boxmatch.errors import FilterTooLargeError
+from boxmatch.model.filters.compiled import EVERYTHING, IntervalSet, contains, intersection, union
 from boxmatch.model.filters.cover import DenseBox
-from boxmatch.model.filters.intervals import (
-    EVERYTHING,
-    IntervalSet,
-    contains,
-    intersection,
-    union,
-)
 
 Term = tuple[tuple[int, IntervalSet], ...]
 """`(attribute position, keys)`, ascending; an attribute that may be anything is left out."""

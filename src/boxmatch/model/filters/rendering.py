@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.axes import LocalAxes
-from boxmatch.model.filters.box import Box
-from boxmatch.model.filters.intervals import (
+from boxmatch.model.filters.compiled import (
     PRESENT,
+    Box,
     Interval,
     IntervalSet,
     coalesce,

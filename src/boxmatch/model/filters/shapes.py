@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 from boxmatch.errors import AttributeValueError, FilterError
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.filters.axes import narrow, string_interval, widen
-from boxmatch.model.filters.box import NEVER, Bound, CompiledFilter
-from boxmatch.model.filters.compiler import compile_expression
+from boxmatch.model.filters.compiled import NEVER, Bound, CompiledFilter
+from boxmatch.model.filters.compiler import between, compile_expression
 from boxmatch.model.filters.expressions import (
     Among,
     And,
@@ -94,10 +94,8 @@ class Template:
         match expression:
             case Not(operand):
                 return Not(self._fill(operand, constants))
-            case And(operands):
-                return And(tuple(self._fill(operand, constants) for operand in operands))
-            case Or(operands):
-                return Or(tuple(self._fill(operand, constants) for operand in operands))
+            case And(operands) | Or(operands):
+                return type(expression)(tuple(self._fill(each, constants) for each in operands))
             case Compare(attribute, operator, value):
                 return Compare(attribute, operator, self._constant(value, constants))
             case Among(attribute, values):
@@ -214,10 +212,8 @@ def _interval(
             key = float_key(sign * float(constant))
         else:
             key = key_of_value(attribute, _value(template, constant))
-        if operator in ("=", ">=", ">"):
-            low = max(low, key + (operator == ">"))
-        if operator in ("=", "<=", "<"):
-            high = min(high, key - (operator == "<"))
+        first, last = between(operator, key)
+        low, high = max(low, first), min(high, last)
     low, high = widen(attribute, low, high)
     return narrow(attribute, low, high) if low <= high else None
 

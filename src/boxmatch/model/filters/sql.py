@@ -19,7 +19,6 @@ from boxmatch.errors import (
     UnknownAttributeError,
     UnsupportedFilterError,
 )
-from boxmatch.model.filters.constructs import SUPPORTED, Places, construct_name
 from boxmatch.model.filters.expressions import (
     Among,
     And,
@@ -34,7 +33,14 @@ from boxmatch.model.filters.expressions import (
     Or,
     Value,
 )
-from boxmatch.model.filters.parsing import TOO_DEEP, is_reserved, parse
+from boxmatch.model.filters.parsing import (
+    SUPPORTED,
+    TOO_DEEP,
+    Places,
+    construct_name,
+    is_reserved,
+    parse,
+)
 from boxmatch.model.schema import Schema
 
 _NUMBER: Final = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
@@ -86,7 +92,7 @@ class _Translator:
     def __init__(self, schema: Schema, text: str, tokens: list[Token]) -> None:
         self.schema = schema
         self.text = text
-        self.places = Places(tokens)
+        self._position = Places(tokens).of
 
     def condition(self, node: exp.Expr) -> Expression:
         node = _unwrap(node)
@@ -242,9 +248,6 @@ class _Translator:
                 self.text,
                 self._position(node),
             )
-
-    def _position(self, node: exp.Expr) -> int:
-        return self.places.of(node)
 
     def _unsupported(self, node: exp.Expr) -> NoReturn:
         name = construct_name(node)
