@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy.typing as npt
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.keys import int_keys, no_float, without_float
-from boxmatch.model.numeric_arrays import check_numbers, check_shape
+from boxmatch.model.keys import int_keys, without_float
+from boxmatch.model.numeric_arrays import check_numbers, check_shape, number_error
 from boxmatch.model.schema import Attribute, Schema
 
 
@@ -39,8 +40,9 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     exact = low.dtype == np.int64, high.dtype == np.int64
     row, position = kernels.fill_predicates(low, high, exact, kinds, attribute, low_keys, high_keys)
     if row != kernels.NO_ROW:
+        found = schema.attributes[position]
         ends = low[row, position].item(), high[row, position].item()
-        raise _refusal(schema.attributes[position], row, ends)
+        raise number_error(found, next(end for end in ends if not _fits(found, end)), row)
     return Boxes(len(schema), start, attribute, low_keys, high_keys)
 
 
@@ -54,51 +56,21 @@ def _numbers(schema: Schema, bounds: npt.ArrayLike) -> npt.NDArray[np.float64] |
     if array.dtype.kind == "u":
         _, refused = int_keys(array)
         if refused is not None:
-            row, position = np.unravel_index(int(refused.argmax()), refused.shape)
-            raise AttributeValueError(
-                schema.attributes[position].name,
-                array[row, position].item(),
-                "is outside the range of int64",
-                row=int(row),
-            )
-    _check_floats(schema, array)
+            row, position = map(int, np.unravel_index(int(refused.argmax()), refused.shape))
+            name, value = schema.names[position], array[row, position].item()
+            raise AttributeValueError(name, value, "is outside the range of int64", row=row)
+    for position, attribute in enumerate(schema):
+        refused = without_float(array[:, position]) if attribute.type == "float" else None
+        if refused is not None:
+            row = int(refused.argmax())
+            raise number_error(attribute, array[row, position].item(), row)
     return np.ascontiguousarray(array, np.int64)
 
 
-def _check_floats(schema: Schema, array: npt.NDArray[Any]) -> None:
-    for position, attribute in enumerate(schema):
-        if attribute.type == "float":
-            refused = without_float(array[:, position])
-            if refused is not None:
-                row = int(refused.argmax())
-                value = array[row, position].item()
-                reason = no_float(attribute, value)
-                raise AttributeValueError(attribute.name, value, reason, row=row)
-
-
-def _refusal(
-    attribute: Attribute, row: int, ends: tuple[int | float, int | float]
-) -> AttributeValueError:
+def _fits(attribute: Attribute, end: int | float) -> bool:
+    """Whether a number is an end of a range of whole values; NaN and infinities are no end."""
     if attribute.type in ("string", "enum"):
-        value = ends[0] if ends[0] == ends[0] else ends[1]
-        reason = f"is a number, but the attribute is of type {attribute.type}; leave it NaN"
-        return AttributeValueError(attribute.name, value, reason, row=row)
-    value = next(end for end in ends if not _is_whole(attribute, end))
+        return end != end
     if attribute.type == "bool":
-        reason = "is neither 0 nor 1"
-    elif isinstance(value, float) and not value.is_integer():
-        unit = "int" if attribute.type == "int" else "whole number of microseconds"
-        reason = f"is not {'an' if unit == 'int' else 'a'} {unit}"
-    else:
-        reason = "is outside the range of int64"
-    return AttributeValueError(attribute.name, value, reason, row=row)
-
-
-def _is_whole(attribute: Attribute, value: int | float) -> bool:
-    if value != value:
-        return True
-    if attribute.type == "bool":
-        return value in (0, 1)
-    if value in (float("inf"), float("-inf")):
-        return True
-    return value == int(value) and -(2**63) <= value < 2**63
+        return end != end or end in (0, 1)
+    return not isfinite(end) or (end == int(end) and -(2**63) <= end < 2**63)

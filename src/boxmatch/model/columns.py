@@ -26,6 +26,7 @@ from boxmatch.model.keys import (
     key_of,
     null_key,
     value_of,
+    why_refused,
 )
 from boxmatch.model.schema import Attribute, AttributeType
 from boxmatch.model.strings import StringAxis
@@ -153,7 +154,7 @@ def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[An
         return arrow_keys(attribute, axis, decode(array))
     if t.is_dictionary(kind):
         return _dictionary_keys(attribute, axis, array)
-    if _is_text(kind):
+    if is_text(kind):
         if t.is_string_view(kind):
             import pyarrow as pa
 
@@ -166,7 +167,9 @@ def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[An
         if refused is not None:
             refused &= ~nulls
     if refused is not None and refused.any():
-        raise _refusal(attribute, array, int(refused.argmax()))
+        row = int(refused.argmax())
+        value = _python_value(array, row)
+        raise Refused(row, value, why_refused(attribute, None if is_absent(value) else value))
     check_domain(attribute, keys)
     return keys
 
@@ -214,12 +217,13 @@ def readable(attribute_type: str, kind: Any) -> bool:
         case "bool":
             return bool(t.is_boolean(kind))
         case "timestamp":
-            return bool(t.is_timestamp(kind) or t.is_date(kind) or _is_text(kind))
+            return bool(t.is_timestamp(kind) or t.is_date(kind) or is_text(kind))
         case _:
-            return _is_text(kind)
+            return is_text(kind)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of strings."""
     import pyarrow.types as t
 
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
@@ -245,7 +249,7 @@ def _dictionary_keys(
     if len(places) < len(dictionary):
         dictionary = dictionary.take(pa.array(places))
     try:
-        if _is_text(dictionary.type):
+        if is_text(dictionary.type):
             texts: list[object] = dictionary.to_numpy(zero_copy_only=False).tolist()
             found = object_keys(attribute, axis, texts)
         else:
@@ -356,15 +360,6 @@ _TYPED = {
     "bool": _bool_column,
     "timestamp": _timestamp_column,
 }
-
-
-def _refusal(attribute: Attribute, array: pa.Array[Any], row: int) -> Refused:
-    value = _python_value(array, row)
-    try:
-        key_of(attribute, None if is_absent(value) else value)
-    except AttributeValueError as error:
-        return Refused(row, value, error.reason)
-    return Refused(row, value, f"is not a valid {attribute.type}")
 
 
 def _python_value(array: pa.Array[Any], row: int) -> object:

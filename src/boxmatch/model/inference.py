@@ -122,21 +122,16 @@ def _from_chunks(name: str, chunks: tuple[pa.Array[Any], ...]) -> Attribute:
     import pyarrow as pa
     import pyarrow.types as t
 
+    from boxmatch.model.columns import is_text
+
     kind: Any = chunks[0].type if chunks else pa.null()
-    if t.is_dictionary(kind) and kind.ordered and t.is_large_string(_wide(kind.value_type)):
+    if t.is_dictionary(kind) and kind.ordered and is_text(kind.value_type):
         # Ordered categories are an enum, if all chunks agree on them.
         dictionaries: list[Any] = [chunk.dictionary for chunk in chunks]  # type: ignore[attr-defined]  # by their type they have one
         lists = {tuple(dictionary.to_pylist()) for dictionary in dictionaries}
         if len(lists) == 1:
             return Attribute(name, "enum", lists.pop())
     return Attribute(name, _type_of(pa.field(name, kind)))
-
-
-def _wide(kind: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.types as t
-
-    return pa.large_string() if t.is_string(kind) or t.is_string_view(kind) else kind
 
 
 def _from_dicts(events: Iterable[Any]) -> list[Attribute]:

@@ -89,6 +89,15 @@ def key_of(attribute: Attribute, value: object) -> int:
     return _KEY_OF[attribute.type](attribute, value)
 
 
+def why_refused(attribute: Attribute, value: object) -> str:
+    """The reason that `key_of` gives for refusing a value."""
+    try:
+        key_of(attribute, value)
+    except AttributeValueError as error:
+        return error.reason
+    return f"is not a valid {attribute.type}"
+
+
 def value_of(attribute: Attribute, key: int) -> Any:
     """The value whose key this is: the inverse of `key_of`, None for `ABSENT`.
 
@@ -245,7 +254,7 @@ def exact_float(number: int | Decimal) -> float | None:
     return nearest if Decimal(repr(nearest)) == number else None
 
 
-def no_float(attribute: Attribute, value: SupportsFloat) -> str:
+def _no_float(attribute: Attribute, value: SupportsFloat) -> str:
     """The reason for refusing a number that no float holds."""
     try:
         nearest = float(value)
@@ -275,7 +284,7 @@ def _key_of_float(attribute: Attribute, value: object) -> int:
     else:
         number = exact_float(value if isinstance(value, Decimal) else int(value))
     if number is None:
-        raise AttributeValueError(attribute.name, value, no_float(attribute, value))
+        raise AttributeValueError(attribute.name, value, _no_float(attribute, value))
     return float_key(number)
 
 

@@ -12,7 +12,7 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.columns import Refused, check_domain, object_keys
-from boxmatch.model.keys import float_keys, int_keys, key_of
+from boxmatch.model.keys import float_keys, int_keys, why_refused
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import StringAxis
 
@@ -57,11 +57,19 @@ def array_keys(
             out[:, whole], refused = int_keys(block[:, whole])
             _check(schema, others, block, start, refused)
         if len(text):
-            _check_no_text(schema, text, block, start)
+            _check(schema, text, block, start, ~np.isnan(block[:, text]))
             out[:, text] = ABSENT
     for position, attribute in enumerate(schema):
-        if attribute.type == "bool" or attribute.domain is not None:
-            _check_column(attribute, keys[:, position], values[:, position])
+        column = keys[:, position]
+        if attribute.type == "bool":
+            refused = (column != 0) & (column != 1) & (column != ABSENT)
+            if refused.any():
+                row = int(refused.argmax())
+                raise number_error(attribute, values[row, position].item(), row)
+        try:
+            check_domain(attribute, column)
+        except Refused as error:
+            raise error.at(attribute) from None
     return keys
 
 
@@ -91,9 +99,18 @@ def _positions(schema: Schema, *types: str) -> npt.NDArray[np.intp]:
     return np.array([p for p, a in enumerate(schema) if a.type in types], np.intp)
 
 
-def _first(refused: BoolArray) -> tuple[int, int]:
-    row, place = np.unravel_index(int(refused.argmax()), refused.shape)
-    return int(row), int(place)
+def number_error(attribute: Attribute, number: int | float, row: int) -> AttributeValueError:
+    """The error for a number in an array that the attribute cannot take."""
+    match attribute.type:
+        case "string" | "enum":
+            reason = f"is a number, but the attribute is of type {attribute.type}; leave it NaN"
+        case "bool":
+            reason = "is neither 0 nor 1"
+        case "timestamp":
+            reason = "is not a whole number of microseconds in int64"
+        case _:
+            reason = why_refused(attribute, number)
+    return AttributeValueError(attribute.name, number, reason, row=row)
 
 
 def _check(
@@ -104,43 +121,7 @@ def _check(
     refused: BoolArray | None,
 ) -> None:
     """Raise an error for the first value of these columns that is refused."""
-    if refused is not None:
-        row, place = _first(refused)
-        attribute = schema.attributes[positions[place]]
-        raise _refusal(attribute, block[row, positions[place]]).at(attribute, start + row)
-
-
-def _refusal(attribute: Attribute, value: Any) -> Refused:
-    number = value.item()
-    if attribute.type == "bool":
-        return Refused(0, number, "is neither 0 nor 1")
-    if attribute.type == "timestamp":
-        return Refused(0, number, "is not a whole number of microseconds in int64")
-    try:
-        key_of(attribute, number)
-    except AttributeValueError as error:
-        return Refused(0, number, error.reason)
-    return Refused(0, number, f"is not a valid {attribute.type}")
-
-
-def _check_no_text(
-    schema: Schema, text: npt.NDArray[np.intp], block: npt.NDArray[Any], start: int
-) -> None:
-    given = ~np.isnan(block[:, text])
-    if given.any():
-        row, place = _first(given)
-        attribute = schema.attributes[text[place]]
-        reason = f"is a number, but the attribute is of type {attribute.type}; leave it NaN"
-        raise Refused(row, block[row, text[place]].item(), reason).at(attribute, start)
-
-
-def _check_column(attribute: Attribute, keys: Int64Array, values: npt.NDArray[Any]) -> None:
-    if attribute.type == "bool":
-        refused = (keys != 0) & (keys != 1) & (keys != ABSENT)
-        if refused.any():
-            row = int(refused.argmax())
-            raise Refused(row, values[row].item(), "is neither 0 nor 1").at(attribute)
-    try:
-        check_domain(attribute, keys)
-    except Refused as error:
-        raise error.at(attribute) from None
+    if refused is not None and refused.any():
+        row, place = map(int, np.unravel_index(int(refused.argmax()), refused.shape))
+        position = positions[place]
+        raise number_error(schema.attributes[position], block[row, position].item(), start + row)
