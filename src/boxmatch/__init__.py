@@ -13,6 +13,9 @@ Names are loaded on first use, so the import itself is cheap.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -20,38 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from boxmatch.engine.matcher import Matcher
     from boxmatch.engine.results import MatchResult
-    from boxmatch.errors import (
-        AccessError,
-        AttributeValueError,
-        BoxmatchError,
-        BrokerError,
-        ClientError,
-        DuplicateMemberError,
-        DuplicateSubscriptionError,
-        EventError,
-        FeedExistsError,
-        FilterError,
-        FilterSyntaxError,
-        FilterTooLargeError,
-        IndexConfigError,
-        IndexTooLargeError,
-        LimitError,
-        MissingExtraError,
-        OverloadError,
-        RegionError,
-        RegionFilterError,
-        SchemaError,
-        SparkError,
-        StorageError,
-        SubscriptionIdError,
-        TargetError,
-        UnknownAttributeError,
-        UnknownEventError,
-        UnknownFeedError,
-        UnknownMemberError,
-        UnknownSubscriptionError,
-        UnsupportedFilterError,
-    )
+    from boxmatch.errors import *  # all of them
     from boxmatch.model.explanation import Explanation
     from boxmatch.model.interval import Interval
     from boxmatch.model.schema import Attribute, Schema
@@ -120,11 +92,23 @@ _HOMES = {
 _importing = RLock()
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Numba brings many objects, all of which stay: to search them for garbage takes a while."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # One at a time: threads that begin with different modules of a package may wait for each other.
-    with _importing:
+    with _importing, _without_collections():
         value = getattr(import_module(_HOMES.get(name, "boxmatch.errors")), name)
     globals()[name] = value  # the next use is an ordinary lookup
     return value

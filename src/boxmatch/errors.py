@@ -42,6 +42,8 @@ from typing import Any
 class BoxmatchError(Exception):
     """Base of all errors raised by Boxmatch."""
 
+    __str__ = Exception.__str__  # KeyError's would show the repr of the message
+
     def __reduce__(self) -> Any:
         # As other processes are told of it. What exceptions do by themselves is to call the class
         # with the message alone, which most of these do not take.
@@ -129,9 +131,6 @@ class UnknownSubscriptionError(BoxmatchError, KeyError):
         self.subscription_id = subscription_id
         super().__init__(f"no subscription with id {subscription_id!r}")
 
-    def __str__(self) -> str:  # KeyError would show the repr of the message
-        return str(self.args[0])
-
 
 class DuplicateSubscriptionError(BoxmatchError, ValueError):
     """One call names the same id twice, so it cannot tell which filter is meant."""
@@ -151,9 +150,6 @@ class UnknownMemberError(BoxmatchError, KeyError):
     def __init__(self, which: str, member_id: object) -> None:
         self.member_id = member_id
         super().__init__(f"no {which} with id {member_id!r}")
-
-    def __str__(self) -> str:  # KeyError would show the repr of the message
-        return str(self.args[0])
 
 
 class DuplicateMemberError(BoxmatchError, ValueError):
@@ -220,8 +216,6 @@ class UnknownFeedError(BrokerError, KeyError):
         self.feed = feed
         super().__init__(f"there is no feed {feed!r}")
 
-    __str__ = Exception.__str__  # KeyError would show the repr
-
 
 class UnknownEventError(BrokerError, KeyError):
     """The log of a feed has no event of this number: not yet, or not any more."""
@@ -230,8 +224,6 @@ class UnknownEventError(BrokerError, KeyError):
         self.feed = feed
         self.sequence = sequence
         super().__init__(f"feed {feed!r} has no event {sequence} any more, or yet")
-
-    __str__ = Exception.__str__  # KeyError would show the repr
 
 
 class FeedExistsError(BrokerError, ValueError):
