@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _MOST_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 """Of Arrow's decimals by width. With a larger scale Arrow has such types, but cannot read them."""
 
-_PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
+PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
+"""Types of attributes whose values are nearly always of one type of Python."""
 
 
 class Refused(Exception):  # never leaves the package
@@ -99,7 +100,7 @@ def object_keys(
         try:
             keys = _find(labels, values)
             places = np.flatnonzero(keys == ABSENT).tolist()
-            if axis is not None:
+            if places and axis is not None:
                 # Strings that no filter names: once for each, not once for each row.
                 unknown = {values[place] for place in places}
                 texts = [text for text in unknown if type(text) is str]
@@ -124,7 +125,7 @@ def _typed_values(
     attribute: Attribute, values: Sequence[object], nan_is_null: bool
 ) -> Int64Array | None:
     """Keys of values that all have the very type of the attribute, as they mostly do."""
-    wanted = _PYTHON_TYPES.get(attribute.type)
+    wanted = PYTHON_TYPES.get(attribute.type)
     if wanted is None or set(map(type, values)) != {wanted}:
         return None
     if wanted is float:

@@ -13,6 +13,7 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.columns import (
+    PYTHON_TYPES,
     Refused,
     arrow_keys,
     check_domain,
@@ -34,9 +35,6 @@ _BOOL: Final = 3
 _OTHER: Final = 4
 
 _INT64: Final = np.dtype(np.int64)
-
-_NUMERIC: Final[dict[str, type]] = {"float": float, "int": int, "bool": bool}
-"""Types of attributes whose values are nearly always of one type of Python."""
 
 _MANY: Final = 64
 """So many events are read column by column, if they have all attributes: it pays from 40 on."""
@@ -71,7 +69,7 @@ class EventEncoder:
             self._table[attribute.name] = position, kind, known
         self._numeric = {
             kind: [place for place, attribute in enumerate(schema) if attribute.type == name]
-            for name, kind in _NUMERIC.items()
+            for name, kind in PYTHON_TYPES.items()
         }
         names = schema.names
         # Of a single name it would give the value alone.
