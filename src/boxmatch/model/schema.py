@@ -189,7 +189,7 @@ class Schema:
         """Readable JSON, one attribute a line, in the form that the constructor takes."""
         lines = (
             f"  {json.dumps(a.name, ensure_ascii=False)}: "
-            f"{json.dumps(_json_spec(a), ensure_ascii=False)}"
+            f"{json.dumps(_spec(a, as_json=True), ensure_ascii=False)}"
             for a in self.attributes
         )
         return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -256,19 +256,14 @@ def _attribute(name: str, spec: AttributeSpec) -> Attribute:
     return Attribute(name, spec.get("type", "enum"), spec.get("values", ()), spec.get("domain"))
 
 
-def _spec(attribute: Attribute) -> AttributeSpec:
+def _spec(attribute: Attribute, *, as_json: bool = False) -> AttributeSpec:
     """The shortest form from which `_attribute` makes this attribute again."""
     if attribute.type == "enum":
         return list(attribute.values)
     if attribute.domain is None:
         return attribute.type
-    return {"type": attribute.type, "domain": list(attribute.domain)}
-
-
-def _json_spec(attribute: Attribute) -> Any:
-    if attribute.domain is None:
-        return _spec(attribute)
-    return {"type": attribute.type, "domain": [_json_end(end) for end in attribute.domain]}
+    ends = [_json_end(end) if as_json else end for end in attribute.domain]
+    return {"type": attribute.type, "domain": ends}
 
 
 def _json_end(end: Any) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.filters.compiled import Bound, Interval
+from boxmatch.model.filters.compiled import Bound, KeyInterval
 from boxmatch.model.keys import INFINITY_KEY, key_range
 from boxmatch.model.schema import Attribute, Schema
 
@@ -39,7 +39,7 @@ class LocalAxes:
         """The key, on this filter's axis, of a string that the filter mentions."""
         return self._labels[position][text]
 
-    def inward(self, position: int, low: Bound, high: Bound) -> Interval:
+    def inward(self, position: int, low: Bound, high: Bound) -> KeyInterval:
         """The interval of keys between two bounds of a compiled box."""
         if isinstance(low, tuple):
             low = self._shift(position, low, (0, 1))
@@ -47,7 +47,7 @@ class LocalAxes:
             high = self._shift(position, high, (0, -1))
         return widen(self.schema.attributes[position], low, high)
 
-    def outward(self, position: int, interval: Interval) -> tuple[Bound, Bound]:
+    def outward(self, position: int, interval: KeyInterval) -> tuple[Bound, Bound]:
         """The bounds, as a compiled box has them, of an interval of keys."""
         attribute = self.schema.attributes[position]
         if attribute.type != "string":
@@ -71,7 +71,7 @@ class LocalAxes:
         return self.label(position, text) + offset
 
 
-def widen(attribute: Attribute, low: int, high: int) -> Interval:
+def widen(attribute: Attribute, low: int, high: int) -> KeyInterval:
     """Stretch to `FIRST` or `LAST` what reaches the type's own ends; may come out empty."""
     kind = attribute.type
     if kind in ("int", "string", "timestamp") or (
@@ -89,7 +89,7 @@ def widen(attribute: Attribute, low: int, high: int) -> Interval:
     return low, high
 
 
-def narrow(attribute: Attribute, low: int, high: int) -> Interval:
+def narrow(attribute: Attribute, low: int, high: int) -> KeyInterval:
     """The inverse of `widen`, except that all present values stay `FIRST` to `LAST`."""
     if attribute.type not in ("bool", "enum") or (low, high) == (FIRST, LAST):
         return low, high

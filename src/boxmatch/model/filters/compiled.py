@@ -37,8 +37,8 @@ class CompiledFilter(NamedTuple):
 
 NEVER = CompiledFilter((), True)
 
-Interval = tuple[int, int]
-IntervalSet = tuple[Interval, ...]
+KeyInterval = tuple[int, int]
+IntervalSet = tuple[KeyInterval, ...]
 """Sorted closed intervals that neither overlap nor touch."""
 
 NOTHING: Final[IntervalSet] = ()
@@ -47,9 +47,9 @@ PRESENT: Final[IntervalSet] = ((FIRST, LAST),)
 EVERYTHING: Final[IntervalSet] = ((ABSENT, LAST),)
 
 
-def coalesce(intervals: Iterable[Interval]) -> IntervalSet:
+def coalesce(intervals: Iterable[KeyInterval]) -> IntervalSet:
     """The union of intervals in any order; those with low above high are empty."""
-    merged: list[Interval] = []
+    merged: list[KeyInterval] = []
     for low, high in sorted(intervals):
         if low > high:
             continue
@@ -65,9 +65,9 @@ def union(sets: Iterable[IntervalSet]) -> IntervalSet:
     return coalesce(interval for each in sets for interval in each)
 
 
-def complement(keys: IntervalSet, within: Interval = EVERYTHING[0]) -> IntervalSet:
+def complement(keys: IntervalSet, within: KeyInterval = EVERYTHING[0]) -> IntervalSet:
     """What `keys` leave out of the interval `within`, in which they lie."""
-    gaps: list[Interval] = []
+    gaps: list[KeyInterval] = []
     start, end = within
     for low, high in keys:
         if start < low:

@@ -19,8 +19,8 @@ from boxmatch.model.filters.compiled import (
     PRESENT,
     Bound,
     CompiledFilter,
-    Interval,
     IntervalSet,
+    KeyInterval,
     coalesce,
     complement,
 )
@@ -86,7 +86,7 @@ def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> Compil
     return CompiledFilter(tuple(tuple(outward(box)) for box in boxes), disjoint)
 
 
-def between(operator: Operator, key: int) -> Interval:
+def between(operator: Operator, key: int) -> KeyInterval:
     """The keys that compare so with `key`; `<>` is no interval."""
     low = key + (operator == ">") if operator in ("=", ">=", ">") else FIRST
     high = key - (operator == "<") if operator in ("=", "<=", "<") else LAST
@@ -169,7 +169,7 @@ class _Compiler:
                 held = self._like(leaf, pattern)
         return held if wanted else complement(held, PRESENT[0])
 
-    def _interval(self, leaf: Leaf, operator: Operator, value: Value) -> Interval:
+    def _interval(self, leaf: Leaf, operator: Operator, value: Value) -> KeyInterval:
         attribute = self._attribute(leaf)
         if attribute.type == "string":
             key = self.axes.label(leaf.attribute, text_of_value(attribute, value))

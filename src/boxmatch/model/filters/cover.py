@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.model.filters.compiled import EVERYTHING, Interval, coalesce
+from boxmatch.model.filters.compiled import EVERYTHING, KeyInterval, coalesce
 
 _FEW = 12  # boxes up to which plain loops beat arrays
 _EFFORT = 160  # microseconds, about, that splitting may take for each box that may come of it
 
-DenseBox = tuple[Interval, ...]
+DenseBox = tuple[KeyInterval, ...]
 
 
 def canonical(boxes: list[DenseBox], most: int) -> tuple[list[DenseBox], bool]:
@@ -54,7 +54,7 @@ def _merge(boxes: list[DenseBox]) -> list[DenseBox]:
         alike = range(len(boxes)) if hashes is None else _alike(hashes, axis)
         if len(alike) < 2:
             continue
-        rows: dict[DenseBox, list[Interval]] = {}
+        rows: dict[DenseBox, list[KeyInterval]] = {}
         for place in alike:
             box = boxes[place]
             rows.setdefault(box[:axis] + box[axis + 1 :], []).append(box[axis])

@@ -6,7 +6,7 @@ import re
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from math import isinf
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -24,13 +24,6 @@ _FAR_TIMESTAMP: Final = re.compile(
 INFINITE: Final = "1e999"
 """How infinity is written: SQL has no other word for it that is a number."""
 _SUPPORTED_PATTERNS: Final = "supported is a prefix followed by %, as in LIKE 'ab%'"
-
-
-class Pattern(NamedTuple):
-    """A `LIKE` pattern that is an interval: a prefix, or a whole string."""
-
-    text: str
-    is_prefix: bool
 
 
 def key_of_value(attribute: Attribute, value: Value) -> int:
@@ -71,10 +64,11 @@ def text_of_value(attribute: Attribute, value: Value) -> str:
     return check_string(attribute, value.content)
 
 
-def pattern_of_value(value: Value, text: str | None) -> Pattern:
-    """Read a `LIKE` pattern; a backslash takes the next character as it is.
+def pattern_of_value(value: Value, text: str | None) -> tuple[str, bool]:
+    """The text of a `LIKE` pattern, and whether it is a prefix or a whole string.
 
-    `text` is the whole filter, for the message if the pattern is not a prefix.
+    A backslash takes the next character as it is. `text` is the whole filter, for the message if
+    the pattern is not a prefix.
     """
     if value.kind != "text":
         raise UnsupportedFilterError(
@@ -91,7 +85,7 @@ def pattern_of_value(value: Value, text: str | None) -> Pattern:
                 raise FilterError("LIKE pattern ends in a lone backslash", text, value.position)
             plain.append(pattern[place])
         elif character == "%" and not pattern[place:].strip("%"):
-            return Pattern("".join(plain), True)
+            return "".join(plain), True
         elif character in "%_":
             raise UnsupportedFilterError(
                 f"LIKE with {character} inside the pattern is not a range; {_SUPPORTED_PATTERNS} "
@@ -102,7 +96,7 @@ def pattern_of_value(value: Value, text: str | None) -> Pattern:
         else:
             plain.append(character)
         place += 1
-    return Pattern("".join(plain), False)
+    return "".join(plain), False
 
 
 def prefix_end(prefix: str) -> str | None:

@@ -109,24 +109,18 @@ def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | Non
     if ends is None:
         if attribute.type == "string":
             text = check_string(attribute, wanted)
-            return (text, 0) if text else FIRST, (text, 0)
+            return string_interval(text, text, False, False)
         key = _key(attribute, wanted)
         return narrow(attribute, *widen(attribute, key, key))
-    if attribute.type == "string":
-        return _string_interval(attribute, *ends)
     low, high, low_open, high_open = ends
+    if attribute.type == "string":
+        start = None if low is None else check_string(attribute, low)
+        end = None if high is None else check_string(attribute, high)
+        return string_interval(start, end, low_open, high_open)
     first = FIRST if low is None else _key(attribute, low) + low_open
     last = LAST if high is None else _key(attribute, high) - high_open
     first, last = widen(attribute, first, last)
     return narrow(attribute, first, last) if first <= last else None
-
-
-def _string_interval(
-    attribute: Attribute, low: object, high: object, low_open: bool, high_open: bool
-) -> tuple[Bound, Bound] | None:
-    start = None if low is None else check_string(attribute, low)
-    end = None if high is None else check_string(attribute, high)
-    return string_interval(start, end, low_open, high_open)
 
 
 def _key(attribute: Attribute, value: object) -> int:

@@ -13,8 +13,8 @@ from boxmatch.model.filters.axes import LocalAxes
 from boxmatch.model.filters.compiled import (
     PRESENT,
     Box,
-    Interval,
     IntervalSet,
+    KeyInterval,
     coalesce,
     complement,
 )
@@ -120,11 +120,11 @@ class _Renderer:
                 return [_Text(f"{name} NOT{inside}")]
         return []
 
-    def _points(self, position: int, keys: IntervalSet) -> tuple[list[str], list[Interval]]:
+    def _points(self, position: int, keys: IntervalSet) -> tuple[list[str], list[KeyInterval]]:
         """Single values, as constants, and the intervals that hold more than one."""
         attribute = self.axes.schema.attributes[position]
         points: list[str] = []
-        ranges: list[Interval] = []
+        ranges: list[KeyInterval] = []
         for interval in keys:
             if attribute.type in ("bool", "enum"):
                 first, last = key_range(attribute)
@@ -145,7 +145,7 @@ class _Renderer:
             ranges.append(interval)
         return points, ranges
 
-    def _range(self, name: str, position: int, interval: Interval) -> _Text:
+    def _range(self, name: str, position: int, interval: KeyInterval) -> _Text:
         attribute = self.axes.schema.attributes[position]
         if attribute.type == "string":
             return self._string_range(name, position, interval)
@@ -154,7 +154,7 @@ class _Renderer:
         below = None if high == LAST else _end(attribute, high, +1)
         return _comparisons(name, above, below)
 
-    def _string_range(self, name: str, position: int, interval: Interval) -> _Text:
+    def _string_range(self, name: str, position: int, interval: KeyInterval) -> _Text:
         low, high = self.axes.outward(position, interval)
         above = below = None
         if isinstance(low, tuple):

@@ -226,11 +226,9 @@ def _string_interval(
         raise AttributeValueError(attribute.name, constant, "is not a string")
     text = check_string(attribute, constant[1:-1].replace("''", "'"))
     operator = test.operator
-    if operator == "=":
-        return (text, 0) if text else FIRST, (text, 0)
-    if operator in (">=", ">"):
-        return string_interval(text, None, operator == ">", False)
-    return string_interval(None, text, False, operator == "<")
+    low = text if operator in ("=", ">=", ">") else None
+    high = text if operator in ("=", "<=", "<") else None
+    return string_interval(low, high, operator == ">", operator == "<")
 
 
 def _value(template: Value, constant: str) -> Value:
