@@ -176,6 +176,14 @@ def test_import_is_light() -> None:
     assert _python(script).split() == []
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_after_the_import_as_before(enabled: bool) -> None:
+    switch = "enable" if enabled else "disable"
+    code = f"import gc, boxmatch; gc.{switch}(); boxmatch.Matcher; print(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(enabled)
+
+
 def test_client_import_is_light() -> None:
     script = (
         "import sys; from boxmatch.client import AsyncClient, Client, Notification; "
