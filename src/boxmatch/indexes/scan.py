@@ -49,9 +49,7 @@ class ScanIndex(Index):
         return {"boxes": self._boxes.nbytes}
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        fields = self._boxes._asdict()
-        del fields["dimensions"]
-        return fields
+        return self._boxes.arrays
 
     @classmethod
     def from_arrays(

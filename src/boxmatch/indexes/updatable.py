@@ -52,7 +52,11 @@ class UpdatableIndex(Index):
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
         """Take boxes out of the structure, at least one."""
 
+    def _check(self, boxes: Boxes, *, first: bool) -> None:
+        """Raise an error for boxes that are too many beside those that are held, if any are."""
+
     def build(self, boxes: Boxes) -> None:
+        self._check(boxes, first=True)
         self._boxes = GrowingBoxes(boxes)
         self._living = filled_lines(boxes.count)
         self._fit(boxes, np.arange(boxes.count, dtype=np.int32))
@@ -64,6 +68,7 @@ class UpdatableIndex(Index):
     def add(self, boxes: Boxes) -> Int64Array:
         if boxes.count == 0:
             return np.zeros(0, np.int64)
+        self._check(boxes, first=False)
         first = self._boxes.boxes.count
         self._boxes.append(boxes)
         rows = first + boxes.count
@@ -132,9 +137,7 @@ class UpdatableIndex(Index):
         return held
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        boxes = self.boxes._asdict()
-        del boxes["dimensions"]
-        arrays = {f"box_{name}": array for name, array in boxes.items()}
+        arrays = {f"box_{name}": array for name, array in self.boxes.arrays.items()}
         return arrays | {"living": self._living} | _flat("state", self._state)
 
     @classmethod

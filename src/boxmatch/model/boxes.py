@@ -37,6 +37,11 @@ class Boxes(NamedTuple):
     def nbytes(self) -> int:
         return self.start.nbytes + self.attribute.nbytes + self.low.nbytes + self.high.nbytes
 
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All but the number of dimensions, by name."""
+        return dict(zip(self._fields[1:], self[1:], strict=True))
+
     @classmethod
     def empty(cls, dimensions: int) -> Boxes:
         return cls.of(dimensions, [])

@@ -176,15 +176,9 @@ def as_column(values: Any) -> Any:
         import pyarrow as pa
 
         column: Any = pa.chunked_array(values)
-        return _plain(column)
+        if pa.types.is_integer(column.type) and column.null_count == 0:
+            return column.to_numpy()
+        return column.to_pylist()
     if hasattr(values, "to_numpy"):
         return values.to_numpy()
     return list(values)
-
-
-def _plain(column: Any) -> Any:
-    import pyarrow as pa
-
-    if pa.types.is_integer(column.type) and column.null_count == 0:
-        return column.to_numpy()
-    return column.to_pylist()

@@ -104,7 +104,7 @@ class HTreeIndex(UpdatableIndex):
         frequency = np.bincount(boxes.attribute, minlength=boxes.dimensions)
         frequent = np.argsort(-frequency, kind="stable")[: self.chosen["indexed"]]
         leaves = (self.chosen["cells"] + 2) ** len(frequent)
-        self._check(leaves, items=0)
+        self._check_memory(leaves, items=0)
         return HTreeState(fit_cells(boxes, self.chosen["cells"]), frequent, no_items(leaves))
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> HTreeState:
@@ -116,11 +116,11 @@ class HTreeIndex(UpdatableIndex):
             # Buckets that grow keep room in each, behind them all, and for the largest to move.
             largest = int(leaves.size.max()) + boxes.count
             items = items * 3 // 2 + 2 * len(leaves.size) + 2 * largest
-        self._check(len(leaves.size), items)
+        self._check_memory(len(leaves.size), items)
         leaves = insert_items(leaves, partial(_items, cells, branches, positions))
         return HTreeState(cells, indexed, leaves)
 
-    def _check(self, leaves: int, items: int) -> None:
+    def _check_memory(self, leaves: int, items: int) -> None:
         estimate = leaves * _LEAF_BYTES + items * _ITEM_BYTES
         limit = self.chosen["memory_limit"]
         if estimate > limit:

@@ -56,17 +56,11 @@ class RapidIndex(TreeIndex):
         # More ones would make more blocks than attributes.
         self._most_ones = min(self.chosen["most_ones"], dimensions - 1)
 
-    def build(self, boxes: Boxes) -> None:
-        self._check_memory(boxes, paths=0)
-        super().build(boxes)
-
-    def add(self, boxes: Boxes) -> Int64Array:
-        self._check_memory(boxes, paths_held(self._state.forest))
-        return super().add(boxes)
-
-    def _check_memory(self, boxes: Boxes, paths: int) -> None:
-        """Refuse boxes that might take too much beside the paths that there are."""
-        paths += int(self._count_paths(boxes).sum())
+    def _check(self, boxes: Boxes, *, first: bool) -> None:
+        super()._check(boxes, first=first)
+        paths = int(self._count_paths(boxes).sum())
+        if not first:
+            paths += paths_held(self._state.forest)
         estimate = most_bytes(self._roots(), paths)
         limit = self.chosen["memory_limit"]
         if estimate > limit:

@@ -63,16 +63,8 @@ class TreeIndex(UpdatableIndex):
         """The root of the tree in which to search for each point."""
         return np.zeros(len(points), np.int32)
 
-    def build(self, boxes: Boxes) -> None:
-        self._check(boxes, held=0)
-        super().build(boxes)
-
-    def add(self, boxes: Boxes) -> Int64Array:
-        self._check(boxes, len(self.boxes.attribute))
-        return super().add(boxes)
-
-    def _check(self, boxes: Boxes, held: int) -> None:
-        """Refuse boxes that are too many beside the predicates that there are."""
+    def _check(self, boxes: Boxes, *, first: bool) -> None:
+        held = 0 if first else len(self.boxes.attribute)
         if self._laps * (held + len(boxes.attribute)) > MOST_PLACES:
             most = MOST_PLACES // self._laps
             raise IndexTooLargeError(f"index {self.name!r} takes up to {most:,} predicates")
