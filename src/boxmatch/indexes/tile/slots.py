@@ -210,28 +210,27 @@ def mark_unsettled(
     unlined: BitLines,
 ) -> None:
     """A box is settled if each of its predicates has lines that lose nothing of it."""
-    slot_start, slot_attribute, cell_shift = slots.start, slots.attribute, slots.cell_shift
+    cell_shift = slots.cell_shift
     start, attribute = predicates.start, predicates.attribute
-    has_slot = np.zeros(len(cell_shift), np.bool_)
+    line_of = np.full(len(cell_shift), -1, np.int32)
     count = len(start) - 1
-    for tile in range(len(slot_start) - 1):
+    for tile in range(len(slots.start) - 1):
         first_box = tile * LINE_BITS
-        for s in range(slot_start[tile], slot_start[tile + 1]):
-            has_slot[slot_attribute[s]] = True
+        _enter_tile(slots, tile, line_of)
         for box in range(first_box, min(count, first_box + LINE_BITS)):
             settled = True
             lined = True
             for p in range(start[box], start[box + 1]):
                 a = attribute[p]
-                lined = lined and has_slot[a]
+                has_slot = line_of[a] >= 0
+                lined = lined and has_slot
                 touched = _cells(predicates, p, cell_shift[a], False)
                 covered = _cells(predicates, p, cell_shift[a], True)
-                settled = settled and has_slot[a] and touched == covered
+                settled = settled and has_slot and touched == covered
             bit = box - first_box
             unsettled[tile, bit >> 6] |= np.uint64(not settled) << np.uint64(bit & 63)
             unlined[tile, bit >> 6] |= np.uint64(not lined) << np.uint64(bit & 63)
-        for s in range(slot_start[tile], slot_start[tile + 1]):
-            has_slot[slot_attribute[s]] = False
+        _leave_tile(slots, tile, line_of)
 
 
 LineEndpoints = tuple[Int64Array, Int64Array, Int32Array]
@@ -247,11 +246,12 @@ def collect_endpoints(
 ) -> LineEndpoints:
     """The endpoints of predicates, line by line: what settles every doubt that a line leaves."""
     start = np.zeros(line_count + 1, np.int64)
-    _place_endpoints(slots, predicates, boxes.low, boxes.high, start)
+    no_keys, no_owner = no_endpoints()[1:]
+    _list_endpoints(slots, predicates, boxes.low, boxes.high, start[1:], no_keys, no_owner)
     np.cumsum(start, out=start)
     keys = np.empty(start[-1], np.int64)
     owner = np.empty(start[-1], np.int32)
-    _fill_endpoints(slots, predicates, boxes.low, boxes.high, start.copy(), keys, owner)
+    _list_endpoints(slots, predicates, boxes.low, boxes.high, start[:-1].copy(), keys, owner)
     _sort_endpoints(start, keys, owner)
     return start, keys, owner
 
@@ -269,39 +269,7 @@ def _leave_tile(slots: TileSlots, tile: int, line_of: Int32Array) -> None:
 
 
 @kernel
-def _line(slots: TileSlots, line_of: Int32Array, a: Int, rank: Int) -> Int:
-    """The line of attribute `a` in the tile at hand that a rank belongs to."""
-    line: Int = line_of[a] + cell_of(rank, slots.cell_shift[a]) * np.int64(slots.step[a])
-    return line
-
-
-@kernel
-def _place_endpoints(
-    slots: TileSlots,
-    predicates: RankedPredicates,
-    low: Int64Array,
-    high: Int64Array,
-    counts: Int64Array,
-) -> None:
-    """Count the endpoints in each line, one place further on."""
-    boxes = len(predicates.start) - 1
-    line_of = np.full(len(slots.cell_shift), -1, np.int32)
-    for tile in range(len(slots.start) - 1):
-        _enter_tile(slots, tile, line_of)
-        first = predicates.start[tile * LINE_BITS]
-        last = predicates.start[min(boxes, (tile + 1) * LINE_BITS)]
-        for p in range(first, last):
-            a = predicates.attribute[p]
-            if line_of[a] >= 0:
-                if low[p] != ABSENT:
-                    counts[_line(slots, line_of, a, predicates.low[p]) + 1] += 1
-                if high[p] != LAST:
-                    counts[_line(slots, line_of, a, predicates.high[p]) + 1] += 1
-        _leave_tile(slots, tile, line_of)
-
-
-@kernel
-def _fill_endpoints(
+def _list_endpoints(
     slots: TileSlots,
     predicates: RankedPredicates,
     low: Int64Array,
@@ -310,6 +278,7 @@ def _fill_endpoints(
     keys: Int64Array,
     owner: Int32Array,
 ) -> None:
+    """Write each line's endpoints from its cursor on, which moves; without keys, count them."""
     boxes = len(predicates.start) - 1
     line_of = np.full(len(slots.cell_shift), -1, np.int32)
     for tile in range(len(slots.start) - 1):
@@ -319,16 +288,18 @@ def _fill_endpoints(
                 a = predicates.attribute[p]
                 if line_of[a] < 0:
                     continue
-                if low[p] != ABSENT:
-                    line = _line(slots, line_of, a, predicates.low[p])
-                    keys[cursor[line]] = low[p]
-                    owner[cursor[line]] = box
+                for is_high in (False, True):
+                    is_open = high[p] == LAST if is_high else low[p] == ABSENT
+                    if is_open:
+                        continue
+                    rank = predicates.high[p] if is_high else predicates.low[p]
+                    cell = cell_of(rank, slots.cell_shift[a])
+                    line = line_of[a] + cell * np.int64(slots.step[a])
+                    at = cursor[line]
                     cursor[line] += 1
-                if high[p] != LAST:
-                    line = _line(slots, line_of, a, predicates.high[p])
-                    keys[cursor[line]] = high[p] + 1
-                    owner[cursor[line]] = ~box
-                    cursor[line] += 1
+                    if len(keys) > 0:
+                        keys[at] = high[p] + 1 if is_high else low[p]
+                        owner[at] = ~box if is_high else box
         _leave_tile(slots, tile, line_of)
 
 
