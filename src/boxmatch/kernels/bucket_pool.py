@@ -14,7 +14,7 @@ from boxmatch.arrays import Int32Array, Int64Array
 from boxmatch.kernels.jit import inlined, kernel
 from boxmatch.kernels.large_pages import large_zeros
 
-_NO_KEYS = np.zeros(0, np.int64)
+NO_KEYS = np.zeros(0, np.int64)
 
 
 class Buckets(NamedTuple):
@@ -53,7 +53,7 @@ def fill(
         room += room // 8 + 2
     spare = int(room.sum()) // 8 if roomy else 0
     buckets = allot(room, keys=key is not None, spare=spare)
-    _put_all(buckets, bucket, box, _NO_KEYS if key is None else key)
+    put_all(buckets, bucket, box, NO_KEYS if key is None else key)
     return buckets
 
 
@@ -61,7 +61,7 @@ def append(
     buckets: Buckets, bucket: Int64Array, box: Int32Array, key: Int64Array | None
 ) -> Buckets:
     """Put each item into its bucket. What was given must not be used any more."""
-    keys = _NO_KEYS if key is None else key
+    keys = NO_KEYS if key is None else key
     done = 0
     while True:
         done = _append(buckets, bucket, box, keys, done)
@@ -101,7 +101,8 @@ def put(buckets: Buckets, bucket: int, box: int, key: int) -> None:
 
 
 @kernel
-def _put_all(buckets: Buckets, bucket: Int64Array, box: Int32Array, key: Int64Array) -> None:
+def put_all(buckets: Buckets, bucket: Int64Array, box: Int32Array, key: Int64Array) -> None:
+    """Put each item into its bucket, which has room."""
     for i in range(len(bucket)):
         put(buckets, bucket[i], box[i], key[i] if len(key) > 0 else 0)
 

@@ -68,6 +68,9 @@ def insert_items(buckets: Buckets, listing: Listing) -> Buckets:
             _count_items(room, items.bucket)
             keys = items.key is not None
         buckets = pool.allot(room, keys=keys)
+        for bucket, box, key in listing():
+            pool.put_all(buckets, bucket, box, pool.NO_KEYS if key is None else key)
+        return buckets
     for items in listing():
         buckets = pool.append(buckets, *items)
     return buckets
