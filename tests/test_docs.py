@@ -14,8 +14,8 @@ import pytest
 
 from boxmatch.errors import FilterError
 from boxmatch.indexes.registry import index_class, index_names
-from boxmatch.model.filters.parsing import _NAMES as REFUSED
 from boxmatch.model.filters.expressions import Operator
+from boxmatch.model.filters.parsing import _NAMES as REFUSED
 from command_line import Command
 from guide import AT_THE_ROOT, ROOT, Guide, check, lines, run
 from layer_diagram import DIAGRAM, drawn
