@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -113,7 +113,6 @@ AttributeSpec = str | list[str] | tuple[str, ...] | Mapping[str, Any] | Attribut
 `values` or `domain`, or an `Attribute`."""
 
 
-@dataclass(frozen=True, init=False, repr=False, slots=True)
 class Schema:
     """The attributes that filters may name, in order. Immutable, hashable, picklable.
 
@@ -124,9 +123,12 @@ class Schema:
     The order matters where values come without names, as in n × d arrays.
     """
 
+    # No dataclass: `dataclasses.asdict` of what holds a schema would take it apart.
+    __slots__ = ("attributes", "index", "names")
+
     attributes: tuple[Attribute, ...]
-    names: tuple[str, ...] = field(compare=False)
-    index: Mapping[str, int] = field(compare=False)
+    names: tuple[str, ...]
+    index: Mapping[str, int]
 
     def __init__(self, attributes: Mapping[str, AttributeSpec] | Iterable[Attribute]) -> None:
         given: object = attributes
@@ -154,6 +156,12 @@ class Schema:
         object.__setattr__(self, "names", tuple(index))
         object.__setattr__(self, "index", MappingProxyType(index))
 
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Schema cannot be changed (setting {name!r})")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Schema cannot be changed (deleting {name!r})")
+
     def __reduce__(self) -> tuple[type[Schema], tuple[tuple[Attribute, ...]]]:
         return Schema, (self.attributes,)
 
@@ -168,6 +176,14 @@ class Schema:
 
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.index[name]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.attributes == other.attributes
+
+    def __hash__(self) -> int:
+        return hash(self.attributes)
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{a.name!r}: {_spec(a)!r}" for a in self.attributes)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from boxmatch.errors import SchemaError, SparkError
+from boxmatch.extras import requires
 from boxmatch.model.schema import Schema
 
 Section = TypeVar("Section")
@@ -189,7 +190,8 @@ def _parse_section(
 
 
 def _parse_value(kind: Any, key: str, given: Any, folder: Path) -> Any:
-    import msgspec
+    with requires("spark", "a pipeline"):
+        import msgspec
 
     is_table = kind is Schema or dataclasses.is_dataclass(kind) or get_origin(kind) is Mapping
     if is_table and not isinstance(given, Mapping):
