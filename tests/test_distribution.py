@@ -368,7 +368,7 @@ class Environment:
         own = {"PATH": f"{self.bin}:{kept['PATH']}", "NUMBA_CACHE_DIR": str(folder / "cache")}
         self.variables = {**kept, **own, "SPARK_LOCAL_IP": "127.0.0.1"}
         subprocess.run([python, "-m", "venv", str(self.bin.parent)], check=True)
-        wanted = f"{_wheel(built, 'boxmatch')}[{extras}]"
+        wanted = str(_wheel(built, "boxmatch")) + (f"[{extras}]" if extras else "")
         quiet = ("--quiet", "--disable-pip-version-check", "--find-links", str(built))
         self.run("-m", "pip", "install", *quiet, wanted)
 
