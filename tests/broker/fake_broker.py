@@ -12,8 +12,8 @@ from boxmatch.broker.settings import Settings
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import UnknownFeedError
-from boxmatch.wire import answers
-from boxmatch.wire.answers import Receipt
+from boxmatch.wire import responses
+from boxmatch.wire.responses import Receipt
 
 
 class FakeBroker:
@@ -48,8 +48,8 @@ class FakeBroker:
         self.published.append(events)
         return Receipt(1, len(events.rows), len(events.rows), wait)
 
-    async def describe(self, name: str) -> answers.Subscriber:
-        return answers.Subscriber(
+    async def describe(self, name: str) -> responses.Subscriber:
+        return responses.Subscriber(
             subscriber=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,
             subscriptions=0, sessions=0, delivered=0,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from boxmatch import Schema
 from boxmatch.broker.access import Keys
 from boxmatch.broker.feeds.spec import FeedSpec
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from command_line import Command
 
 _BATCHES = 30
@@ -21,7 +21,7 @@ _EVENTS = 100
 def data(tmp_path: Path) -> Path:
     """What a broker leaves behind: 3,000 events, a subscriber who has read a third, a key."""
 
-    def fill(transaction: Transaction) -> None:
+    def fill(transaction: StoreTransaction) -> None:
         feed = transaction.put_feed(FeedSpec(name="ticks", spaces={"ticks": Schema({"x": "int"})}))
         subscriber = transaction.put_subscriber("bob")
         transaction.put_subscription(subscriber, "all", feed, b'{"feed": "ticks"}', 1.0)

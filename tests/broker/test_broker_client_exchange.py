@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from boxmatch.client.batches import Part, encode, parts
+from boxmatch.client.batches import BatchPart, encode, parts
 from boxmatch.client.exchange import (
     Request,
     Response,
@@ -357,7 +357,7 @@ def test_empty_tables_are_no_parts() -> None:
 
 
 def test_halves_of_lines() -> None:
-    first, second = Part([b"1", b"2", b"3"]).halves()
+    first, second = BatchPart([b"1", b"2", b"3"]).halves()
     assert (first.body(), second.body()) == (b"1", b"2\n3")
 
 

@@ -20,7 +20,7 @@ from boxmatch.broker.delivery.webhook_targets import Webhook
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Limits, Settings
-from boxmatch.broker.store import Transaction
+from boxmatch.broker.store import StoreTransaction
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import StorageError
 from boxmatch.model.filters import CompiledFilter, compile_filter
@@ -651,7 +651,7 @@ def test_a_subscription_is_put_while_its_feed_is_extended(tmp_path: Path) -> Non
 
 
 def test_a_broker_whose_writer_thread_has_ended_can_be_stopped(tmp_path: Path) -> None:
-    def end_thread(transaction: Transaction) -> None:
+    def end_thread(transaction: StoreTransaction) -> None:
         raise SystemExit
 
     async def main() -> None:

@@ -35,7 +35,7 @@ from boxmatch.broker.settings import Settings
 from boxmatch.broker.store.writer import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.requests import Wanted
 
 DATABASE = "broker.sqlite"
@@ -540,7 +540,7 @@ def test_subscriptions_change_while_memory_steps_back(tmp_path: Path) -> None:
         gate.set()
         failure, changed = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(failure, StorageError)
-        assert isinstance(changed, answers.Subscription)
+        assert isinstance(changed, responses.Subscription)
         for x in range(1, 6):
             await broker.state.put_publication("s", f"p{x}", regions={"region": {"x": x}})
         notifications = await broker.notifications.poll("ann", after=0, limit=100)

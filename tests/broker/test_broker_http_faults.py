@@ -19,7 +19,7 @@ from boxmatch.broker.http import bodies, make_app
 from boxmatch.broker.http import notifications as notifications
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
-from boxmatch.wire.answers import Receipt
+from boxmatch.wire.responses import Receipt
 
 Call = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 

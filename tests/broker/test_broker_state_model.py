@@ -29,7 +29,7 @@ from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds import state_feed
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Settings
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
 
@@ -196,7 +196,7 @@ class Model(RuleBasedStateMachine):
         """Whether it was done."""
         if self.refuse:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Transaction, "execute", no_room)
+                patch.setattr(StoreTransaction, "execute", no_room)
                 with suppress(bm.BoxmatchError):
                     self.run(work)
                 self.settle()

@@ -15,9 +15,9 @@ from boxmatch.broker.store import (
     LoggedEvent,
     MemberRow,
     Store,
+    StoreTransaction,
     SubscriberRow,
     SubscriptionRow,
-    Transaction,
 )
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def do(store: Store, change: Callable[[Transaction], T]) -> T:
+def do(store: Store, change: Callable[[StoreTransaction], T]) -> T:
     return store.write(change).result(timeout=30)
 
 
@@ -177,14 +177,14 @@ def test_keys_make_repeats_harmless(store: Store) -> None:
 def test_keys_that_come_together(store: Store) -> None:
     feed, _ = feed_and_subscriber(store)
 
-    def twice(t: Transaction) -> list[Appended]:
+    def twice(t: StoreTransaction) -> list[Appended]:
         return [t.append(feed, 0.0, bodies(1), {}, key="k") for _ in range(2)]
 
     first, second = (store.write(twice) for _ in range(2))
     assert first.result() == [Appended(1, 1), Appended(1, 1, repeated=True)]
     assert second.result() == [Appended(1, 1, repeated=True)] * 2
 
-    def fails(t: Transaction) -> None:
+    def fails(t: StoreTransaction) -> None:
         t.append(feed, 0.0, bodies(1), {}, key="m")
         raise ZeroDivisionError
 
@@ -198,7 +198,7 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     gate = threading.Event()
     heard: list[object] = []
 
-    def fails(t: Transaction) -> None:
+    def fails(t: StoreTransaction) -> None:
         t.append(feed, 0.0, bodies(1, 2), {ann: [(0, ["no"])]}, key="no")
         t.move_cursor(ann, 2)
         if with_statement:
@@ -253,7 +253,7 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     ],
 )
 def test_wrong_changes_concern_nobody_else(
-    store: Store, wrong: Callable[[Transaction], Any], reason: str
+    store: Store, wrong: Callable[[StoreTransaction], Any], reason: str
 ) -> None:
     feed, ann = feed_and_subscriber(store)
     gate = threading.Event()

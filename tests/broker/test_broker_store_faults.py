@@ -18,7 +18,7 @@ from fault_places import fill, small_disk
 
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
-from boxmatch.broker.store import Appended, Store, Transaction
+from boxmatch.broker.store import Appended, Store, StoreTransaction
 from boxmatch.broker.store.writer import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
@@ -187,13 +187,13 @@ def test_who_is_refused_for_want_of_room_knows_in_its_turn(
         monkeypatch.setattr(store._writer._reserve, "restore", lambda: False)
         gate, order = threading.Event(), []
 
-        def refused(t: Transaction) -> None:
+        def refused(t: StoreTransaction) -> None:
             try:
                 t.put_subscriber("bob")
             finally:
                 order.append("refused")
 
-        def freeing(t: Transaction) -> None:
+        def freeing(t: StoreTransaction) -> None:
             t.move_cursor(ann, 1)
             order.append("freed")
 
@@ -213,7 +213,7 @@ def other(name: str) -> FeedSpec:
     return FeedSpec(name=name, spaces={name: Schema({"a": "int"})})
 
 
-def end_thread(transaction: Transaction) -> None:
+def end_thread(transaction: StoreTransaction) -> None:
     raise SystemExit
 
 
@@ -242,7 +242,7 @@ def test_a_full_disk_in_the_middle_of_a_change(tmp_path: Path) -> None:
         [(pages,)] = store._database.connection.execute("PRAGMA page_count")
         store._database.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
 
-        def change(t: Transaction) -> None:
+        def change(t: StoreTransaction) -> None:
             t.append(feed, 0.0, [b"x" * 200_000], {ann: [(0, ["s"])]})
             t.put_subscriber("bob")
 

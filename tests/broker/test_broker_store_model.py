@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.model.schema import Schema
 
 FEEDS = 2
@@ -35,7 +35,7 @@ class Model(RuleBasedStateMachine):
 
     @initialize()
     def make(self) -> None:
-        def change(t: Transaction) -> tuple[list[int], list[int]]:
+        def change(t: StoreTransaction) -> tuple[list[int], list[int]]:
             specs = [
                 FeedSpec(name=f"f{n}", spaces={f"f{n}": Schema({"a": "int"})}) for n in range(FEEDS)
             ]
@@ -71,7 +71,7 @@ class Model(RuleBasedStateMachine):
                 inboxes.setdefault(self.subscribers[subscriber], []).append((place, ids))
         if fails:
 
-            def failing(t: Transaction) -> None:
+            def failing(t: StoreTransaction) -> None:
                 t.append(number, self.now, bodies, inboxes, key=key)
                 raise ZeroDivisionError
 

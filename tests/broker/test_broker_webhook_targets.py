@@ -9,7 +9,12 @@ import trustme
 from webhook_receiver import Desk, Receiver, hook, notification, run, until
 
 from boxmatch.broker.delivery import webhook_targets as targets_module
-from boxmatch.broker.delivery.webhook_targets import Target, Webhook, check_webhook, is_public
+from boxmatch.broker.delivery.webhook_targets import (
+    Webhook,
+    WebhookTarget,
+    check_webhook,
+    is_public,
+)
 from boxmatch.errors import TargetError
 
 
@@ -177,10 +182,10 @@ def test_urls_that_are_refused(url):
 
 
 def test_urls_that_are_fine():
-    assert Target.parse("https://bücher.example/x").host == "xn--bcher-kva.example"
-    assert Target.parse("https://example.com").port == 443
-    assert Target.parse("http://[2606:4700::1111]:81/").literal == "2606:4700::1111"
-    assert Target.parse("http://127.0.0.1/", allow_private=True).port == 80
+    assert WebhookTarget.parse("https://bücher.example/x").host == "xn--bcher-kva.example"
+    assert WebhookTarget.parse("https://example.com").port == 443
+    assert WebhookTarget.parse("http://[2606:4700::1111]:81/").literal == "2606:4700::1111"
+    assert WebhookTarget.parse("http://127.0.0.1/", allow_private=True).port == 80
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from boxmatch.spark.broker.format import BrokerDataSource
 from boxmatch.spark.broker.logs import FeedLog, Inbox
 from boxmatch.spark.broker.options import OPTIONS, Connection, number, place, switch
 from boxmatch.spark.broker.sink import BrokerStreamWriter, Writing
-from boxmatch.spark.broker.source import Reading
-from boxmatch.spark.broker.staging import Manifest, Part, Staging
+from boxmatch.spark.broker.source import SourceReading
+from boxmatch.spark.broker.staging import Manifest, StagedPart, Staging
 from boxmatch.spark.store import Folder
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_options_that_make_no_sense() -> None:
     with pytest.raises(SparkError, match="needs option 'url'"):
         Connection.of({"feed": "ticks"})
     with pytest.raises(SparkError, match="no option 'maxpertriger'; did you mean 'maxPerTrigger'"):
-        Reading.of({"url": "http://x", "feed": "a", "maxpertriger": "9"}, stream=True)
+        SourceReading.of({"url": "http://x", "feed": "a", "maxpertriger": "9"}, stream=True)
     with pytest.raises(SparkError, match="no option 'path'; it has url, key, "):
         Writing.of({"url": "http://x", "feed": "a", "path": "b"}, StructType(), False)
     with pytest.raises(SparkError, match="at least 1, not 'x'"):
@@ -73,9 +73,9 @@ def test_options_that_make_no_sense() -> None:
         place({"startingSequence": "-1"}, "startingSequence", "earliest")
     for both in ({}, {"feed": "a", "subscriber": "b"}):
         with pytest.raises(SparkError, match="give one option"):
-            Reading.of({"url": "http://x", **both}, stream=True)
+            SourceReading.of({"url": "http://x", **both}, stream=True)
     with pytest.raises(SparkError, match="a stream has no end"):
-        Reading.of({"url": "http://x", "feed": "a", "endingSequence": "9"}, stream=True)
+        SourceReading.of({"url": "http://x", "feed": "a", "endingSequence": "9"}, stream=True)
 
 
 def test_every_option_is_explained() -> None:
@@ -92,7 +92,7 @@ def test_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranges_cover_all_numbers_once() -> None:
-    reading = Reading.of({"url": "http://x", "feed": "a", "partitions": "3"}, stream=False)
+    reading = SourceReading.of({"url": "http://x", "feed": "a", "partitions": "3"}, stream=False)
     for after, through in ((0, 0), (5, 6), (7, 1_006), (0, 2_500), (10, 100_001)):
         ranges = reading.split(after, through)
         assert [n for r in ranges for n in range(r.after, r.through)] == [*range(after, through)]
@@ -260,7 +260,7 @@ def taking(published: PUBLISHED, fail_at: int | None = None) -> Callable[[Any, s
     return publish
 
 
-def staged(staging: Staging, *requests: list[int]) -> Part:
+def staged(staging: Staging, *requests: list[int]) -> StagedPart:
     part = staging.stage(pa.record_batch({"n": pa.array(one)}) for one in requests)
     assert part is not None
     return part
@@ -308,7 +308,7 @@ def test_staging_says_what_is_wrong(tmp_path: Path) -> None:
     staging = Staging(Folder.at(tmp_path))
     assert staging.stage(iter([])) is None
     with pytest.raises(SparkError, match="the driver does not see them"):
-        staging.settle("batch-0", [Part("elsewhere", 1, 1)], "q", taking([]))
+        staging.settle("batch-0", [StagedPart("elsewhere", 1, 1)], "q", taking([]))
     with pytest.raises(SparkError, match="is used by another query"):
         staging.settle("batch-0", [staged(staging, [1])], "other", taking([]))
     part = staged(staging, [5])

@@ -19,7 +19,7 @@ import pytest
 import boxmatch as bm
 from boxmatch.spark import ParquetSink, SparkSink, TableSink, build_index, match, match_stream
 from boxmatch.spark.build import IndexSettings
-from boxmatch.spark.streaming import FollowedIndex, Table
+from boxmatch.spark.streaming import FollowedIndex, SubscriptionTable
 from boxmatch.spark.versions import version_numbers
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ class TestTableInMotion:
     @pytest.fixture
     def follow(self, place: Place) -> Callable[[], Any]:
         place.subscribe(FIRST)
-        table = Table.of_files(str(place.table), IndexSettings(SCHEMA, 1))
+        table = SubscriptionTable.of_files(str(place.table), IndexSettings(SCHEMA, 1))
         return lambda: FollowedIndex(str(place.folder / "index"), table)
 
     def test_unchanged(self, spark: SparkSession, follow: Callable[[], Any]) -> None:

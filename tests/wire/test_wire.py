@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from boxmatch.broker.store.rows import Notification as StoredNotification
-from boxmatch.wire import answers, overview, requests
+from boxmatch.wire import overview, requests, responses
 from boxmatch.wire.codec import decode, encode, faults, stored
 
 
@@ -127,14 +127,14 @@ def test_a_notification_is_written_as_it_is_stored_and_read_again(kind: Any, rat
     name = "event" if kind == "events" else "change"
     whole = {"sequence": 3, "feed": "ticks", "at": 1.5, "subscriptions": ["a", "b"], "rate": rate}
     assert json.loads(text) == {**whole, name: {"price": 1.5}}
-    read = decode(text, answers.Notification)
+    read = decode(text, responses.Notification)
     assert getattr(read, name) == read.body == {"price": 1.5}
     assert read.subscriptions == ("a", "b")
     assert encode(read) == text.replace(body, b'{"price":1.5}')
 
 
 def test_stored_json_goes_out_as_it_is() -> None:
-    page = answers.EventPage([answers.LoggedEvent(1, 0.5, stored(b'{"a" : 1}'))], 1, 9, 1)
+    page = responses.EventPage([responses.LoggedEvent(1, 0.5, stored(b'{"a" : 1}'))], 1, 9, 1)
     assert b'"event":{"a" : 1}}' in encode(page)
 
 
@@ -142,7 +142,7 @@ def test_names_are_used_once() -> None:
     """They are those of the schemas in the description of the API."""
     names = [
         one.__name__
-        for module in (requests, answers, overview)
+        for module in (requests, responses, overview)
         for one in vars(module).values()
         if isinstance(one, type)
         and issubclass(one, msgspec.Struct)

@@ -12,7 +12,7 @@ from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds import state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.feeds import Feeds
-from boxmatch.broker.feeds.pipeline import Pipeline
+from boxmatch.broker.feeds.pipeline import EventPipeline
 from boxmatch.broker.feeds.preview import Preview
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
@@ -73,7 +73,7 @@ class Broker:
         settings, store, directory, clock = self.settings, self.store, self.directory, self.clock
         self._changes = changes = Changes()
         self.notifications = Notifications(store, directory)
-        self.pipeline = Pipeline(
+        self.pipeline = EventPipeline(
             store, directory, self.notifications, self.metrics, clock,
             most_events=settings.queue_events, most_bytes=settings.queue_bytes,
         )  # fmt: skip

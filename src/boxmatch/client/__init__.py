@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from boxmatch.client.asynchronous import AsyncClient, AsyncListener
     from boxmatch.client.blocking import Client, Listener
     from boxmatch.errors import ClientError
-    from boxmatch.wire.answers import (
+    from boxmatch.wire.responses import (
         DeadLetter,
         DryRun,
         EventPage,
@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with requires("client", f"boxmatch.client.{name}"):
-        value = getattr(import_module(_HOMES.get(name, "boxmatch.wire.answers")), name)
+        value = getattr(import_module(_HOMES.get(name, "boxmatch.wire.responses")), name)
     globals()[name] = value  # the next use is an ordinary lookup
     return value
 

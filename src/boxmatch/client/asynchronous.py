@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from boxmatch.client.base import BaseClient, BaseListener
 from boxmatch.client.listener import Follower
-from boxmatch.wire.answers import Notification
+from boxmatch.wire.responses import Notification
 
 
 class AsyncClient(BaseClient["AsyncListener"], awaited=True):

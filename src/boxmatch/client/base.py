@@ -27,7 +27,7 @@ from boxmatch.client.listener import (
 )
 from boxmatch.client.operations import Operations
 from boxmatch.errors import ClientError
-from boxmatch.wire.answers import Notification
+from boxmatch.wire.responses import Notification
 
 T = TypeVar("T")
 L = TypeVar("L", bound="BaseListener[Any, Any]")

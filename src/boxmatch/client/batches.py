@@ -23,7 +23,7 @@ NBYTES: Final = 4 << 20
 """Bytes in one request, about."""
 
 
-class Part:
+class BatchPart:
     """The events of one request: lines of JSON, or rows of a table."""
 
     def __init__(self, events: list[bytes] | pa.Table) -> None:
@@ -42,18 +42,18 @@ class Part:
             writer.write_table(self._events)
         return sink.getvalue().to_pybytes()
 
-    def halves(self) -> tuple[Part, Part]:
+    def halves(self) -> tuple[BatchPart, BatchPart]:
         """For a broker that takes less at once."""
         middle = self.count // 2
-        return Part(self._events[:middle]), Part(self._events[middle:])
+        return BatchPart(self._events[:middle]), BatchPart(self._events[middle:])
 
 
-def parts(events: Any, *, batch: int = BATCH, nbytes: int = NBYTES) -> Iterator[Part]:
+def parts(events: Any, *, batch: int = BATCH, nbytes: int = NBYTES) -> Iterator[BatchPart]:
     """Cut one event, an iterable of events, or a table. An iterable is read as it is needed."""
     if batch < 1:
         raise EventError(f"a batch has at least one event, not {batch}")
     if isinstance(events, Mapping):
-        return iter([Part([encode(events, 0)])])
+        return iter([BatchPart([encode(events, 0)])])
     tables = _tables(events)
     if tables is not None:
         return _rows(tables, batch, nbytes)
@@ -64,18 +64,18 @@ def parts(events: Any, *, batch: int = BATCH, nbytes: int = NBYTES) -> Iterator[
     return _lines(events, batch, nbytes)
 
 
-def _lines(events: Iterable[Any], batch: int, nbytes: int) -> Iterator[Part]:
+def _lines(events: Iterable[Any], batch: int, nbytes: int) -> Iterator[BatchPart]:
     lines: list[bytes] = []
     size = 0
     for index, event in enumerate(events):
         line = encode(event, index)
         if lines and (len(lines) == batch or size + len(line) > nbytes):
-            yield Part(lines)
+            yield BatchPart(lines)
             lines, size = [], 0
         lines.append(line)
         size += len(line) + 1
     if lines:
-        yield Part(lines)
+        yield BatchPart(lines)
 
 
 def encode(event: Any, index: int) -> bytes:
@@ -130,7 +130,7 @@ def _streamed(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([one])
 
 
-def _rows(tables: Iterator[pa.Table], batch: int, nbytes: int) -> Iterator[Part]:
+def _rows(tables: Iterator[pa.Table], batch: int, nbytes: int) -> Iterator[BatchPart]:
     for whole in tables:
         if not whole.num_rows:
             continue
@@ -138,7 +138,7 @@ def _rows(tables: Iterator[pa.Table], batch: int, nbytes: int) -> Iterator[Part]
         fitting = table.num_rows * nbytes // max(table.nbytes, 1)
         step = max(1, min(batch, fitting))
         for start in range(0, table.num_rows, step):
-            yield Part(table.slice(start, step))
+            yield BatchPart(table.slice(start, step))
 
 
 def _without_nan(table: pa.Table) -> pa.Table:

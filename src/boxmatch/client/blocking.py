@@ -12,7 +12,7 @@ from websockets.sync.client import ClientConnection, connect
 from boxmatch.client.base import BaseClient, BaseListener
 from boxmatch.client.exchange import finish
 from boxmatch.client.listener import Follower
-from boxmatch.wire.answers import Notification
+from boxmatch.wire.responses import Notification
 
 
 class Client(BaseClient["Listener"], awaited=False):

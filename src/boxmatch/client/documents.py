@@ -10,8 +10,8 @@ import orjson
 from msgspec.structs import fields, replace
 
 from boxmatch.errors import AttributeValueError, ClientError
-from boxmatch.wire.answers import Receipt
 from boxmatch.wire.requests import RequestBody
+from boxmatch.wire.responses import Receipt
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Schema

@@ -77,7 +77,7 @@ class Response(NamedTuple):
     body: bytes
 
     def read(self, kind: type[T]) -> T:
-        """The answer as one of `boxmatch.wire.answers`, or None if that is what is wanted."""
+        """The answer as one of `boxmatch.wire.responses`, or None if that is what is wanted."""
         try:
             found: Any = None if kind is NoneType else decode(self.body, kind)
             wanted: T = found

@@ -16,8 +16,8 @@ from msgspec import Struct, to_builtins
 
 from boxmatch.client.exchange import RetryPolicy, Sleep, path, refusal
 from boxmatch.errors import ClientError
-from boxmatch.wire.answers import Frame, Message, Notification, Ready, Refusal
 from boxmatch.wire.codec import UNREADABLE, decode
+from boxmatch.wire.responses import Frame, Message, Notification, Ready, Refusal
 
 _log = logging.getLogger("boxmatch.client")
 

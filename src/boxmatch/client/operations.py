@@ -28,8 +28,8 @@ from boxmatch.client.documents import (
 )
 from boxmatch.client.exchange import Operation, Request, ask, operation, path
 from boxmatch.errors import ClientError
-from boxmatch.wire import answers, requests
-from boxmatch.wire.answers import (
+from boxmatch.wire import requests, responses
+from boxmatch.wire.responses import (
     DeadLetter,
     DryRun,
     EventPage,
@@ -100,7 +100,7 @@ class Operations:
     @operation
     def feeds(self) -> Operation[list[Feed]]:
         """All feeds that the key may see."""
-        found = yield from ask(answers.Feeds, "GET /feeds")
+        found = yield from ask(responses.Feeds, "GET /feeds")
         return found.feeds
 
     @operation
@@ -238,7 +238,7 @@ class Operations:
         while True:
             query = {"after": after or None, "limit": _PAGE, "feed": feed}
             page = yield from ask(
-                answers.Subscriptions, f"GET {_SUBSCRIPTIONS}", subscriber, query=query
+                responses.Subscriptions, f"GET {_SUBSCRIPTIONS}", subscriber, query=query
             )
             found += page.subscriptions
             if len(page.subscriptions) < _PAGE:
@@ -270,7 +270,7 @@ class Operations:
             subscriber=subscriber,
             subscription=subscription,
         )
-        found = yield from ask(answers.Explanation, "POST /feeds/{}/explain", feed, body=wanted)
+        found = yield from ask(responses.Explanation, "POST /feeds/{}/explain", feed, body=wanted)
         return found.of(subscription or "filter")
 
     # Subscribers and their notifications
@@ -298,7 +298,7 @@ class Operations:
         """All up to this number is done with. Returns the cursor, which never goes back."""
         body = requests.Acknowledgement(sequence=sequence)
         where = "POST /subscribers/{}/acknowledge"
-        found = yield from ask(answers.Cursor, where, subscriber, body=body)
+        found = yield from ask(responses.Cursor, where, subscriber, body=body)
         return found.cursor
 
     @operation
@@ -344,7 +344,7 @@ class Operations:
         """What the subscriber's webhook did not take."""
         query = {"after": after, "limit": limit}
         where = "GET /subscribers/{}/dead-letters"
-        found = yield from ask(answers.DeadLetters, where, subscriber, query=query)
+        found = yield from ask(responses.DeadLetters, where, subscriber, query=query)
         return found.dead_letters
 
     @operation
@@ -352,7 +352,7 @@ class Operations:
         """Post dead letters, these or all, to the webhook again. Returns how many."""
         body = requests.Numbers(numbers=None if numbers is None else list(numbers))
         where = "POST /subscribers/{}/dead-letters/replay"
-        found = yield from ask(answers.Replayed, where, subscriber, body=body, again=False)
+        found = yield from ask(responses.Replayed, where, subscriber, body=body, again=False)
         return found.replayed
 
     # State feeds

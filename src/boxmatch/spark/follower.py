@@ -26,7 +26,7 @@ _ROWS = 100_000
 
 
 @dataclass
-class Publication:
+class StoredPublication:
     """What is known of a publication: its last update, and its region; free or gone if empty."""
 
     last: int | None = None
@@ -53,7 +53,7 @@ class Follower:
         self._leave = leave
 
     def follow(
-        self, key: Any, publication: Publication, rows: Iterable[Sequence[Any]]
+        self, key: Any, publication: StoredPublication, rows: Iterable[Sequence[Any]]
     ) -> list[Change]:
         """Apply updates, rows of key, order, removed and ends; those that come late are dropped."""
         changes: list[Change] = []
@@ -72,13 +72,15 @@ class Follower:
             publication.last = order
         return changes
 
-    def end(self, publication: Publication, order: int) -> list[Change]:
+    def end(self, publication: StoredPublication, order: int) -> list[Change]:
         """End a publication."""
         _, gone = self._changes(publication.region, {})
         publication.region = {}
         return [Change(gone, "deleted", order)] if len(gone) else []
 
-    def _update(self, publication: Publication, order: int, values: Sequence[Any]) -> list[Change]:
+    def _update(
+        self, publication: StoredPublication, order: int, values: Sequence[Any]
+    ) -> list[Change]:
         region = move_region(self._schema, publication.region, self._ends, values)
         entered, gone = self._changes(publication.region, region)
         publication.region = region
@@ -132,13 +134,13 @@ class Keeper:
         self._state.clear()
         return _rows(key, changes)
 
-    def _get(self) -> tuple[Publication, int | None]:
+    def _get(self) -> tuple[StoredPublication, int | None]:
         # Asked first: Spark logs a warning for every key whose state is read in vain.
         found = self._state.get() if self._state.exists() else None
         if found is None:
-            return Publication(), None
+            return StoredPublication(), None
         last, region, expiry = found
-        return Publication(last, json.loads(region)), expiry
+        return StoredPublication(last, json.loads(region)), expiry
 
 
 def follow_all(
@@ -169,7 +171,7 @@ def follow_all(
 
     for key, group in groupby(rows(), key=itemgetter(0)):
         follower = follower or Follower(**arguments)
-        found = follower.follow(key, Publication(), group)
+        found = follower.follow(key, StoredPublication(), group)
         keys += [key] * len(found)
         changes += found
         size += sum(len(each.ids) for each in found)

@@ -101,9 +101,9 @@ def match_stream(
             schema, shards, subscription_id, filter, keep_versions=_KEPT_VERSIONS
         )
         table = (
-            Table(subscriptions, settings)
+            SubscriptionTable(subscriptions, settings)
             if callable(subscriptions)
-            else Table.of_files(os.fspath(subscriptions), settings, format, options)
+            else SubscriptionTable.of_files(os.fspath(subscriptions), settings, format, options)
         )
         wanted = FollowedIndex(str(folder / "index"), table)
     # What is wrong shows now, not in the first batch; and a stream that starts without
@@ -134,7 +134,7 @@ def _claim(sink: Sink | str | os.PathLike[str], stream: str) -> Sink:
 
 
 @dataclass(frozen=True)
-class Table:
+class SubscriptionTable:
     """The table that a stream's subscriptions come from, and how an index is built of it."""
 
     read: Callable[[SparkSession], DataFrame]
@@ -152,7 +152,7 @@ class Table:
         settings: IndexSettings,
         format: str = "parquet",
         options: Mapping[str, Any] | None = None,
-    ) -> Table:
+    ) -> SubscriptionTable:
         """A folder of files of one of Spark's formats."""
         given = dict(options or {})
 
@@ -180,7 +180,7 @@ class FollowedIndex:
     """An index that follows a table, or one that others update with `build_index`."""
 
     path: str
-    table: Table | None = None
+    table: SubscriptionTable | None = None
     _seen: tuple[str, int] | None = None
     """The state of the table that was looked at last, and the version that goes with it."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, UnsetType
 
-from boxmatch.wire.answers import Fault
+from boxmatch.wire.responses import Fault
 
 encode = msgspec.json.Encoder(enc_hook=str).encode
 """JSON of a struct."""

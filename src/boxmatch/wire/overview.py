@@ -7,27 +7,27 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from boxmatch.model.explanation import Predicate
-from boxmatch.wire.answers import Answer
 from boxmatch.wire.requests import Adaptive, FeedKind
+from boxmatch.wire.responses import ResponseBody
 
 _Feeds = Annotated[list[str], Meta(description="Feeds; `*` is all.")]
 
 
-class Roles(Answer, frozen=True):
+class Roles(ResponseBody, frozen=True):
     admin: bool
     publish: _Feeds
     read: _Feeds
     subscribe: Annotated[list[str], Meta(description="Subscribers; `*` is all.")]
 
 
-class Queue(Answer, frozen=True):
+class Queue(ResponseBody, frozen=True):
     events: int
     bytes: int
     most_events: int
     most_bytes: int
 
 
-class BrokerCounts(Answer, frozen=True):
+class BrokerCounts(ResponseBody, frozen=True):
     queue: Queue
     sessions: int
     delivered: Annotated[dict[str, int], Meta(description="Notifications, by way.")]
@@ -38,7 +38,7 @@ class BrokerCounts(Answer, frozen=True):
     backlog: int
 
 
-class FeedCounts(Answer, frozen=True, kw_only=True):
+class FeedCounts(ResponseBody, frozen=True, kw_only=True):
     name: str
     rate: float
     sampled_matches: int
@@ -64,7 +64,7 @@ class WatchedFeed(FeedCounts, frozen=True, kw_only=True):
     last_sequence: int
 
 
-class WatchedSubscriber(Answer, frozen=True):
+class WatchedSubscriber(ResponseBody, frozen=True):
     subscriber: str
     backlog: int
     sessions: int
@@ -76,7 +76,7 @@ class WatchedSubscriber(Answer, frozen=True):
     last_error: str | None
 
 
-class Overview(Answer, frozen=True):
+class Overview(ResponseBody, frozen=True):
     at: float
     started: float
     version: str
@@ -93,17 +93,17 @@ class Overview(Answer, frozen=True):
     subscriber_count: int
 
 
-class Sample(Answer, frozen=True):
+class Sample(ResponseBody, frozen=True):
     at: float
     feeds: list[FeedCounts]
 
 
-class History(Answer, frozen=True):
+class History(ResponseBody, frozen=True):
     buckets: tuple[float, ...]
     samples: list[Sample]
 
 
-class SubscriptionBrief(Answer, frozen=True, kw_only=True):
+class SubscriptionBrief(ResponseBody, frozen=True, kw_only=True):
     subscriber: str
     id: str
     filter: Any
@@ -115,7 +115,7 @@ class RankedSubscription(SubscriptionBrief, frozen=True, kw_only=True):
     created: float
 
 
-class RankedSubscriptions(Answer, frozen=True):
+class RankedSubscriptions(ResponseBody, frozen=True):
     subscriptions: list[RankedSubscription]
     count: int
     dead: Annotated[
@@ -128,7 +128,7 @@ class MissedSubscription(SubscriptionBrief, frozen=True, kw_only=True):
     predicates: list[Predicate]
 
 
-class Trace(Answer, frozen=True):
+class Trace(ResponseBody, frozen=True):
     sequence: int | None
     rate: Annotated[float, Meta(description="That the feed tolerates now; this answer is exact.")]
     matched: int

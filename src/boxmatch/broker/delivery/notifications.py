@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.reader import MOST_BYTES
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.directory import Directory, FeedEntry
@@ -231,7 +231,7 @@ class Notifications:
         if not cursors:
             return
 
-        def write(transaction: Transaction) -> None:
+        def write(transaction: StoreTransaction) -> None:
             for subscriber, cursor in cursors:
                 transaction.move_cursor(subscriber.number, cursor)
 

@@ -22,15 +22,15 @@ import httpx
 from boxmatch import __version__
 from boxmatch.broker.delivery.webhook_targets import (
     KEEP_ALIVE,
-    Connection,
     Resolver,
     SystemResolver,
-    Target,
     Webhook,
+    WebhookConnection,
+    WebhookTarget,
 )
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.http import retry_after
 from boxmatch.wire.signatures import HEADER, sign
@@ -179,11 +179,11 @@ class WebhookSender:
 
     # For the workers.
 
-    def connection(self, webhook: Webhook) -> Connection:
-        target = Target.parse(webhook.url, allow_private=self._allow_private)
+    def connection(self, webhook: Webhook) -> WebhookConnection:
+        target = WebhookTarget.parse(webhook.url, allow_private=self._allow_private)
         if self._tls is None:
             self._tls = httpx.create_ssl_context()  # reads many certificates: once, if at all
-        return Connection(
+        return WebhookConnection(
             target, resolve=self._resolve, tls=self._tls, allow_private=self._allow_private
         )
 
@@ -198,7 +198,7 @@ class WebhookSender:
                 yield
 
     async def post(
-        self, connection: Connection, webhook: Webhook, request: WebhookRequest, attempt: int
+        self, connection: WebhookConnection, webhook: Webhook, request: WebhookRequest, attempt: int
     ) -> Failure | None:
         """Post once. None if it was taken: a 2xx, and the answer complete, all within the timeout.
 
@@ -303,7 +303,7 @@ class _WebhookWorker:
         _log.warning("webhook of %s is paused: %s", self._subscriber, reason)
         self._sender.report(self._subscriber, "paused")
 
-    async def _carry(self, stream: NotificationSource, connection: Connection) -> bool:
+    async def _carry(self, stream: NotificationSource, connection: WebhookConnection) -> bool:
         """Deliver until it has to leave or the stream ends; False if the receiver is gone."""
         while not self.leaving and (notifications := await self._take(stream, connection)):
             for request in split_requests(notifications):
@@ -313,7 +313,9 @@ class _WebhookWorker:
                     break
         return True
 
-    async def _take(self, stream: NotificationSource, connection: Connection) -> list[Notification]:
+    async def _take(
+        self, stream: NotificationSource, connection: WebhookConnection
+    ) -> list[Notification]:
         taking = asyncio.ensure_future(stream.take(self._webhook.batch))
         try:
             # Thousands of subscribers with nothing to post would each hold a connection.
@@ -326,7 +328,7 @@ class _WebhookWorker:
                 taking.cancel()
                 await asyncio.gather(taking, return_exceptions=True)
 
-    async def _deliver(self, request: WebhookRequest, connection: Connection) -> bool:
+    async def _deliver(self, request: WebhookRequest, connection: WebhookConnection) -> bool:
         """Until it is taken or dead. False if the receiver is gone; then it is neither."""
         sender, subscriber = self._sender, self._subscriber
         attempts = max(1, self._webhook.attempts)
@@ -363,7 +365,7 @@ class _WebhookWorker:
         return True
 
     async def _post(
-        self, request: WebhookRequest, connection: Connection, attempt: int
+        self, request: WebhookRequest, connection: WebhookConnection, attempt: int
     ) -> Failure | None:
         now = asyncio.get_running_loop().time
         async with self._sender.slot(troubled=self._troubled):
@@ -415,7 +417,7 @@ def split_requests(notifications: Iterable[Notification]) -> Iterator[WebhookReq
 
 
 def _request(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
-    body = encode(answers.Delivery([stored(part) for part in parts]))
+    body = encode(responses.Delivery([stored(part) for part in parts]))
     return WebhookRequest(
         notifications[0].sequence, notifications[-1].sequence, body, notifications
     )

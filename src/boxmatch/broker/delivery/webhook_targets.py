@@ -23,7 +23,7 @@ import httpx
 from msgspec import structs
 
 from boxmatch.errors import TargetError
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.codec import faults
 from boxmatch.wire.requests import NewWebhook
 
@@ -95,7 +95,7 @@ def is_public(address: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Target:
+class WebhookTarget:
     """A URL that was looked at: http or https, a host, no credentials."""
 
     url: httpx.URL
@@ -104,7 +104,7 @@ class Target:
     port: int
 
     @classmethod
-    def parse(cls, text: str, *, allow_private: bool = False) -> Target:
+    def parse(cls, text: str, *, allow_private: bool = False) -> WebhookTarget:
         """Look at a URL without resolving it. Raises TargetError."""
         if len(text) > MAX_URL:
             raise TargetError(f"the URL of a webhook may have {MAX_URL} characters")
@@ -168,9 +168,9 @@ class Webhook(NewWebhook, frozen=True, kw_only=True):
 
     secret: str
 
-    def described(self, last_error: str | None = None) -> answers.Webhook:
+    def described(self, last_error: str | None = None) -> responses.Webhook:
         """What others may know of it: all but the secret."""
-        return answers.Webhook(
+        return responses.Webhook(
             url=self.url,
             timeout=self.timeout,
             attempts=self.attempts,
@@ -185,7 +185,7 @@ def check_webhook(webhook: Webhook, *, allow_private: bool = False) -> None:
 
     A name is not resolved here: what it resolves to counts when something is posted.
     """
-    Target.parse(webhook.url, allow_private=allow_private)
+    WebhookTarget.parse(webhook.url, allow_private=allow_private)
     for fault in faults(structs.asdict(webhook), NewWebhook, "webhook"):
         raise TargetError(f"{fault.place}: {fault.message}")
 
@@ -210,14 +210,14 @@ class SystemResolver:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class Answer(NamedTuple):
+class WebhookResponse(NamedTuple):
     """What a target said."""
 
     status: int
     headers: Mapping[str, str]
 
 
-class Connection:
+class WebhookConnection:
     """Posts to one target, over one connection that is kept while there is something to post.
 
     Not shared between targets: a connection whose certificate was checked for one name must
@@ -225,7 +225,7 @@ class Connection:
     """
 
     def __init__(
-        self, target: Target, *, resolve: Resolver, tls: ssl.SSLContext, allow_private: bool
+        self, target: WebhookTarget, *, resolve: Resolver, tls: ssl.SSLContext, allow_private: bool
     ) -> None:
         self.target = target
         self._resolve = resolve
@@ -233,7 +233,9 @@ class Connection:
         self._allow_private = allow_private
         self._transport: httpx.AsyncHTTPTransport | None = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str], *, turn: int = 0) -> Answer:
+    async def post(
+        self, body: bytes, headers: Mapping[str, str], *, turn: int = 0
+    ) -> WebhookResponse:
         """Post once; the name is resolved and checked anew. Raises TargetError or httpx.HTTPError.
 
         No time limit of its own: the caller has one for all of it. Redirects are answers like
@@ -249,7 +251,9 @@ class Connection:
                 continue  # nothing was sent
         return await self._post_to(ordered[-1], body, headers)
 
-    async def _post_to(self, address: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _post_to(
+        self, address: str, body: bytes, headers: Mapping[str, str]
+    ) -> WebhookResponse:
         if self._transport is None:
             # The bare transport: a client would add cookies, proxies from the environment,
             # decompression, and a log line with the URL.
@@ -278,7 +282,7 @@ class Connection:
                     break
         finally:
             await response.aclose()
-        return Answer(response.status_code, response.headers)
+        return WebhookResponse(response.status_code, response.headers)
 
     async def disconnect(self) -> None:
         """Close the connection; the next post makes a new one."""

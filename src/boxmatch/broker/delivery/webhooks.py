@@ -15,11 +15,11 @@ from boxmatch.broker.delivery.webhook_sender import WebhookSender
 from boxmatch.broker.delivery.webhook_targets import Webhook, check_webhook
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BrokerError
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.codec import encode
 
 
@@ -61,7 +61,7 @@ class Webhooks:
     def get(self, subscriber: str) -> Webhook | None:
         return self._webhooks.get(subscriber)
 
-    def describe(self, subscriber: str) -> answers.Webhook | None:
+    def describe(self, subscriber: str) -> responses.Webhook | None:
         """The webhook as others may see it."""
         webhook = self.get(subscriber)
         return None if webhook is None else webhook.described(self.last_error(subscriber))
@@ -79,7 +79,7 @@ class Webhooks:
         check_webhook(webhook, allow_private=self._settings.allow_private_webhooks)
         text = encode(webhook)
 
-        def store(transaction: Transaction) -> int:
+        def store(transaction: StoreTransaction) -> int:
             number = transaction.put_subscriber(subscriber)
             transaction.put_webhook(number, text)
             return number

@@ -34,7 +34,7 @@ _IDLE = 0.5
 """Seconds without an event after which a feed is exact, whatever the rate was before."""
 
 
-class Matches(NamedTuple):
+class FeedMatches(NamedTuple):
     """Matches, ordered by event: how many each event has, and the event and slot of each."""
 
     counts: Int64Array
@@ -183,7 +183,7 @@ class EventFeed:
                     row=number,
                 )
 
-    def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> Matches:
+    def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> FeedMatches:
         """Who wants these events, by slot, if they have waited so many seconds."""
         rate = self.adapting.decide(waited, len(rows))
         try:
@@ -198,12 +198,12 @@ class EventFeed:
             self.adapting.add_sample(result.counts[some], exact)
         slots = result.subscription.astype(np.int64, copy=False)
         if not len(self.exact):
-            return Matches(result.counts, result.event, slots, rate)
+            return FeedMatches(result.counts, result.event, slots, rate)
         more = self.exact.match_batch(rows, threads=1)
         events = np.concatenate([result.event, more.event])
         slots = np.concatenate([slots, more.subscription.astype(np.int64, copy=False)])
         order = np.argsort(events, kind="stable")
-        return Matches(result.counts + more.counts, events[order], slots[order], rate)
+        return FeedMatches(result.counts + more.counts, events[order], slots[order], rate)
 
     def put(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import state_feed
 from boxmatch.broker.feeds.event_feed import Adaptation, EventFeed
-from boxmatch.broker.feeds.pipeline import Pipeline
+from boxmatch.broker.feeds.pipeline import EventPipeline
 from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.monitoring.history import History
@@ -28,7 +28,7 @@ class Feeds:
 
     _store: Store
     _directory: Directory
-    _pipeline: Pipeline
+    _pipeline: EventPipeline
     _metrics: Metrics
     _history: History
     _changes: Changes

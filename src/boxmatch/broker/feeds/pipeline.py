@@ -22,11 +22,11 @@ import structlog
 from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.monitoring.metrics import Metrics
-from boxmatch.broker.store import Appended, Store, Transaction
+from boxmatch.broker.store import Appended, Store, StoreTransaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Inboxes
 from boxmatch.errors import BoxmatchError, BrokerError, OverloadError
-from boxmatch.wire.answers import Receipt
+from boxmatch.wire.responses import Receipt
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -88,7 +88,7 @@ class PublishRequest:
         self.nbytes = self.events.nbytes
 
 
-class Pipeline:
+class EventPipeline:
     """Takes events in and hands out what became of them."""
 
     def __init__(
@@ -379,7 +379,7 @@ class Pipeline:
             rows = len(request.events.rows)
             self.call_in_loop(partial(settle, request.answer, Receipt(0, 0, rows, False)))
 
-        def change(transaction: Transaction) -> Appended:
+        def change(transaction: StoreTransaction) -> Appended:
             return transaction.append(
                 request.feed.number,
                 request.at,

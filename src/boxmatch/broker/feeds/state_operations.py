@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from boxmatch.broker.delivery.notifications import Notifications
-from boxmatch.broker.feeds.pipeline import Pipeline, settle
+from boxmatch.broker.feeds.pipeline import EventPipeline, settle
 from boxmatch.broker.feeds.state_feed import StateChanges, StateFeed, publication_to_json
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
-from boxmatch.wire.answers import Receipt
+from boxmatch.wire.responses import Receipt
 
-Write = Callable[[Transaction], object]
+Write = Callable[[StoreTransaction], object]
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class StateOperations:
 
     _store: Store
     _directory: Directory
-    _pipeline: Pipeline
+    _pipeline: EventPipeline
     _notifications: Notifications
     _clock: Callable[[], float]
 
@@ -142,7 +142,7 @@ class StateOperations:
         if expired is None:
             return
 
-        def write(transaction: Transaction) -> None:
+        def write(transaction: StoreTransaction) -> None:
             for publication in expired.publications:
                 transaction.delete_member(feed.number, publication)
             for one in expired.subscriptions:
@@ -160,7 +160,7 @@ class StateOperations:
         feed, changes = step.feed, step.changes
         epoch = feed.epoch
 
-        def change(transaction: Transaction) -> int:
+        def change(transaction: StoreTransaction) -> int:
             try:
                 if feed.failed == epoch:
                     raise StorageError("an operation before this one could not be stored")
@@ -216,11 +216,11 @@ class StateOperations:
             self._pipeline.call_in_loop(partial(settle, step.answer, error))
 
 
-def _nothing(transaction: Transaction) -> None:
+def _nothing(transaction: StoreTransaction) -> None:
     """Nothing is to be stored."""
 
 
-def _fail(error: Exception, transaction: Transaction) -> None:
+def _fail(error: Exception, transaction: StoreTransaction) -> None:
     raise error
 
 

@@ -19,9 +19,9 @@ from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
 from boxmatch.broker.http.problems import Problem, misplaced
 from boxmatch.broker.settings import Limits
 from boxmatch.errors import AccessError
-from boxmatch.wire.answers import Fault
 from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
 from boxmatch.wire.requests import Filter
+from boxmatch.wire.responses import Fault
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker

@@ -25,10 +25,10 @@ from boxmatch.broker.http.routing import (
     describe_problems,
 )
 from boxmatch.errors import BoxmatchError
-from boxmatch.wire import answers
-from boxmatch.wire.answers import Fault
+from boxmatch.wire import responses
 from boxmatch.wire.codec import stored
 from boxmatch.wire.http import ARROW, MOST_SEQUENCE, NAME_PATTERN, NDJSON
+from boxmatch.wire.responses import Fault
 
 if TYPE_CHECKING:
     from boxmatch.broker.store import LoggedEvent
@@ -94,8 +94,8 @@ _PUBLISH: Final[dict[str, Any]] = {
 @router.post(
     "/feeds/{feed}/events",
     responses={
-        200: describe_json(answers.Receipt),
-        202: {**describe_json(answers.Receipt), "description": "Received, and not yet durable"},
+        200: describe_json(responses.Receipt),
+        202: {**describe_json(responses.Receipt), "description": "Received, and not yet durable"},
         **describe_problems(*ALWAYS, *WITH_BODY, 404, 409),
     },
     openapi_extra=_PUBLISH,
@@ -179,7 +179,7 @@ async def read_log(
     after: Annotated[int, Query(ge=0, le=MOST_SEQUENCE)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 1_000,
     through: Annotated[int, Query(ge=0, le=MOST_SEQUENCE)] = MOST_SEQUENCE,
-) -> answers.EventPage:
+) -> responses.EventPage:
     """Events from the log, after a sequence number. `next` is where to go on: `after` of the
     next request. It grows also when other feeds had the numbers in between.
     """
@@ -188,20 +188,20 @@ async def read_log(
     last = broker.store.next_sequence - 1
     first = broker.feeds.first_sequence(feed)
     position, size, ended = after, 0, False
-    parts: list[answers.LoggedEvent] = []
+    parts: list[responses.LoggedEvent] = []
     while len(parts) < limit and size < MOST_BYTES and not ended:
         count = min(_CHUNK, limit - len(parts))
         events = await broker.feeds.read_log(feed, position, count, through)
         ended = not events  # fewer than asked for may also mean that they are large
         if events:
             position = events[-1].sequence
-            parts += map(event_answer, events)
+            parts += map(event_response, events)
             size += sum(len(one.body) for one in events)
     if ended:
         position = max(position, min(last, through))
-    return answers.EventPage(parts, position, last, first)
+    return responses.EventPage(parts, position, last, first)
 
 
-def event_answer(one: LoggedEvent) -> answers.LoggedEvent:
+def event_response(one: LoggedEvent) -> responses.LoggedEvent:
     """An event of the log, with its JSON as it is."""
-    return answers.LoggedEvent(one.sequence, one.at, stored(one.body))
+    return responses.LoggedEvent(one.sequence, one.at, stored(one.body))

@@ -21,11 +21,11 @@ from boxmatch.broker.http.authentication import (
     Viewer,
 )
 from boxmatch.broker.http.bodies import named_regions
-from boxmatch.broker.http.events import event_answer
+from boxmatch.broker.http.events import event_response
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.model.schema import Schema
-from boxmatch.wire import answers, requests
+from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
 
 router = Router(tags=["feeds"])
@@ -33,7 +33,7 @@ publications = Router(tags=["state"])
 
 
 @router.serve("POST /feeds", 409, status=201)
-async def create_feed(asked: requests.NewFeed, caller: Admin) -> answers.Feed:
+async def create_feed(asked: requests.NewFeed, caller: Admin) -> responses.Feed:
     """Make a feed: of events, with a schema, or a state feed, with named spaces."""
     spec = FeedSpec(
         name=asked.name,
@@ -48,26 +48,26 @@ async def create_feed(asked: requests.NewFeed, caller: Admin) -> answers.Feed:
 
 
 @router.serve("GET /feeds")
-async def list_feeds(caller: AnyCaller) -> answers.Feeds:
+async def list_feeds(caller: AnyCaller) -> responses.Feeds:
     """The feeds that the key may publish to or read."""
     feeds = caller.broker.feeds.list()
-    return answers.Feeds([_feed(one) for one in feeds if caller.grant.may_see(one.spec.name)])
+    return responses.Feeds([_feed(one) for one in feeds if caller.grant.may_see(one.spec.name)])
 
 
 @router.serve("GET /feeds/{feed}", 404)
-async def show_feed(feed: Name, caller: Viewer) -> answers.Feed:
+async def show_feed(feed: Name, caller: Viewer) -> responses.Feed:
     """A feed and its schema."""
     return _feed(caller.broker.feeds.get(feed))
 
 
 @router.serve("PATCH /feeds/{feed}", 404, 409)
-async def extend_feed(feed: Name, asked: requests.MoreAttributes, caller: Admin) -> answers.Feed:
+async def extend_feed(feed: Name, asked: requests.MoreAttributes, caller: Admin) -> responses.Feed:
     """Add attributes to the schema. Those that are there cannot be changed."""
     return _feed(await caller.broker.feeds.extend(feed, to_builtins(asked.attributes)))
 
 
 @router.serve("PUT /feeds/{feed}/adaptive", 404, 409)
-async def adapt_feed(feed: Name, asked: requests.Adaptive, caller: Admin) -> answers.Feed:
+async def adapt_feed(feed: Name, asked: requests.Adaptive, caller: Admin) -> responses.Feed:
     """Let a feed of events tolerate some false matches while events have to wait, and never miss
     one. From now on; notifications say at which rate they were matched.
     """
@@ -75,7 +75,7 @@ async def adapt_feed(feed: Name, asked: requests.Adaptive, caller: Admin) -> ans
 
 
 @router.serve("DELETE /feeds/{feed}/adaptive", 404, 409)
-async def make_exact(feed: Name, caller: Admin) -> answers.Feed:
+async def make_exact(feed: Name, caller: Admin) -> responses.Feed:
     """Match exactly from now on, whatever the load."""
     return _feed(await caller.broker.feeds.adapt(feed, None))
 
@@ -87,7 +87,7 @@ async def drop_feed(feed: Name, caller: Admin) -> None:
 
 
 @router.serve("POST /feeds/{feed}/dry-run", 404, 409)
-async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> answers.DryRun:
+async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> responses.DryRun:
     """How many of the latest events a filter would have matched, what boxes it compiles to, and
     why it wants the `recent` ones or not.
     """
@@ -97,7 +97,7 @@ async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> 
     recent_count = asked.recent if may_read else 0
     result = await caller.broker.preview.dry_run(feed, asked.filter, recent_count)
     recent = [
-        answers.RecentEvent(
+        responses.RecentEvent(
             one.event.sequence,
             one.event.at,
             stored(one.event.body),
@@ -106,18 +106,18 @@ async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> 
         )
         for one in result.recent
     ]
-    return answers.DryRun(
+    return responses.DryRun(
         result.events,
         result.matches,
-        examples=[event_answer(one) for one in result.examples] if may_read else [],
-        boxes=[[answers.Condition(*one) for one in box] for box in result.boxes],
+        examples=[event_response(one) for one in result.examples] if may_read else [],
+        boxes=[[responses.Condition(*one) for one in box] for box in result.boxes],
         box_count=result.box_count,
         recent=recent,
     )
 
 
 @router.serve("POST /feeds/{feed}/explain", 404, 409)
-async def explain(feed: Name, asked: requests.Question, caller: Asker) -> answers.Explanation:
+async def explain(feed: Name, asked: requests.Question, caller: Asker) -> responses.Explanation:
     """Why an event does or does not match: `event` or `sequence`, and `filter` or `subscriber` with
     `subscription`.
     """
@@ -131,7 +131,7 @@ async def explain(feed: Name, asked: requests.Question, caller: Asker) -> answer
         subscriber=asked.subscriber,
         subscription=asked.subscription,
     )
-    return answers.Explanation(found.matched, found.alternatives, found.never, str(found))
+    return responses.Explanation(found.matched, found.alternatives, found.never, str(found))
 
 
 def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None:
@@ -156,10 +156,10 @@ def _spaces(asked: requests.NewFeed) -> dict[str, Schema]:
     return {name: Schema(to_builtins(one)) for name, one in spaces.items()}
 
 
-def _feed(feed: FeedInfo) -> answers.Feed:
+def _feed(feed: FeedInfo) -> responses.Feed:
     spec = feed.spec
     spaces = {name: orjson.loads(one.to_json()) for name, one in spec.spaces.items()}
-    return answers.Feed(
+    return responses.Feed(
         name=spec.name,
         kind=spec.kind,
         schema_json=spaces[spec.name] if spec.kind == "events" else UNSET,
@@ -185,7 +185,7 @@ def _feed(feed: FeedInfo) -> answers.Feed:
 @publications.serve("PUT /feeds/{feed}/publications/{id}", 404, 409)
 async def put_publication(
     feed: Name, id: Name, asked: requests.NewPublication, caller: Publisher
-) -> answers.Receipt:
+) -> responses.Receipt:
     """Publish, or put other regions in the place of all that were there."""
     regions = named_regions(asked.region, asked.regions)
     if regions is None:
@@ -200,7 +200,7 @@ async def put_publication(
 @publications.serve("PATCH /feeds/{feed}/publications/{id}", 404, 409)
 async def patch_publication(
     feed: Name, id: Name, asked: requests.PublicationChange, caller: Publisher
-) -> answers.Receipt:
+) -> responses.Receipt:
     """Change some of it. A region that is null goes, a dimension that is null becomes free; what
     is not named stays as it is.
     """
@@ -215,15 +215,15 @@ async def patch_publication(
 
 
 @publications.serve("GET /feeds/{feed}/publications/{id}", 404, 409)
-async def show_publication(feed: Name, id: Name, caller: Viewer) -> answers.Publication:
+async def show_publication(feed: Name, id: Name, caller: Viewer) -> responses.Publication:
     """A publication as it is now."""
     found = caller.broker.state.publication(feed, id)
     regions = regions_to_json(found.regions)
-    return answers.Publication(id=id, regions=regions, filter=found.filter)
+    return responses.Publication(id=id, regions=regions, filter=found.filter)
 
 
 @publications.serve("DELETE /feeds/{feed}/publications/{id}", 404, 409)
-async def retract(feed: Name, id: Name, caller: Publisher) -> answers.Receipt:
+async def retract(feed: Name, id: Name, caller: Publisher) -> responses.Receipt:
     """Take a publication back."""
     caller.take_events()
     return await caller.broker.state.retract(feed, id)

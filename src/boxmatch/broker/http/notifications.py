@@ -15,7 +15,7 @@ from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError
-from boxmatch.wire import answers, requests
+from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
 from boxmatch.wire.http import MOST_SEQUENCE
 
@@ -44,7 +44,7 @@ async def poll(
     wait: Annotated[
         float, Query(ge=0, le=MOST_WAIT, description="Seconds to wait if there is nothing.")
     ] = 0.0,
-) -> answers.NotificationPage:
+) -> responses.NotificationPage:
     """Notifications after a sequence number. Nothing is acknowledged by this; `next` is where to go
     on.
     """
@@ -58,7 +58,7 @@ async def poll(
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
     page = [stored(part) for part in parts]
-    return answers.NotificationPage(page, now.cursor, following, now.dropped)
+    return responses.NotificationPage(page, now.cursor, following, now.dropped)
 
 
 def encode_batches(notifications: Sequence[Notification], most_bytes: int) -> Iterator[list[bytes]]:
@@ -79,11 +79,13 @@ def encode_batches(notifications: Sequence[Notification], most_bytes: int) -> It
 @router.serve("POST /subscribers/{subscriber}/acknowledge", 409)
 async def acknowledge(
     subscriber: Name, asked: requests.Acknowledgement, caller: AsSubscriber
-) -> answers.Cursor:
+) -> responses.Cursor:
     """All notifications up to a sequence number are dealt with. The cursor never goes back, and is
     on disk when this is answered.
     """
-    return answers.Cursor(await caller.broker.notifications.acknowledge(subscriber, asked.sequence))
+    return responses.Cursor(
+        await caller.broker.notifications.acknowledge(subscriber, asked.sequence)
+    )
 
 
 @router.serve(

@@ -17,7 +17,7 @@ from msgspec.structs import fields
 
 from boxmatch import __version__
 from boxmatch.broker.http.routing import answer
-from boxmatch.wire import answers, overview, requests
+from boxmatch.wire import overview, requests, responses
 
 _DESCRIPTION: Final = """\
 Feeds take events; subscribers subscribe to what they want of them, and get notifications.
@@ -72,13 +72,13 @@ def _schemas() -> dict[str, Any]:
     """Of what comes and goes, which the framework knows nothing of."""
     kinds = [
         one
-        for module in (requests, answers, overview)
+        for module in (requests, responses, overview)
         for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, (requests.RequestBody, answers.Answer))
+        if isinstance(one, type) and issubclass(one, (requests.RequestBody, responses.ResponseBody))
     ]
     _, found = schema_components(kinds, ref_template="#/components/schemas/{name}")
     for kind in kinds:
-        if issubclass(kind, answers.Answer) and not kind.__struct_config__.omit_defaults:
+        if issubclass(kind, responses.ResponseBody) and not kind.__struct_config__.omit_defaults:
             # A client can do without some fields, but the broker writes them all.
             always = [one.encode_name for one in fields(kind) if one.default is not UNSET]
             found[kind.__name__]["required"] = always

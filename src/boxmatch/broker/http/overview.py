@@ -23,7 +23,6 @@ from boxmatch.broker.monitoring.metrics import BUCKETS, CONTENT_TYPE
 from boxmatch.broker.subscribers.subscribers import Order
 from boxmatch.errors import AccessError
 from boxmatch.wire import requests
-from boxmatch.wire.answers import Health, Subscription
 from boxmatch.wire.overview import (
     History,
     MissedSubscription,
@@ -34,6 +33,7 @@ from boxmatch.wire.overview import (
     SubscriptionBrief,
     Trace,
 )
+from boxmatch.wire.responses import Health, Subscription
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker

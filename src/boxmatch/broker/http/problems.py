@@ -32,9 +32,9 @@ from boxmatch.errors import (
     UnknownMemberError,
     UnknownSubscriptionError,
 )
-from boxmatch.wire.answers import Fault
 from boxmatch.wire.codec import encode
 from boxmatch.wire.http import PROBLEM
+from boxmatch.wire.responses import Fault
 
 MOST_DETAIL: Final = 2_000
 """Characters of a message that go out: it may quote what was sent, which can be long."""

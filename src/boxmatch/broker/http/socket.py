@@ -21,9 +21,9 @@ from boxmatch.broker.http.authentication import Caller, check_name, context_of
 from boxmatch.broker.http.notifications import encode_batches
 from boxmatch.broker.http.problems import Problem, misplaced, problem_of
 from boxmatch.errors import AccessError, BoxmatchError
-from boxmatch.wire.answers import Fault, Frame, Ready, Refusal
 from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.http import MOST_SEQUENCE
+from boxmatch.wire.responses import Fault, Frame, Ready, Refusal
 
 HELLO_SECONDS: Final = 5.0
 FRAME_BYTES: Final = 512 * 1024

@@ -16,7 +16,7 @@ from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import LimitError
-from boxmatch.wire import answers, requests
+from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
 from boxmatch.wire.http import MOST_SEQUENCE, NAME_PATTERN
 
@@ -31,7 +31,7 @@ webhooks = Router(tags=["webhooks"])
 @router.serve("PUT /subscribers/{subscriber}/subscriptions/{id}", 404, 409)
 async def put_subscription(
     subscriber: Name, id: Name, asked: requests.Wanted, caller: AsSubscriber
-) -> answers.Subscription:
+) -> responses.Subscription:
     """Make a subscription, or put another in its place. It counts for all events that are
     published after the answer.
     """
@@ -45,7 +45,7 @@ async def put_subscription(
 @router.serve("POST /subscribers/{subscriber}/subscriptions", 404, 409)
 async def put_subscriptions(
     subscriber: Name, asked: requests.ManyWanted, caller: AsSubscriber
-) -> answers.Counted:
+) -> responses.Counted:
     """Make or replace many subscriptions to one feed of events, by filters under their ids: all of
     them, or with an error none.
     """
@@ -56,7 +56,7 @@ async def put_subscriptions(
         wanted[id] = requests.Wanted(feed=asked.feed, filter=filter)
     _check_room(subscriber, wanted, caller)
     made = await caller.broker.subscriptions.put_many(subscriber, wanted)
-    return answers.Counted(len(made))
+    return responses.Counted(len(made))
 
 
 def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
@@ -74,7 +74,7 @@ def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:
 @router.serve("GET /subscribers/{subscriber}/subscriptions/{id}", 404)
 async def show_subscription(
     subscriber: Name, id: Name, caller: AsSubscriber
-) -> answers.Subscription:
+) -> responses.Subscription:
     """A subscription as it is stored."""
     return caller.broker.subscriptions.get(subscriber, id)
 
@@ -92,17 +92,17 @@ async def list_subscriptions(
     after: AfterName = "",
     limit: Limit = 100,
     feed: AfterName = "",
-) -> answers.Subscriptions:
+) -> responses.Subscriptions:
     """The subscriptions of a subscriber by id, a page at a time; `next` is null at the end."""
     found = caller.broker.subscriptions.list(
         subscriber, after=after, limit=limit, feed=feed or None
     )
     following = found[-1].id if len(found) == limit else None
-    return answers.Subscriptions(list(found), following)
+    return responses.Subscriptions(list(found), following)
 
 
 @router.serve("GET /subscribers/{subscriber}", 404)
-async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> answers.Subscriber:
+async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> responses.Subscriber:
     """Where a subscriber stands: its cursor, what waits for it and what was dropped."""
     return await caller.broker.subscribers.describe(subscriber)
 
@@ -110,11 +110,11 @@ async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> answers.Sub
 @router.serve("GET /subscribers")
 async def list_subscribers(
     caller: Admin, after: AfterName = "", limit: Limit = 100
-) -> answers.Subscribers:
+) -> responses.Subscribers:
     """All subscribers by name, a page at a time."""
     found = await caller.broker.subscribers.list(after=after, limit=limit)
     following = found[-1].subscriber if len(found) == limit else None
-    return answers.Subscribers(list(found), following)
+    return responses.Subscribers(list(found), following)
 
 
 # Webhooks
@@ -123,7 +123,7 @@ async def list_subscribers(
 @webhooks.serve("PUT /subscribers/{subscriber}/webhook")
 async def put_webhook(
     subscriber: Name, asked: requests.NewWebhook, caller: AsSubscriber
-) -> answers.Webhook:
+) -> responses.Webhook:
     """Have the subscriber's notifications posted to an address. A secret is only shown in this
     answer, and only if the broker made it.
     """
@@ -134,7 +134,7 @@ async def put_webhook(
 
 
 @webhooks.serve("GET /subscribers/{subscriber}/webhook", 404)
-async def show_webhook(subscriber: Name, caller: AsSubscriber) -> answers.Webhook:
+async def show_webhook(subscriber: Name, caller: AsSubscriber) -> responses.Webhook:
     """The subscriber's webhook, without its secret."""
     webhook = caller.broker.webhooks.describe(subscriber)
     if webhook is None:
@@ -156,19 +156,19 @@ async def list_dead_letters(
     caller: AsSubscriber,
     after: Number = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> answers.DeadLetters:
+) -> responses.DeadLetters:
     """What the webhook did not take in all its attempts, oldest first."""
     letters = await caller.broker.webhooks.dead_letters(subscriber, after, limit)
     following = letters[-1].number if len(letters) == limit else None
-    return answers.DeadLetters([_letter(one) for one in letters], following)
+    return responses.DeadLetters([_letter(one) for one in letters], following)
 
 
 @webhooks.serve("POST /subscribers/{subscriber}/dead-letters/replay", 404, 409)
 async def replay(
     subscriber: Name, asked: requests.Numbers, caller: AsSubscriber
-) -> answers.Replayed:
+) -> responses.Replayed:
     """Try dead letters again."""
-    return answers.Replayed(await caller.broker.webhooks.replay(subscriber, asked.numbers))
+    return responses.Replayed(await caller.broker.webhooks.replay(subscriber, asked.numbers))
 
 
 @webhooks.serve("DELETE /subscribers/{subscriber}/dead-letters")
@@ -176,17 +176,17 @@ async def discard(
     subscriber: Name,
     caller: AsSubscriber,
     number: Annotated[list[Number], Query(max_length=1_000)] = [],  # noqa: B006  # never changed
-) -> answers.Discarded:
+) -> responses.Discarded:
     """Forget dead letters: those of a `number`, which may be given several times, or all."""
-    return answers.Discarded(await caller.broker.webhooks.discard(subscriber, number or None))
+    return responses.Discarded(await caller.broker.webhooks.discard(subscriber, number or None))
 
 
 def _no_webhook(subscriber: str) -> Problem:
     return Problem(404, "unknown-webhook", f"subscriber {subscriber!r} has no webhook")
 
 
-def _letter(one: DeadLetter) -> answers.DeadLetter:
-    return answers.DeadLetter(
+def _letter(one: DeadLetter) -> responses.DeadLetter:
+    return responses.DeadLetter(
         number=one.number,
         first=one.first,
         last=one.last,

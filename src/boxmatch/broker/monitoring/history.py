@@ -17,7 +17,7 @@ import structlog
 
 from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds.event_feed import in_effect
-from boxmatch.broker.feeds.pipeline import Pipeline
+from boxmatch.broker.feeds.pipeline import EventPipeline
 from boxmatch.broker.feeds.spec import FeedInfo
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
@@ -68,7 +68,7 @@ class History:
         self,
         store: Store,
         directory: Directory,
-        pipeline: Pipeline,
+        pipeline: EventPipeline,
         webhooks: Webhooks,
         metrics: Metrics,
         clock: Callable[[], float],

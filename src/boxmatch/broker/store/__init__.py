@@ -10,7 +10,7 @@ from boxmatch.broker.store.rows import (
     SubscriptionRow,
 )
 from boxmatch.broker.store.store import Store
-from boxmatch.broker.store.transaction import Transaction
+from boxmatch.broker.store.transaction import StoreTransaction
 
 __all__ = [
     "Appended",
@@ -19,7 +19,7 @@ __all__ = [
     "Removed",
     "Sizes",
     "Store",
+    "StoreTransaction",
     "SubscriberRow",
     "SubscriptionRow",
-    "Transaction",
 ]

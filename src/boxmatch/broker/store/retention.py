@@ -20,9 +20,9 @@ from boxmatch.broker.store.rows import (
     pack_notifications,
     unpack_notifications,
 )
-from boxmatch.broker.store.transaction import REPEATABLE, Transaction
+from boxmatch.broker.store.transaction import REPEATABLE, StoreTransaction
 
-Write = Callable[[Callable[[Transaction], Any]], Future[Any]]
+Write = Callable[[Callable[[StoreTransaction], Any]], Future[Any]]
 
 _ROWS_AT_ONCE = 2000
 _BATCHES_AT_ONCE = 32
@@ -80,7 +80,7 @@ def _drop_acknowledged(reader: Reader, write: Write) -> int:
     return total
 
 
-def _delete_through(transaction: Transaction, bounds: list[tuple[int, int]]) -> None:
+def _delete_through(transaction: StoreTransaction, bounds: list[tuple[int, int]]) -> None:
     transaction.execute(_DELETE_THROUGH, json_text(bounds))
 
 
@@ -112,7 +112,7 @@ def _old_batches(reader: Reader, now: float, retention: Retention) -> Iterator[l
             return
 
 
-def _forget(transaction: Transaction, firsts: list[int]) -> tuple[int, dict[int, int]]:
+def _forget(transaction: StoreTransaction, firsts: list[int]) -> tuple[int, dict[int, int]]:
     """Drop batches and the notifications in them. How many there were, and who had not read how
     many.
     """
@@ -142,7 +142,9 @@ def _forget(transaction: Transaction, firsts: list[int]) -> tuple[int, dict[int,
     return gone, missed
 
 
-def _count_dropped(transaction: Transaction, subscriber: int, count: int, through: int) -> None:
+def _count_dropped(
+    transaction: StoreTransaction, subscriber: int, count: int, through: int
+) -> None:
     transaction.execute(
         "UPDATE subscriber SET dropped = dropped + ?, dropped_through = max(dropped_through, ?) "
         "WHERE number = ?",
@@ -151,12 +153,12 @@ def _count_dropped(transaction: Transaction, subscriber: int, count: int, throug
 
 
 def _shorten_all(
-    transaction: Transaction, subscribers: list[int], most: int
+    transaction: StoreTransaction, subscribers: list[int], most: int
 ) -> dict[int, tuple[int, bool]]:
     return {subscriber: _shorten(transaction, subscriber, most) for subscriber in subscribers}
 
 
-def _shorten(transaction: Transaction, subscriber: int, most: int) -> tuple[int, bool]:
+def _shorten(transaction: StoreTransaction, subscriber: int, most: int) -> tuple[int, bool]:
     """Drop the oldest notifications of a subscriber who has more than `most` waiting. How many
     went, and whether there are still too many: one turn looks at so many rows and no more.
     """
@@ -205,7 +207,11 @@ def _unread(subscriber: int, cursor: int, row: Any) -> tuple[int, Notifications 
 
 
 def _replace_notifications(
-    transaction: Transaction, subscriber: int, last: int, first: int, notifications: Notifications
+    transaction: StoreTransaction,
+    subscriber: int,
+    last: int,
+    first: int,
+    notifications: Notifications,
 ) -> None:
     text = pack_notifications(notifications)
     transaction.execute(
@@ -221,7 +227,7 @@ def _replace_notifications(
     )
 
 
-def _forget_keys(transaction: Transaction, now: float) -> bool:
+def _forget_keys(transaction: StoreTransaction, now: float) -> bool:
     old = f"SELECT feed, key FROM repeat WHERE at <= ? LIMIT {_ROWS_AT_ONCE}"
     statement = f"DELETE FROM repeat WHERE (feed, key) IN ({old})"
     return transaction.execute(statement, now - REPEATABLE).rowcount == _ROWS_AT_ONCE

@@ -18,7 +18,7 @@ from msgspec import structs
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.errors import BoxmatchError, StorageError
 from boxmatch.model.schema import Schema
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.requests import Adaptive, FeedKind
 
@@ -90,7 +90,7 @@ class Notification(NamedTuple):
         sequence, feed, at, subscriptions, body, kind, rate = self
         event, change = (stored(body), None) if kind == "events" else (None, stored(body))
         ids: Any = subscriptions
-        return encode(answers.Notification(sequence, feed, at, ids, rate, event, change))
+        return encode(responses.Notification(sequence, feed, at, ids, rate, event, change))
 
 
 class DeadLetter(NamedTuple):

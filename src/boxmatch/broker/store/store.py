@@ -17,7 +17,7 @@ from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.retention import tidy
 from boxmatch.broker.store.rows import MOST_ROW_BYTES, Removed
-from boxmatch.broker.store.transaction import Transaction
+from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import Format, LockedDatabase, Sync, checkpoint, copy_database
@@ -156,7 +156,7 @@ class Store:
 
     def enqueue(
         self,
-        change: Callable[[Transaction], T],
+        change: Callable[[StoreTransaction], T],
         done: Callable[[T | BaseException], None],
         *,
         frees: bool = False,
@@ -169,13 +169,13 @@ class Store:
         """
         self._writer.enqueue(Freeing(change) if frees else change, done)
 
-    def write(self, change: Callable[[Transaction], T], *, frees: bool = False) -> Future[T]:
+    def write(self, change: Callable[[StoreTransaction], T], *, frees: bool = False) -> Future[T]:
         """`enqueue` with a future, which takes longer. If it is cancelled before its change begins,
         the change does not run.
         """
         future: Future[T] = Future()
 
-        def run(transaction: Transaction) -> T:
+        def run(transaction: StoreTransaction) -> T:
             if not _begin(future):
                 raise CancelledError
             return change(transaction)
@@ -183,7 +183,7 @@ class Store:
         self.enqueue(run, partial(_resolve, future), frees=frees)
         return future
 
-    async def commit(self, change: Callable[[Transaction], T], *, frees: bool = False) -> T:
+    async def commit(self, change: Callable[[StoreTransaction], T], *, frees: bool = False) -> T:
         """`write` for an event loop; returns when the change is durable."""
         return await asyncio.wrap_future(self.write(change, frees=frees))
 
@@ -209,9 +209,9 @@ class Store:
             _resolve(future, result)
 
         if self.failure is not None:
-            self.enqueue(partial(Transaction.put_ballast, nbytes=MOST_ROW_BYTES), done)
+            self.enqueue(partial(StoreTransaction.put_ballast, nbytes=MOST_ROW_BYTES), done)
             future.result()
-            self.write(partial(Transaction.put_ballast, nbytes=None), frees=True).result()
+            self.write(partial(StoreTransaction.put_ballast, nbytes=None), frees=True).result()
 
     def first_sequence(self, feed: int | None = None) -> int:
         """The oldest number that is still kept; the next one if none is."""

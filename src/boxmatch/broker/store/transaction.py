@@ -106,7 +106,7 @@ def _put_batches(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) ->
             begin += many
 
 
-class Transaction(group_commit.Transaction):
+class StoreTransaction(group_commit.Transaction):
     """Given to a change, in the writer thread; not to be kept."""
 
     def __init__(self, connection: sqlite3.Connection, next_sequence: int) -> None:

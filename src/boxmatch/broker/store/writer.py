@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from boxmatch.broker.store.transaction import Transaction
+from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.storage.group_commit import GroupCommit, Queued, space_groups
 from boxmatch.storage.sqlite import checkpoint
 
@@ -78,13 +78,13 @@ def _allocate(handle: int, nbytes: int) -> None:
 class Freeing:
     """A change that frees room, and may use the reserve."""
 
-    run: Callable[[Transaction], Any]
+    run: Callable[[StoreTransaction], Any]
 
-    def __call__(self, transaction: Transaction) -> Any:
+    def __call__(self, transaction: StoreTransaction) -> Any:
         return self.run(transaction)
 
 
-class Writer(GroupCommit[Transaction]):
+class Writer(GroupCommit[StoreTransaction]):
     """Group commit whose groups begin `pace` seconds apart, and go on after a failed commit.
 
     When the disk is full, changes that free room may use what is kept in reserve. Others may not,
@@ -110,7 +110,7 @@ class Writer(GroupCommit[Transaction]):
         """Whether changes may write that free no room."""
         super().__init__(
             file,
-            Transaction(connection, next_sequence),
+            StoreTransaction(connection, next_sequence),
             pacing=space_groups(pace),
             stops=False,
             name="store writer",
@@ -153,7 +153,7 @@ class Writer(GroupCommit[Transaction]):
         self._admits_all = admits_all
         return self._try(changes)
 
-    def _run_change(self, change: Callable[[Transaction], Any]) -> Any:
+    def _run_change(self, change: Callable[[StoreTransaction], Any]) -> Any:
         # Those that are refused are so in their turn, as who comes after them has to know.
         self._transaction.refuses = not (self._admits_all or isinstance(change, Freeing))
         return super()._run_change(change)

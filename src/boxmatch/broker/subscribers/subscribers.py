@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.errors import BrokerError
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.requests import Wanted
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class Subscription:
     slot: int = -1
     slots: Slots | None = None
 
-    def info(self) -> answers.Subscription:
+    def info(self) -> responses.Subscription:
         """As it is shown to its subscriber."""
         wanted = self.wanted
-        return answers.Subscription(
+        return responses.Subscription(
             subscriber=self.subscriber.name,
             id=self.id,
             feed=wanted.feed,
@@ -92,7 +92,7 @@ class Subscriber:
 class TopSubscriptions(NamedTuple):
     """Some subscriptions of a feed, and how many there are."""
 
-    subscriptions: list[answers.Subscription]
+    subscriptions: list[responses.Subscription]
     total: int
     dead: int
     """Without a match since they were made, or the broker started."""
@@ -225,21 +225,21 @@ class Subscribers:
         """A subscriber as it is in memory; an unknown one has nothing."""
         return self._directory.subscriber(name) or Subscriber(0, name)
 
-    async def describe(self, name: str) -> answers.Subscriber:
+    async def describe(self, name: str) -> responses.Subscriber:
         """A subscriber with what waits for it, which is counted on disk."""
         [info] = await self._describe([self.get(name)])
         return info
 
-    async def list(self, *, after: str = "", limit: int = 100) -> Sequence[answers.Subscriber]:
+    async def list(self, *, after: str = "", limit: int = 100) -> Sequence[responses.Subscriber]:
         """Subscribers by name, a page of them."""
         return await self._describe(self._directory.subscribers(after, limit))
 
-    async def _describe(self, subscribers: Sequence[Subscriber]) -> Sequence[answers.Subscriber]:
+    async def _describe(self, subscribers: Sequence[Subscriber]) -> Sequence[responses.Subscriber]:
         reader, numbers = self._store.reader, [subscriber.number for subscriber in subscribers]
         backlogs = await asyncio.to_thread(reader.backlogs, numbers)
         letters = await asyncio.to_thread(reader.dead_letter_counts, numbers)
         return [
-            answers.Subscriber(
+            responses.Subscriber(
                 subscriber=one.name,
                 cursor=one.cursor,
                 backlog=backlogs.get(one.number, 0),

@@ -10,10 +10,10 @@ from heapq import nsmallest
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import event_feed, state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.broker.feeds.pipeline import Pipeline
+from boxmatch.broker.feeds.pipeline import EventPipeline
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.feeds.state_operations import StateOperations
-from boxmatch.broker.store import Store, Transaction
+from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import (
     Order,
@@ -23,7 +23,7 @@ from boxmatch.broker.subscribers.subscribers import (
 )
 from boxmatch.errors import BrokerError, FilterError, LimitError
 from boxmatch.model.filters import CompiledFilter
-from boxmatch.wire import answers
+from boxmatch.wire import responses
 from boxmatch.wire.codec import encode
 from boxmatch.wire.requests import Wanted
 
@@ -34,19 +34,19 @@ class Subscriptions:
 
     _store: Store
     _directory: Directory
-    _pipeline: Pipeline
+    _pipeline: EventPipeline
     _state: StateOperations
     _changes: Changes
     _clock: Callable[[], float]
     _most: int
     """That one subscriber can have."""
 
-    def get(self, subscriber: str, subscription: str) -> answers.Subscription:
+    def get(self, subscriber: str, subscription: str) -> responses.Subscription:
         return self._directory.subscription(subscriber, subscription).info()
 
     def list(
         self, subscriber: str, *, after: str = "", limit: int = 100, feed: str | None = None
-    ) -> Sequence[answers.Subscription]:
+    ) -> Sequence[responses.Subscription]:
         """The subscriptions of a subscriber by id, a page of them: of all feeds, or of one."""
         known = self._directory.subscriber(subscriber)
         if known is None:
@@ -68,7 +68,9 @@ class Subscriptions:
         return await asyncio.to_thread(slots.top, numbers, order, limit)
 
     @uninterrupted
-    async def put(self, subscriber: str, subscription: str, wanted: Wanted) -> answers.Subscription:
+    async def put(
+        self, subscriber: str, subscription: str, wanted: Wanted
+    ) -> responses.Subscription:
         """Add a subscription, or put it in the place of the one that has this id."""
         feed = self._directory.feed(wanted.feed).feed
         if isinstance(feed, EventFeed):
@@ -97,7 +99,7 @@ class Subscriptions:
     @uninterrupted
     async def put_many(
         self, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> Sequence[answers.Subscription]:
+    ) -> Sequence[responses.Subscription]:
         """Add or replace many subscriptions to one feed of events: all, or with an error none."""
         names = {one.feed for one in wanted.values()}
         if len(names) != 1:
@@ -109,14 +111,14 @@ class Subscriptions:
 
     async def _put_events(
         self, feed: EventFeed, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> Sequence[answers.Subscription]:
+    ) -> Sequence[responses.Subscription]:
         schema = feed.spec.schema
         compiled = await _compile(feed, wanted)
         async with self._changes.lock(subscriber):
             befores = self._replaced(subscriber, wanted)
             now = self._clock()
 
-            def store(transaction: Transaction) -> int:
+            def store(transaction: StoreTransaction) -> int:
                 number = transaction.put_subscriber(subscriber)
                 for name, one in wanted.items():
                     text = encode(one)
@@ -141,7 +143,7 @@ class Subscriptions:
             known = self._directory.subscription(subscriber, subscription)
             feed = self._directory.feed(known.wanted.feed).feed
 
-            def forget(transaction: Transaction) -> None:
+            def forget(transaction: StoreTransaction) -> None:
                 transaction.delete_subscription(known.subscriber.number, subscription)
 
             if isinstance(feed, EventFeed):

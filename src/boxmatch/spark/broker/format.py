@@ -10,7 +10,7 @@ from boxmatch.errors import SparkError
 from boxmatch.spark.broker.options import Connection, switch
 from boxmatch.spark.broker.rows import feed_columns, notification_columns
 from boxmatch.spark.broker.sink import BrokerStreamWriter, BrokerWriter, Writing
-from boxmatch.spark.broker.source import BrokerReader, BrokerStreamReader, Reading
+from boxmatch.spark.broker.source import BrokerReader, BrokerStreamReader, SourceReading
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -54,10 +54,10 @@ class BrokerDataSource(DataSource):
         return feed_columns(feed, body=switch(self.options, "includeBody", False))
 
     def reader(self, schema: StructType) -> BrokerReader:
-        return BrokerReader(Reading.of(self.options, stream=False), schema)
+        return BrokerReader(SourceReading.of(self.options, stream=False), schema)
 
     def streamReader(self, schema: StructType) -> BrokerStreamReader:
-        return BrokerStreamReader(Reading.of(self.options, stream=True), schema)
+        return BrokerStreamReader(SourceReading.of(self.options, stream=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BrokerWriter:
         return BrokerWriter(Writing.of(self.options, schema, overwrite), self.options)

@@ -45,7 +45,7 @@ from boxmatch.model.columns import Refused, arrow_keys, readable
 from boxmatch.model.schema import Schema
 from boxmatch.spark.broker.options import Connection, require_option
 from boxmatch.spark.broker.rows import arrow_columns
-from boxmatch.spark.broker.staging import Part, Staging
+from boxmatch.spark.broker.staging import StagedPart, Staging
 from boxmatch.spark.store import Folder
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _MANIFESTS_KEPT = 100
 class Written(WriterCommitMessage):
     """What a task has written."""
 
-    part: Part | None
+    part: StagedPart | None
     query: str | None = None
 
 
@@ -217,7 +217,7 @@ class BrokerWriter(DataSourceArrowWriter):
 
 
 def _publish(
-    writing: Writing, staging: Staging, name: str, parts: list[Part], query: str | None
+    writing: Writing, staging: Staging, name: str, parts: list[StagedPart], query: str | None
 ) -> None:
     with writing.connection.client() as client:
         staging.settle(name, parts, query, lambda rows, key: writing.publish(client, rows, key))
@@ -239,7 +239,7 @@ def _batch_of(name: str) -> float:
     return int(number) if number.isdigit() else float("inf")
 
 
-def _parts(messages: list[WriterCommitMessage | None]) -> list[Part]:
+def _parts(messages: list[WriterCommitMessage | None]) -> list[StagedPart]:
     return [m.part for m in messages if isinstance(m, Written) and m.part is not None]
 
 

@@ -45,7 +45,7 @@ class Range(InputPartition):
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceReading:
     """What the options of a reader say."""
 
     log: FeedLog | Inbox
@@ -55,7 +55,7 @@ class Reading:
     partitions: int
 
     @classmethod
-    def of(cls, options: Mapping[str, str], *, stream: bool) -> Reading:
+    def of(cls, options: Mapping[str, str], *, stream: bool) -> SourceReading:
         connection = Connection.of(options)
         feed, subscriber = options.get("feed"), options.get("subscriber")
         if bool(feed) == bool(subscriber):
@@ -101,7 +101,7 @@ class Reading:
 class BrokerReader(DataSourceReader):
     """A batch read: from one number to another, which is settled when it is planned."""
 
-    def __init__(self, reading: Reading, columns: StructType) -> None:
+    def __init__(self, reading: SourceReading, columns: StructType) -> None:
         self._reading = reading
         self._schema = arrow_columns(columns)
 
@@ -125,7 +125,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     batch: run again, it has the same rows.
     """
 
-    def __init__(self, reading: Reading, columns: StructType) -> None:
+    def __init__(self, reading: SourceReading, columns: StructType) -> None:
         self._reading = reading
         self._schema = arrow_columns(columns)
         self._target: int | None = None

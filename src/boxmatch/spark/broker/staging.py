@@ -33,7 +33,7 @@ _KEYS_LAST = 20 * 3600.0
 
 
 @dataclass(frozen=True)
-class Part:
+class StagedPart:
     """The rows of one task."""
 
     id: str
@@ -48,7 +48,7 @@ class Manifest:
     key: str
     made: float
     query: str | None
-    parts: list[Part]
+    parts: list[StagedPart]
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -56,7 +56,7 @@ class Manifest:
     @classmethod
     def read(cls, content: bytes) -> Manifest:
         document: dict[str, Any] = json.loads(content)
-        return cls(**{**document, "parts": [Part(**part) for part in document["parts"]]})
+        return cls(**{**document, "parts": [StagedPart(**part) for part in document["parts"]]})
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Staging:
     folder: Folder
     publish_in_doubt: bool = False
 
-    def stage(self, requests: Iterable[pa.RecordBatch]) -> Part | None:
+    def stage(self, requests: Iterable[pa.RecordBatch]) -> StagedPart | None:
         """Write the rows of a task, each batch as it will be published; None if there are none."""
         import pyarrow as pa
 
@@ -87,9 +87,11 @@ class Staging:
                     count += 1
             file.flush()
             os.fsync(file.fileno())
-        return Part(part, rows, count)
+        return StagedPart(part, rows, count)
 
-    def settle(self, name: str, parts: list[Part], query: str | None, publish: Publish) -> None:
+    def settle(
+        self, name: str, parts: list[StagedPart], query: str | None, publish: Publish
+    ) -> None:
         """Publish a batch, or the rest of it, or nothing if it is in the feed already."""
         content = self.folder.read(f"{name}.json")
         begun = content is not None
@@ -113,7 +115,7 @@ class Staging:
         """Is there a manifest of this batch, which needs the rows that it names?"""
         return self.folder.read(f"{name}.json") is not None
 
-    def discard(self, part: Part) -> None:
+    def discard(self, part: StagedPart) -> None:
         """Delete the rows of a task."""
         (self.folder / _STAGED).remove(part.id)
 
@@ -141,7 +143,7 @@ class Staging:
                     raise
                 number += 1
 
-    def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _rows(self, part: StagedPart) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         folder = self.folder / _STAGED / part.id

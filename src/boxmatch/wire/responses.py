@@ -1,4 +1,4 @@
-"""What the broker answers. A client leaves out fields that a later broker adds.
+"""Responses of the broker. A client ignores fields that a later broker adds.
 
 Fields have defaults where a client can do without them; the broker writes all of them.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
 
 
-class Answer(Struct, frozen=True):
+class ResponseBody(Struct, frozen=True):
     """What is said, or a part of it."""
 
 
 # Feeds
 
 
-class Feed(Answer, frozen=True, kw_only=True):
+class Feed(ResponseBody, frozen=True, kw_only=True):
     """A feed and what is in it."""
 
     name: str
@@ -69,11 +69,11 @@ class Feed(Answer, frozen=True, kw_only=True):
         return next(iter(self.spaces.values()))
 
 
-class Feeds(Answer, frozen=True):
+class Feeds(ResponseBody, frozen=True):
     feeds: list[Feed]
 
 
-class Receipt(Answer, frozen=True):
+class Receipt(ResponseBody, frozen=True):
     """Where events are in the log. `repeated`: they were there already, under the same key.
 
     To a client `first` and `last` are None if there were no events, or if the broker was not
@@ -87,7 +87,7 @@ class Receipt(Answer, frozen=True):
     repeated: bool = False
 
 
-class LoggedEvent(Answer, frozen=True):
+class LoggedEvent(ResponseBody, frozen=True):
     """An event in the log of its feed."""
 
     sequence: int
@@ -95,7 +95,7 @@ class LoggedEvent(Answer, frozen=True):
     event: dict[str, Any]
 
 
-class EventPage(Answer, frozen=True):
+class EventPage(ResponseBody, frozen=True):
     """A part of a feed's log: go on with `after=page.next`."""
 
     events: list[LoggedEvent]
@@ -109,7 +109,7 @@ class EventPage(Answer, frozen=True):
 # Publications
 
 
-class Publication(Answer, frozen=True, kw_only=True):
+class Publication(ResponseBody, frozen=True, kw_only=True):
     """What a state feed knows of one publication."""
 
     id: str
@@ -120,7 +120,7 @@ class Publication(Answer, frozen=True, kw_only=True):
 # Subscriptions
 
 
-class Subscription(Answer, frozen=True, kw_only=True):
+class Subscription(ResponseBody, frozen=True, kw_only=True):
     """A subscription as the broker holds it."""
 
     subscriber: str
@@ -137,16 +137,16 @@ class Subscription(Answer, frozen=True, kw_only=True):
     """Since the broker started."""
 
 
-class Subscriptions(Answer, frozen=True):
+class Subscriptions(ResponseBody, frozen=True):
     subscriptions: list[Subscription]
     next: str | None = None
 
 
-class Counted(Answer, frozen=True):
+class Counted(ResponseBody, frozen=True):
     count: int
 
 
-class Explanation(Answer, frozen=True):
+class Explanation(ResponseBody, frozen=True):
     matched: bool
     alternatives: tuple[tuple[Predicate, ...], ...]
     never: bool = False
@@ -157,7 +157,7 @@ class Explanation(Answer, frozen=True):
         return explanation.Explanation(subscription, self.matched, self.alternatives)
 
 
-class Condition(Answer, frozen=True):
+class Condition(ResponseBody, frozen=True):
     attribute: str
     wanted: str
 
@@ -169,7 +169,7 @@ class RecentEvent(LoggedEvent, frozen=True):
     ]
 
 
-class DryRun(Answer, frozen=True):
+class DryRun(ResponseBody, frozen=True):
     """How many of the last `events` of a feed a filter would have wanted, and a few of them."""
 
     events: int
@@ -189,7 +189,7 @@ class DryRun(Answer, frozen=True):
 # Subscribers
 
 
-class Webhook(Answer, frozen=True, kw_only=True):
+class Webhook(ResponseBody, frozen=True, kw_only=True):
     """Where a subscriber's notifications are posted to."""
 
     url: str
@@ -209,7 +209,7 @@ class Webhook(Answer, frozen=True, kw_only=True):
         return self.made_secret or None
 
 
-class Subscriber(Answer, frozen=True, kw_only=True):
+class Subscriber(ResponseBody, frozen=True, kw_only=True):
     """A subscriber, as the broker sees it."""
 
     subscriber: str
@@ -228,12 +228,12 @@ class Subscriber(Answer, frozen=True, kw_only=True):
     webhook: Webhook | None = None
 
 
-class Subscribers(Answer, frozen=True):
+class Subscribers(ResponseBody, frozen=True):
     subscribers: list[Subscriber]
     next: str | None = None
 
 
-class DeadLetter(Answer, frozen=True, kw_only=True):
+class DeadLetter(ResponseBody, frozen=True, kw_only=True):
     """Notifications that a webhook did not take."""
 
     number: int
@@ -245,23 +245,23 @@ class DeadLetter(Answer, frozen=True, kw_only=True):
     body: Any = None
 
 
-class DeadLetters(Answer, frozen=True):
+class DeadLetters(ResponseBody, frozen=True):
     dead_letters: list[DeadLetter]
     next: int | None = None
 
 
-class Replayed(Answer, frozen=True):
+class Replayed(ResponseBody, frozen=True):
     replayed: int
 
 
-class Discarded(Answer, frozen=True):
+class Discarded(ResponseBody, frozen=True):
     discarded: int
 
 
 # Notifications
 
 
-class Notification(Answer, frozen=True, omit_defaults=True):
+class Notification(ResponseBody, frozen=True, omit_defaults=True):
     """An event that a subscriber's subscriptions want, or a change of state that concerns them."""
 
     sequence: int
@@ -287,7 +287,7 @@ class Notification(Answer, frozen=True, omit_defaults=True):
         return datetime.fromtimestamp(self.at, UTC)
 
 
-class NotificationPage(Answer, frozen=True):
+class NotificationPage(ResponseBody, frozen=True):
     """Notifications that were waiting: go on with `after=page.next`."""
 
     notifications: list[Notification]
@@ -298,20 +298,20 @@ class NotificationPage(Answer, frozen=True):
     """Notifications that this subscriber has lost because it did not read them in time."""
 
 
-class Delivery(Answer, frozen=True):
+class Delivery(ResponseBody, frozen=True):
     """What is posted to a webhook."""
 
     notifications: list[Notification]
 
 
-class Cursor(Answer, frozen=True):
+class Cursor(ResponseBody, frozen=True):
     cursor: int
 
 
 # Over a WebSocket
 
 
-class Ready(Answer, frozen=True, tag_field="type", tag="ready"):
+class Ready(ResponseBody, frozen=True, tag_field="type", tag="ready"):
     """The first message: where it goes on."""
 
     cursor: int
@@ -319,13 +319,13 @@ class Ready(Answer, frozen=True, tag_field="type", tag="ready"):
     dropped: int | None = None
 
 
-class Frame(Answer, frozen=True, tag_field="type", tag="notifications"):
+class Frame(ResponseBody, frozen=True, tag_field="type", tag="notifications"):
     """Some notifications."""
 
     notifications: list[Notification]
 
 
-class Refusal(Answer, frozen=True, tag_field="type", tag="error"):
+class Refusal(ResponseBody, frozen=True, tag_field="type", tag="error"):
     """Why the connection is closed."""
 
     code: str = ""
@@ -335,18 +335,18 @@ class Refusal(Answer, frozen=True, tag_field="type", tag="error"):
 # Everything else
 
 
-class Health(Answer, frozen=True):
+class Health(ResponseBody, frozen=True):
     status: str
 
 
-class Fault(Answer, frozen=True):
+class Fault(ResponseBody, frozen=True):
     """A place in a request, and what is wrong there."""
 
     place: str = field(name="in")
     message: str
 
 
-class Problem(Answer, frozen=True, kw_only=True):
+class Problem(ResponseBody, frozen=True, kw_only=True):
     """RFC 9457. `position` is an offset in a filter's text, `index` that of an event."""
 
     type: str
