@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,8 +19,15 @@ settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default")
 )
 
-# Tests start many Java processes that live for seconds: the second compiler is not worth its time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests start many Java processes that live for seconds: the second compiler is not worth its time,
+# and classes that `make test` has archived need not be read from their jars. A process that has
+# other classes would warn that it cannot use them.
+ARCHIVE = Path(sys.prefix, "spark.jsa")
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    + (f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""),
+)
 
 # Programs that tests start run as they do for users, who have neither of these set.
 for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
@@ -32,6 +41,7 @@ FIRST = (
     "tests/engine/test_matcher.py",
     "tests/model/filters/test_filter_properties.py",
     "tests/model/filters/test_filter_hostile.py",
+    "tests/spaces/test_spaces_many.py",  # or else two brokers compile the same at once
 )
 
 

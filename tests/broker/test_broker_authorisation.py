@@ -134,7 +134,7 @@ class Guarded:
         self.keys["revoked"] = self.make("revoked", admin=True)
         self.revoke("revoked")
         self.keys["expired"] = self.make("expired", admin=True, expires=time.time() + 0.2)
-        self.http = httpx.Client(base_url=broker.url, timeout=20)
+        self.http = httpx.Client(base_url=broker.url, timeout=120)
         self.http.event_hooks["response"] = [self._keep]
         time.sleep(1.0)  # the broker notices new keys within a second
 

@@ -36,7 +36,7 @@ class Limited:
     def __init__(self, broker: RunningBroker, keys: dict[str, str]) -> None:
         self.broker = broker
         self.keys = keys
-        self.http = httpx.Client(base_url=broker.url, timeout=20)
+        self.http = httpx.Client(base_url=broker.url, timeout=120)
 
     def headers(self, label: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.keys[label]}"}
