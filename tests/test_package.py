@@ -282,7 +282,7 @@ def test_version_is_written_once() -> None:
 
 
 CHECKED = {
-    "numba": ("0.68", "numba.core.event and cgutils, in kernels"),
+    "numba": ("0.68", "numba.core.event, caching and cgutils, in kernels"),
     "sqlglot": ("30.30", "Parser._tokens and _index, in model/filters/parsing.py"),
     "uvicorn": ("0.54", "subclasses of its protocols, in broker/server"),
 }
