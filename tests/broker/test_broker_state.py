@@ -190,7 +190,7 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 raise bm.StorageError("the disk is full")
 
             with monkeypatch.context() as patch:
-                patch.setattr("boxmatch.broker.store.Transaction.put_member", fail)
+                patch.setattr("boxmatch.broker.store.StoreTransaction.put_member", fail)
                 with pytest.raises(bm.StorageError, match="full"):
                     await put(broker, "car", 30, 3)
             assert broker.state.publication("zones", "car").regions["region"]["x"].low == 3

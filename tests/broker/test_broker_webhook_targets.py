@@ -98,7 +98,7 @@ def test_a_name_that_moves_is_followed_only_after_a_check(monkeypatch):
             connected.append(address)
             raise httpx.ConnectError("refused")
 
-        monkeypatch.setattr(targets_module.Connection, "_post_to", refused)
+        monkeypatch.setattr(targets_module.WebhookConnection, "_post_to", refused)
         desk.names["hooks.example"] = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
         desk.put("ann", notification(1))
         desk.sender.start("ann", hook(f"http://hooks.example:{receiver.port}/", attempts=3))
