@@ -81,7 +81,7 @@ class _SignatureFiles(IndexDataCacheFile):
     def load(self, key: Any) -> Any:
         try:
             stored, data = self._load_data(self._name_of(key))
-        except FileNotFoundError:
+        except OSError:  # it is not there, or cannot be read: the kernel is compiled again
             return None
         return data if stored == key else None
 
