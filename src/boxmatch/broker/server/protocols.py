@@ -88,6 +88,22 @@ class Unread:
             transport.abort()  # closing would wait for the reader
 
 
+class _ReadByClient(asyncio.Protocol):
+    """The part of both protocols that notes when a client stops reading."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    _unread: Unread
+
+    def pause_writing(self) -> None:
+        self._unread.begin(self.transport, self.loop.time())
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._unread.end()
+        super().resume_writing()
+
+
 def timeouts_of(server_state: ServerState) -> Timeouts:
     """Where protocols find it: uvicorn makes one of them for every connection."""
     return getattr(server_state, "timeouts", None) or Timeouts()
@@ -107,7 +123,7 @@ def refusal(status: bytes, reason: str) -> bytes:
     return head % (status, len(body)) + body
 
 
-class TimeoutProtocol(HttpToolsProtocol):
+class TimeoutProtocol(_ReadByClient, HttpToolsProtocol):
     """HTTP/1.1 as uvicorn speaks it, with limits on time, on headers and on connections."""
 
     def __init__(
@@ -228,14 +244,6 @@ class TimeoutProtocol(HttpToolsProtocol):
         if not self._refused:
             super().on_message_complete()
 
-    def pause_writing(self) -> None:
-        self._unread.begin(self.transport, self.loop.time())
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        self._unread.end()
-        super().resume_writing()
-
     def check_timeouts(self) -> None:
         """Called once a second: end the connection if the client is too slow."""
         now = self.loop.time()
@@ -301,7 +309,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         return cycle
 
 
-class QuietSocketProtocol(WebSocketsSansIOProtocol):
+class QuietSocketProtocol(_ReadByClient, WebSocketsSansIOProtocol):
     """A WebSocket with limits on time, where what a client does wrong is no fault of the server.
 
     Uvicorn waits for ever for a handshake that its parser has given up, and for a client that reads
@@ -345,14 +353,6 @@ class QuietSocketProtocol(WebSocketsSansIOProtocol):
         )
         self.close_sent = self.handshake_complete = True
         self.transport.close()
-
-    def pause_writing(self) -> None:
-        self._unread.begin(self.transport, self.loop.time())
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        self._unread.end()
-        super().resume_writing()
 
     def check_timeouts(self) -> None:
         """Called once a second: end the connection if the client, or the handshake, is too slow."""
