@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boxmatch.cli.help import Command, Group, examples
+from boxmatch.cli.help import Command, command_group, examples
 from boxmatch.cli.terminal import AsJson, output, print_json, show_spinner
 from boxmatch.extras import requires
 
@@ -20,21 +20,15 @@ if TYPE_CHECKING:
 
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
-admin = typer.Typer(
-    cls=Group,
-    help="Manage the keys of a broker, and check its data.",
-    epilog="boxmatch admin keys create operations --admin --data data\n"
+admin = command_group(
+    "Manage the keys of a broker, and check its data.",
+    "boxmatch admin keys create operations --admin --data data",
     "boxmatch admin check --data data",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
-keys = typer.Typer(
-    cls=Group,
-    help="Manage API keys.\n\nA running broker applies changes within a second.",
-    epilog="boxmatch admin keys create exchange --publish ticks --data data\n"
+keys = command_group(
+    "Manage API keys.\n\nA running broker applies changes within a second.",
+    "boxmatch admin keys create exchange --publish ticks --data data",
     "boxmatch admin keys list --data data",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 admin.add_typer(keys, name="keys")
 

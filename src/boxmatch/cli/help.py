@@ -95,6 +95,17 @@ class Group(TyperGroup):
                 formatter.write_dl([(name.ljust(widest), text) for name, text in rows])
 
 
+def command_group(help: str, *examples: str) -> typer.Typer:
+    """Commands under one name, with examples."""
+    return typer.Typer(
+        cls=Group,
+        help=help,
+        epilog="\n".join(examples),
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+
+
 class Documented(NamedTuple):
     """A command or group, and all the words that call it."""
 

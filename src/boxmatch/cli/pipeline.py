@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boxmatch.cli.help import Command, Group, examples
+from boxmatch.cli.help import Command, command_group, examples
 from boxmatch.cli.terminal import AsJson, output, print_json, progress, show_spinner
 
 if TYPE_CHECKING:
@@ -27,14 +27,11 @@ _BUSIEST = 5
 _WIDTH = 70
 """Letters of a filter that the terminal shows."""
 
-pipeline = typer.Typer(
-    cls=Group,
-    help="Run a pipeline from files to notifications and a report.",
-    epilog="boxmatch pipeline run              # a generated sample\n"
-    "boxmatch pipeline sample market\n"
+pipeline = command_group(
+    "Run a pipeline from files to notifications and a report.",
+    "boxmatch pipeline run              # a generated sample",
+    "boxmatch pipeline sample market",
     "boxmatch pipeline run --config market/pipeline.toml",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 

@@ -19,7 +19,7 @@ from boxmatch.cli.files import (
     open_input,
     tables,
 )
-from boxmatch.cli.help import Command, Group, examples, filter_by_prefix
+from boxmatch.cli.help import Command, command_group, examples, filter_by_prefix
 from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
 from boxmatch.cli.terminal import AsJson, output, print_json, show_count
 from boxmatch.errors import ClientError
@@ -105,13 +105,10 @@ def _check_listening(url: str) -> None:
         ) from None
 
 
-feeds = typer.Typer(
-    cls=Group,
-    help="Create and list feeds.",
-    epilog="boxmatch feeds create ticks --attribute symbol=string --attribute price=float\n"
+feeds = command_group(
+    "Create and list feeds.",
+    "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
     "boxmatch feeds list",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 
