@@ -36,7 +36,7 @@ def use_spark(archive: Path, folder: str) -> None:
     written = stream.writeStream.trigger(availableNow=True).format("parquet")
     written = written.option("checkpointLocation", f"{folder}/checkpoint")
     written.start(f"{folder}/out").awaitTermination()
-    java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # of a session in this process
     spark.stop()
     java.stdin.close()
     java.wait()
