@@ -101,6 +101,9 @@ def test_text_is_escaped() -> None:
         pages.table(evil, [evil], [[evil, evil]]),
         pages.bullets([evil]),
         pages.facts({evil: evil}),
+        pages.figures([(evil, evil, evil)]),
+        pages.folded(evil, ""),
+        pages.table(evil, [evil], [[evil]], code=0),
     ):
         Balanced(part)
         assert "<b>" not in part
@@ -115,7 +118,9 @@ def test_json_in_a_script(text: str) -> None:
 
 def test_tables_tell_labels_from_figures() -> None:
     table = pages.table("t", ("a", "b", "c"), [("1", "2", "3")], labels=2)
-    assert "<tr><th>1</th><th>2</th><td>3</td></tr>" in table
+    head = '<tr><th class="label">a</th><th class="label">b</th><th>c</th></tr>'
+    assert head in table
+    assert '<tr><th class="label">1</th><th class="label">2</th><td>3</td></tr>' in table
 
 
 def test_plotting_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

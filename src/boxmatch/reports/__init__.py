@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from boxmatch.reports.parts import bullets, facts, table
+from boxmatch.reports.parts import bullets, facts, figures, folded, table
 from boxmatch.reports.shell import Charts, PlottingError, page, require_plotting
 
-__all__ = ["Charts", "PlottingError", "bullets", "facts", "page", "require_plotting", "table"]
+__all__ = [
+    "Charts",
+    "PlottingError",
+    "bullets",
+    "facts",
+    "figures",
+    "folded",
+    "page",
+    "require_plotting",
+    "table",
+]

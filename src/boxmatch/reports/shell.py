@@ -36,15 +36,15 @@ class Charts:
     def __init__(self) -> None:
         self.drawn: list[Specification] = []
 
-    def place(self, specifications: Sequence[Specification]) -> str:
-        """Where these charts go, side by side if there is room."""
+    def place(self, specifications: Sequence[Specification], *, narrow: bool = False) -> str:
+        """Where these charts go, side by side if there is room; narrow ones need less of it."""
         first = len(self.drawn)
         self.drawn.extend(specifications)
         places = "".join(
             f'<div class="chart" data-chart="{number}"></div>'
             for number in range(first, len(self.drawn))
         )
-        return f"<div class='charts'>{places}</div>"
+        return f'<div class="charts{" narrow" if narrow else ""}">{places}</div>'
 
 
 def page(

@@ -1,106 +1,41 @@
-"""The report of a run: one page for people, JSON for programs."""
+"""The report of a run: its figures as a page for people."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from html import escape
-from importlib import metadata
 from typing import Any, Final
 
-from boxmatch import __version__
-from boxmatch.model.schema import Schema
-from boxmatch.reports import Charts, bullets, facts, page, table
-from boxmatch.spark.pipeline.stages import StageRecord
+from boxmatch.reports import Charts, bullets, facts, figures, folded, page, table
+from boxmatch.spark.pipeline.summary import Summary
 
-Summary = dict[str, Any]
 Row = Mapping[str, Any]
 
-_PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "numba", "sqlglot")
 _COLOUR: Final = "#4c8fd0"  # readable on light and on dark
-_HEIGHT: Final = 260
-
-
-def summarise(
-    done: Mapping[str, StageRecord], *, config: Row, schema: Schema, spark_version: str
-) -> Summary:
-    """All figures of a run, from what its stages noted down."""
-    clean, index, match = done["clean"], done["index"], done["match"]
-    found = done["statistics"].details
-    measured = found["selectivities"]
-    return {
-        "events": {
-            "files": done["read"].details["event_files"],
-            "read": clean.details["read"],
-            "good": clean.rows,
-            "quarantined": clean.details["quarantined"],
-            "derived": done["derive"].details["attributes"],
-        },
-        "subscriptions": {
-            "usable": index.rows,
-            "rejected": index.details["rejected"],
-            "rejected_shown": index.details["rejected_shown"],
-            "never": measured["never"],
-            "index": {name: index.details[name] for name in ("version", "bytes", "shards")},
-        },
-        "matches": {
-            "pairs": match.rows,
-            "by_date": done["notify"].details["by_date"],
-            "per_event": found["per_event"],
-            "per_subscription": found["per_subscription"],
-            "top": found["top"],
-            "dead": found["dead"],
-            "too_broad": {**found["too_broad"], "share": config["statistics"]["too_broad"]},
-        },
-        "attributes": measured["attributes"],
-        "skipping": {
-            "frequency": [attribute["predicates"] for attribute in measured["attributes"]],
-            "boxes": measured["boxes"],
-            "selectivity": measured["selectivity"],
-            "sample": measured["sample"],
-        },
-        "latency": found["latency"],
-        "stages": [_timing(record) for record in done.values()],
-        "provenance": {
-            "boxmatch": __version__,
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "processed": match.details["processed"],
-            "plan": match.details["plan"],
-            "python": platform.python_version(),
-            "spark": spark_version,
-            "packages": {name: _version(name) for name in _PACKAGES},
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-            "schema": json.loads(schema.to_json()),
-            "config": config,
-        },
-    }
-
-
-def as_json(summary: Summary) -> str:
-    """The report as JSON, for programs."""
-    return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+_HEIGHT: Final = 220
+_MOST_BARS: Final = 25
+_HISTORICAL: Final = 86_400.0
+"""Seconds since the newest event from which on events count as historical."""
 
 
 def as_html(summary: Summary) -> str:
     """The report as a page for people, which needs no network."""
     charts = Charts()
     made = {
-        "Events": _events(summary, charts),
-        "Subscriptions": _subscriptions(summary),
         "Matches": _matches(summary, charts),
+        "Subscriptions": _subscriptions(summary),
+        "Events": _events(summary),
         "Attributes": _attributes(summary, charts),
-        "Stages": _stages(summary, charts),
+        "Run": _run(summary, charts),
     }
     links = "".join(f'<li><a href="#{title.lower()}">{title}</a></li>' for title in made)
     return page(
-        title="Boxmatch: pipeline report",
+        title="Pipeline report",
         heading="Pipeline report",
-        introduction=f"<p>{escape(headline(summary))}</p>",
-        origin=_origin(summary),
-        contents=f"<ul>{links}</ul>",
+        introduction=_main_figures(summary),
+        origin="",
+        contents=f"<ol>{links}</ol>",
         sections="".join(
             f'<section id="{title.lower()}"><h2>{title}</h2>{content}</section>'
             for title, content in made.items()
@@ -109,32 +44,188 @@ def as_html(summary: Summary) -> str:
     )
 
 
-def headline(summary: Summary) -> str:
-    """The run in a sentence."""
-    events, matches = summary["events"], summary["matches"]
+def _main_figures(summary: Summary) -> str:
+    events, found, matches = summary["events"], summary["subscriptions"], summary["matches"]
+    put_aside = sum(events["quarantined"].values())
+    silent = matches["dead"]["number"]
+    seconds = sum(stage["seconds"] for stage in summary["stages"] if not stage["resumed"])
+    resumed = sum(stage["resumed"] for stage in summary["stages"])
+    strip = [
+        (f"{events['good']:,}", "events", f"{put_aside:,} more quarantined"),
+        (f"{found['usable']:,}", "subscriptions", f"{found['rejected']:,} more rejected"),
+        (f"{matches['pairs']:,}", "matches", f"{_per_event(summary)} per event"),
+        (
+            f"{silent:,}",
+            "subscriptions without a match",
+            f"{_share(silent / max(1, found['usable']))} of all",
+        ),
+        (
+            _duration(seconds),
+            "run time",
+            f"{resumed} of {len(summary['stages'])} stages were done before" if resumed else "",
+        ),
+    ]
+    return figures(strip)
+
+
+def _per_event(summary: Summary) -> str:
+    return _number(summary["matches"]["pairs"] / max(1, summary["events"]["good"]))
+
+
+def _matches(summary: Summary, charts: Charts) -> str:
+    found = summary["matches"]
+    dead, broad = found["dead"], found["too_broad"]
+    drawn = [
+        _bars(_buckets(found["per_event"]), "Matches per event", "matches", "events"),
+        _bars(
+            _buckets(found["per_subscription"]),
+            "Matches per subscription",
+            "matches",
+            "subscriptions",
+        ),
+    ]
+    if len(found["by_date"]) > 1:
+        drawn.append(_days(found["by_date"]))
+    parts = [charts.place(drawn, narrow=True)]
+    if found["top"]:
+        limit = _share(broad["share"])
+        says = f"{broad['number']:,} subscriptions match more than {limit} of the events."
+        if broad["number"]:
+            says += " They are marked as broad; are they meant to be?"
+        rows = [
+            (
+                _text(r["subscription_id"]),
+                _text(r["filter"]),
+                f"{r['matches']:,}",
+                _share(r["share"]),
+                "broad" if r["share"] > broad["share"] else "",
+            )
+            for r in found["top"]
+        ]
+        heads = ("subscription", "filter", "matches", "share of events", "")
+        most = table("Subscriptions with the most matches", heads, rows, labels=2, code=1)
+        parts.append(f"{most}<p>{escape(says)}</p>")
+    if dead["shown"]:
+        silent = [(_text(r["subscription_id"]), _text(r["filter"])) for r in dead["shown"]]
+        shown = table("", ("subscription", "filter"), silent, labels=2, code=1)
+        number = f"{dead['number']:,} subscriptions without a match"
+        some = "" if len(silent) == dead["number"] else f" (the first {len(silent)})"
+        parts.append(folded(number + some, shown))
+    return "".join(parts)
+
+
+def _subscriptions(summary: Summary) -> str:
+    found = summary["subscriptions"]
+    index = found["index"]
+    says = (
+        f"{found['usable']:,} subscriptions are valid. Their index takes "
+        f"{_size(index['bytes'])} in {index['shards']:,} "
+        f"{'shard' if index['shards'] == 1 else 'shards'} (version {index['version']})."
+    )
+    if found["never"]:
+        says += f" {found['never']:,} of them cannot match: no event satisfies the filter."
+    parts = [f"<p>{escape(says)}</p>"]
+    shown = found["rejected_shown"]
+    if shown:
+        rows = [(_text(r["subscription_id"]), _text(r["filter"]), r["reason"]) for r in shown]
+        more = found["rejected"] - len(shown)
+        title = "Rejected subscriptions"
+        title += f" (and {more:,} more in the folder rejected)" if more else ""
+        heads = ("subscription", "filter", "reason")
+        parts.append(table(title, heads, rows, labels=3, code=1))
+    return "".join(parts)
+
+
+def _events(summary: Summary) -> str:
+    events, latency = summary["events"], summary["latency"]
+    files = events["files"]
+    says = f"{events['read']:,} events were read"
+    says += f" from {files:,} {'file' if files == 1 else 'files'}." if files else "."
+    if latency is not None:
+        says += f" Those that are valid happened {_span(summary)} (UTC)."
+    if events["derived"]:
+        says += f" Derived attributes: {', '.join(events['derived'])}."
+    parts = [f"<p>{escape(says)}</p>"]
+    # How old historical events were when they were matched says nothing about the pipeline.
+    if latency is not None and latency["least"] < _HISTORICAL:
+        shown = [(name, _duration(seconds)) for name, seconds in latency.items()]
+        parts.append(table("Latency, from event to match", ("percentile", "latency"), shown))
+    reasons = events["quarantined"]
+    if reasons:
+        parts.append(
+            table(
+                "Quarantined events (their rows are in the folder quarantine)",
+                ("reason", "events"),
+                [(reason, f"{number:,}") for reason, number in reasons.items()],
+            )
+        )
+    return "".join(parts)
+
+
+def _span(summary: Summary) -> str:
+    """From when to when events happened."""
+    processed = datetime.fromisoformat(summary["provenance"]["processed"])
+    first, last = (
+        (processed - timedelta(seconds=summary["latency"][end])).strftime("%Y-%m-%d %H:%M")
+        for end in ("most", "least")
+    )
+    return f"at {first}" if first == last else f"between {first} and {last}"
+
+
+def _attributes(summary: Summary, charts: Charts) -> str:
+    rows = summary["attributes"]
+    skipping = summary["skipping"]
+    asked = sorted((r for r in rows if r["predicates"]), key=lambda r: -r["subscriptions"])
+    drawn = asked[:_MOST_BARS]
+    some = "" if len(drawn) == len(asked) else f" (the first {_MOST_BARS})"
+    bars = [
+        _lying(drawn, "subscriptions", f"Subscriptions by attribute{some}", "subscriptions"),
+        _lying(drawn, "selectivity", f"Selectivity by attribute{some}", "share of events", ".0%"),
+    ]
+    cells = [
+        (
+            r["name"],
+            r["type"],
+            f"{r['subscriptions']:,}",
+            f"{r['predicates']:,}",
+            _share(r["present"]),
+            "" if r["selectivity"] is None else _share(r["selectivity"]),
+        )
+        for r in rows
+    ]
+    heads = ("attribute", "type", "subscriptions", "predicates", "present in", "selectivity")
+    notes = [
+        "Subscriptions: how many constrain the attribute. Predicates: how many of their boxes do; "
+        "a filter with OR has several boxes.",
+        "Present in: the share of events that have the attribute. Selectivity: the share of events "
+        "that satisfy one of these predicates, on average, measured on "
+        f"{skipping['sample']:,} events.",
+        f"Over all predicates of {skipping['boxes']:,} boxes, the selectivity is "
+        f"{_share(skipping['selectivity'])}. Predicate skipping uses it and the numbers of "
+        "predicates.",
+    ]
     return (
-        f"{events['read']:,} events read, {events['good']:,} of them valid; "
-        f"{summary['subscriptions']['usable']:,} subscriptions; {matches['pairs']:,} matches, "
-        f"{matches['pairs'] / max(1, events['good']):,.2f} per event."
+        f"{charts.place(bars) if drawn else ''}"
+        f"{table('Attributes', heads, cells, labels=2)}{bullets(notes)}"
     )
 
 
-def _timing(record: StageRecord) -> Summary:
-    rate = record.rows / record.seconds if record.rows and record.seconds else None
-    return {
-        "stage": record.name,
-        "seconds": round(record.seconds, 3),
-        "rows": record.rows,
-        "rows_per_second": rate and round(rate),
-        "resumed": record.resumed,
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+def _run(summary: Summary, charts: Charts) -> str:
+    rows = summary["stages"]
+    cells = [
+        (
+            r["stage"],
+            f"{r['seconds']:,.1f}",
+            _text(r["rows"], ","),
+            "" if r["rows_per_second"] is None else _number(r["rows_per_second"]),
+            "done before" if r["resumed"] else "",
+        )
+        for r in rows
+    ]
+    heads = ("stage", "seconds", "rows out", "rows per second", "")
+    bars = [{"name": r["stage"], "seconds": r["seconds"]} for r in rows]
+    drawn = charts.place([_lying(bars, "seconds", "Time by stage", "seconds")])
+    return f"{drawn}{table('Stages', heads, cells)}{_origin(summary)}"
 
 
 def _origin(summary: Summary) -> str:
@@ -150,138 +241,13 @@ def _origin(summary: Summary) -> str:
             "Events from": events,
             "Subscriptions from": subscriptions,
             "Output": config["output"]["path"],
-            "Matched": origin["processed"],
+            "Matched": datetime.fromisoformat(origin["processed"]).strftime("%Y-%m-%d %H:%M:%S %Z"),
             "Plan": origin["plan"].replace("\n", "; "),
             "Software": f"boxmatch {origin['boxmatch']}, Spark {origin['spark']}, "
             f"Python {origin['python']}; {packages}",
             "Machine": origin["machine"],
         }
     )
-
-
-def _events(summary: Summary, charts: Charts) -> str:
-    events = summary["events"]
-    reasons = events["quarantined"]
-    put_aside = sum(reasons.values())
-    says = f"{events['good']:,} events are valid, {put_aside:,} are quarantined."
-    if events["derived"]:
-        says += f" Derived attributes: {', '.join(events['derived'])}."
-    parts = [f"<p>{escape(says)}</p>"]
-    if reasons:
-        parts.append(
-            table(
-                "Quarantined events by reason (rows in the folder quarantine)",
-                ("reason", "events"),
-                [(reason, f"{number:,}") for reason, number in reasons.items()],
-            )
-        )
-    latency = summary["latency"]
-    if latency is not None:
-        shown = [(name, _duration(seconds)) for name, seconds in latency.items()]
-        parts.append(table("Latency, event to match", ("percentile", "latency"), shown))
-    by_date = summary["matches"]["by_date"]
-    if len(by_date) > 1:
-        bars = [{"name": day, "value": number} for day, number in by_date.items()]
-        parts.append(charts.place([_bars(bars, "date", "notifications")]))
-    return "".join(parts)
-
-
-def _subscriptions(summary: Summary) -> str:
-    found = summary["subscriptions"]
-    index = found["index"]
-    parts = [
-        f"<p>{found['usable']:,} subscriptions are valid, {found['rejected']:,} are rejected. The "
-        f"index takes {index['bytes'] / 1e6:,.1f} MB in {index['shards']:,} "
-        f"{'shard' if index['shards'] == 1 else 'shards'}, version {index['version']}.</p>"
-    ]
-    if found["never"]:
-        parts.append(f"<p>{found['never']:,} have a filter that no event can satisfy.</p>")
-    shown = found["rejected_shown"]
-    if shown:
-        rows = [(_text(r["subscription_id"]), _text(r["filter"]), r["reason"]) for r in shown]
-        more = found["rejected"] - len(shown)
-        title = "Rejected" + (f" (and {more:,} more in the folder rejected)" if more else "")
-        parts.append(table(title, ("subscription", "filter", "reason"), rows, labels=3))
-    return "".join(parts)
-
-
-def _matches(summary: Summary, charts: Charts) -> str:
-    found = summary["matches"]
-    dead, broad = found["dead"], found["too_broad"]
-    bars = [
-        _bars(_buckets(found[f"per_{each}"]), f"matches per {each}", f"{each}s")
-        for each in ("event", "subscription")
-    ]
-    return "".join(
-        [
-            charts.place(bars),
-            _table_of("Most matches", found["top"]),
-            f"<h3>Dead</h3><p>{dead['number']:,} subscriptions matched nothing.</p>",
-            _table_of("Examples", dead["shown"]),
-            f"<h3>Too broad</h3><p>{broad['number']:,} subscriptions matched more than "
-            f"{broad['share']:.3g} of the events.</p>",
-            _table_of("Broadest", broad["shown"]),
-        ]
-    )
-
-
-def _table_of(title: str, rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    cells = [
-        (_text(r["subscription_id"]), _text(r["filter"]), f"{r['matches']:,}", f"{r['share']:.4%}")
-        for r in rows
-    ]
-    return table(title, ("subscription", "filter", "matches", "share of events"), cells, labels=2)
-
-
-def _attributes(summary: Summary, charts: Charts) -> str:
-    rows = summary["attributes"]
-    skipping = summary["skipping"]
-    asked = [{"name": r["name"], "value": r["subscriptions"]} for r in rows]
-    shares = [{"name": r["name"], "value": r["selectivity"]} for r in rows if r["predicates"]]
-    cells = [
-        (
-            r["name"],
-            r["type"],
-            f"{r['subscriptions']:,}",
-            f"{r['predicates']:,}",
-            f"{r['present']:.2%}",
-            _text(r["selectivity"], ".4%"),
-        )
-        for r in rows
-    ]
-    heads = ("attribute", "type", "subscriptions", "predicates", "present in", "selectivity")
-    notes = [
-        "Subscriptions: how many constrain the attribute. Predicates: how many of their boxes do; "
-        "a filter with OR has several boxes.",
-        "Present in: the share of events that have the attribute. Selectivity: the share of events "
-        "that satisfy one of these predicates, on average, measured on "
-        f"{skipping['sample']:,} events.",
-        f"Over all predicates of {skipping['boxes']:,} boxes, the selectivity is "
-        f"{skipping['selectivity']:.4%}. Predicate skipping uses it and the numbers of predicates.",
-    ]
-    drawn = [_bars(asked, "attribute", "subscriptions")]
-    if shares:
-        drawn.append(_bars(shares, "attribute", "selectivity"))
-    return f"{charts.place(drawn)}{table('Attributes', heads, cells, labels=2)}{bullets(notes)}"
-
-
-def _stages(summary: Summary, charts: Charts) -> str:
-    rows = summary["stages"]
-    cells = [
-        (
-            r["stage"],
-            f"{r['seconds']:,.2f}",
-            _text(r["rows"], ","),
-            _text(r["rows_per_second"], ","),
-            "resumed" if r["resumed"] else "",
-        )
-        for r in rows
-    ]
-    heads = ("stage", "seconds", "rows out", "rows per second", "")
-    bars = [{"name": r["stage"], "value": r["seconds"]} for r in rows]
-    return f"{charts.place([_bars(bars, 'stage', 'seconds')])}{table('Stages', heads, cells)}"
 
 
 def _buckets(histogram: Iterable[Row]) -> list[Summary]:
@@ -294,30 +260,101 @@ def _buckets(histogram: Iterable[Row]) -> list[Summary]:
     ]
 
 
-def _bars(values: list[Summary], across: str, up: str) -> Summary:
+def _bars(values: list[Summary], title: str, across: str, up: str) -> Summary:
     """A bar for each name, in the order given."""
+    name = {"field": "name", "type": "nominal", "sort": None, "title": across}
+    return _chart(
+        title,
+        values,
+        {"type": "bar"},
+        x={**name, "axis": {"labelAngle": -40, "labelOverlap": "greedy"}},
+        y=_amount("value", up),
+        tooltip=[{"field": "name", "title": across}, _told("value", up)],
+    )
+
+
+def _days(by_date: Mapping[str, int]) -> Summary:
+    title = "Notifications by day"
+    if len(by_date) <= _MOST_BARS:
+        bars = [{"name": day, "value": number} for day, number in by_date.items()]
+        return _bars(bars, title, "day", "notifications")
+    day = {"field": "day", "timeUnit": "utcyearmonthdate", "type": "temporal", "title": None}
+    return _chart(
+        title,
+        [{"day": day, "value": number} for day, number in by_date.items()],
+        {"type": "area"},
+        x={**day, "axis": {"format": "%b %Y", "tickCount": 4, "labelOverlap": "greedy"}},
+        y=_amount("value", "notifications"),
+        tooltip=[{**day, "title": "day", "format": "%Y-%m-%d"}, _told("value", "notifications")],
+    )
+
+
+def _lying(values: Sequence[Row], field: str, title: str, across: str, form: str = "~s") -> Summary:
+    """Bars that lie, since their names are long, one below the other in the order given."""
+    name = {"field": "name", "type": "nominal", "sort": None, "title": None}
+    chart = _chart(
+        title,
+        [{"name": row["name"], field: row[field]} for row in values],
+        {"type": "bar"},
+        x=_amount(field, across, form),
+        y={**name, "axis": {"labelLimit": 150, "ticks": False}},
+        tooltip=[name, _told(field, across, ".3~%" if "%" in form else ",.4~g")],
+    )
+    return {**chart, "height": {"step": 22}}
+
+
+def _chart(title: str, values: list[Summary], mark: Summary, **encoding: Any) -> Summary:
     return {
+        "title": title,
         "width": "container",
         "height": _HEIGHT,
         "data": {"values": values},
-        "mark": {"type": "bar", "color": _COLOUR},
-        "encoding": {
-            "x": {"field": "name", "type": "nominal", "sort": None, "title": across,
-                  "axis": {"labelAngle": -30}},
-            "y": {"field": "value", "type": "quantitative", "title": up},
-            "tooltip": [
-                {"field": "name", "title": across},
-                {"field": "value", "title": up, "format": ",.4~g"},
-            ],
-        },
-    }  # fmt: skip
+        "mark": {**mark, "color": _COLOUR},
+        "encoding": encoding,
+    }
+
+
+def _amount(field: str, title: str, form: str = "~s") -> Summary:
+    # Not as the format of the axis, which gives all labels one unit: 0k, 20k.
+    label = f"format(datum.value, '{form}')"
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "axis": {"labelExpr": label, "tickCount": 5},
+    }
+
+
+def _told(field: str, title: str, form: str = ",.4~g") -> Summary:
+    return {"field": field, "type": "quantitative", "title": title, "format": form}
+
+
+def _number(value: float) -> str:
+    """Three digits, or all of a whole number's that has more."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _share(share: float) -> str:
+    """Per cent, with digits that say something."""
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 0.00001:
+        return "< 0.001%"
+    return f"{share:.1%}" if share >= 0.1 else f"{100 * share:.2g}%"
+
+
+def _size(nbytes: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{_number(nbytes / size)} {unit}"
+    return f"{nbytes} bytes"
 
 
 def _duration(seconds: float) -> str:
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if abs(seconds) >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.3f} seconds"
+            return f"{_number(seconds / size)} {unit}"
+    return f"{_number(seconds)} seconds"
 
 
 def _text(value: object, form: str = "") -> str:

@@ -30,7 +30,7 @@ from boxmatch.spark.pipeline.notify import (
     rejections,
 )
 from boxmatch.spark.pipeline.read import input_files, read
-from boxmatch.spark.pipeline.report import as_html, as_json, summarise
+from boxmatch.spark.pipeline.report import as_html
 from boxmatch.spark.pipeline.selectivity import attributes_table, measure_selectivities
 from boxmatch.spark.pipeline.stages import STAGES, Done, Progress, StageRecord, Stages
 from boxmatch.spark.pipeline.statistics import (
@@ -42,6 +42,7 @@ from boxmatch.spark.pipeline.statistics import (
     select_filters,
     too_broad_subscriptions,
 )
+from boxmatch.spark.pipeline.summary import as_json, summarise
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, read_version
 
@@ -331,7 +332,7 @@ class _Run:
             "per_subscription": power_buckets(per_subscription, "matches"),
             "top": first(per_subscription.where("matches > 0")),
             "dead": {"number": dead.count(), "shown": first(dead)},
-            "too_broad": {"number": broad.count(), "shown": first(broad)},
+            "too_broad": {"number": broad.count()},
         }
 
     def _report(self, summary: dict[str, Any]) -> Done:
