@@ -96,6 +96,7 @@ EXPORTED_BY_SPARK = [
     "match_function",
     "match_stream",
     "read_version",
+    "register",
     "register_broker",
     "rejected",
     "transitions",

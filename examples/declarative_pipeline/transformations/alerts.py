@@ -6,12 +6,11 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from boxmatch.spark import match_function, read_version
+from boxmatch.spark import register
 
 data = Path(__file__).parent.parent / "data"
-index = read_version(data / "index")
-wanted_by = match_function(index)
 spark = SparkSession.active()
+register(spark, subscription_id="bigint")
 
 
 @dp.materialized_view
@@ -21,10 +20,7 @@ def ticks() -> DataFrame:
 
 @dp.materialized_view
 def matches() -> DataFrame:
-    event = f.struct(*index.schema.names)
-    return spark.read.table("ticks").select(
-        "event_id", "at", f.explode(wanted_by(event)).alias("subscription_id")
-    )
+    return spark.sql(f"SELECT * FROM boxmatch_pairs(TABLE(ticks), '{data / 'index'}')")
 
 
 @dp.materialized_view

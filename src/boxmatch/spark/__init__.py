@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from boxmatch.spark.broker import register_broker
     from boxmatch.spark.build import build_index
-    from boxmatch.spark.matching import MatchPlan, explain, match, match_function
+    from boxmatch.spark.matching import MatchPlan, explain, match
     from boxmatch.spark.pipeline import Pipeline
     from boxmatch.spark.session import local_session
     from boxmatch.spark.sinks import ParquetSink, SparkSink, TableSink
+    from boxmatch.spark.sql import match_function, register
     from boxmatch.spark.streaming import match_stream
     from boxmatch.spark.transitions import transitions
     from boxmatch.spark.versions import IndexVersion, read_version, rejected
@@ -39,6 +40,7 @@ __all__ = [
     "match_function",
     "match_stream",
     "read_version",
+    "register",
     "register_broker",
     "rejected",
     "transitions",
@@ -47,10 +49,11 @@ __all__ = [
 _HOMES = {
     "broker": ("register_broker",),
     "build": ("build_index",),
-    "matching": ("MatchPlan", "explain", "match", "match_function"),
+    "matching": ("MatchPlan", "explain", "match"),
     "pipeline": ("Pipeline",),
     "session": ("local_session",),
     "sinks": ("ParquetSink", "SparkSink", "TableSink"),
+    "sql": ("match_function", "register"),
     "streaming": ("match_stream",),
     "transitions": ("transitions",),
     "versions": ("IndexVersion", "read_version", "rejected"),

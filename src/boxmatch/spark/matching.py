@@ -22,13 +22,12 @@ from boxmatch.spark.columns import (
     infer_schema,
     require_frame,
 )
-from boxmatch.spark.entry import scalar, task
+from boxmatch.spark.entry import task
 from boxmatch.spark.store import Folder, require_one_machine, scratch_folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql._typing import UserDefinedFunctionLike
     from pyspark.sql.types import DataType
 
 How = Literal["pairs", "arrays", "counts"]
@@ -157,33 +156,6 @@ def match(
     """
     options = MatchOptions(how, event_id, subscription_id, keep, plan, replicate_up_to)
     return run_plan(_plan(events, subscriptions, options, schema, filter, path, shards), events)
-
-
-def match_function(index: IndexVersion | str | os.PathLike[str]) -> UserDefinedFunctionLike:
-    """A column function from a struct of attributes to the array of ids that want such an event.
-
-    For SQL: `spark.udf.register("wanted_by", match_function(path))`, and then
-    `SELECT event_id, explode(wanted_by(struct(*))) FROM events`. It keeps to the version of the
-    index that there is now, and always replicates it.
-    """
-    import pyarrow as pa
-    from pyspark.sql.pandas.functions import arrow_udf
-    from pyspark.sql.types import ArrayType
-
-    if not isinstance(index, IndexVersion):
-        index = read_version(index)
-    work = scalar(
-        "boxmatch.spark.worker:wanted_by",
-        f"boxmatch_v{index.version}",
-        path=index.path,
-        shards=_names(index),
-        id_type=index.id_type,
-        attributes=list(index.schema.names),
-    )
-    work.__annotations__ = {"given": pa.Array, "return": pa.Array}  # what kind of function it is
-    make: Any = arrow_udf  # typed for functions that are written out
-    made: UserDefinedFunctionLike = make(work, ArrayType(_id_kind(index), False))
-    return made
 
 
 def explain(
@@ -315,10 +287,10 @@ def _search(
     from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
     options = plan.options
-    id_kind = _id_kind(index)
+    ids = id_kind(index)
     kinds: dict[str, Any] = {
-        "pairs": id_kind,
-        "arrays": ArrayType(id_kind, False),
+        "pairs": ids,
+        "arrays": ArrayType(ids, False),
         "counts": LongType(),
     }
     work = task(
@@ -326,7 +298,7 @@ def _search(
         f"boxmatch_{plan.plan}_v{index.version}",
         how=options.how,
         path=index.path,
-        shards=_names(index),
+        shards=index.segment_names,
         id_type=index.id_type,
         attributes=list(index.schema.names),
         event_id=options.event_id,
@@ -339,12 +311,8 @@ def _search(
     return events.mapInArrow(work, result)
 
 
-def _names(index: IndexVersion) -> list[list[str]]:
-    """The segments of each shard."""
-    return [[segment.name for segment in shard.segments] for shard in index.shards]
-
-
-def _id_kind(index: IndexVersion) -> DataType:
+def id_kind(index: IndexVersion) -> DataType:
+    """The type of the ids of an index, in Spark."""
     from pyspark.sql.types import LongType, StringType
 
     return LongType() if index.id_type == "long" else StringType()

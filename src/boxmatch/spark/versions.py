@@ -84,6 +84,11 @@ class IndexVersion:
         """Bytes on disk, which is also what a machine holds in memory at the most."""
         return sum(segment.nbytes for shard in self.shards for segment in shard.segments)
 
+    @property
+    def segment_names(self) -> list[list[str]]:
+        """The segments of each shard, by which workers find them."""
+        return [[segment.name for segment in shard.segments] for shard in self.shards]
+
     def __str__(self) -> str:
         return (
             f"version {self.version} of {self.path}: {self.subscriptions:,} subscriptions in "

@@ -119,16 +119,26 @@ def wanted_by(
     attributes: Sequence[str],
 ) -> Array:
     """For each event, a struct with its attributes, the ids of the subscriptions that want it."""
-    batch = pa.RecordBatch.from_struct_array(events)
-    missing = [name for name in attributes if name not in batch.schema.names]
-    if missing:
+    if not pa.types.is_struct(events.type):
         raise SparkError(
-            f"the events have no field {', '.join(map(repr, missing))}, which the schema of the "
-            f"subscriptions has (they have: {', '.join(batch.schema.names)})"
+            f"an event is a struct with the attributes as fields, not of type {events.type}: write "
+            f"struct({', '.join(attributes)})"
         )
+    batch = pa.RecordBatch.from_struct_array(events)
+    require_fields(batch.schema.names, attributes)
     opened = open_shards(path, shards)
     ((_, arrays, _),) = _arrays(opened, batch.select(attributes), _threads(), id_type)
     return arrays
+
+
+def require_fields(names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise an error that says which columns or fields of the events are missing."""
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise SparkError(
+            f"the events have no column {', '.join(map(repr, missing))}, which the schema of the "
+            f"subscriptions has (they have: {', '.join(names)})"
+        )
 
 
 def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:
