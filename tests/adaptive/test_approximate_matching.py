@@ -330,3 +330,28 @@ def test_an_index_with_a_rate_of_its_own_follows_it_unless_told() -> None:
     exact = own.match_batch(some, max_false_positive_rate=0)
     assert exact.skipped_attributes == ()
     assert pairs(exact) == pairs(obvious.match_batch(some)) < pairs(told)
+
+
+def test_names_in_the_place_of_a_rate() -> None:
+    """What is skipped can be chosen elsewhere, for many matchers, from sums over all of them."""
+    halves = [mixed_matcher("rein", seed, {50: "a1 >= 2"}, [3, 40]) for seed in (1, 2)]
+    events = np.random.default_rng(3).integers(0, 12, (40, 6)).astype(float)
+    for m in halves:
+        m.compact()
+        chosen = m.match_batch(events, max_false_positive_rate=0.3)
+        assert chosen.skipped_attributes
+        named = m.match_batch(events, skipped_attributes=chosen.skipped_attributes)
+        assert named.skipped_attributes == chosen.skipped_attributes
+        assert pairs(named) == pairs(chosen)
+        counts = m.count_batch(events, skipped_attributes=chosen.skipped_attributes)
+        assert counts.tolist() == chosen.counts.tolist()
+        assert pairs(m.match_batch(events, skipped_attributes=())) == pairs(m.match_batch(events))
+        kept = np.arange(200) % 2 == 0
+        cases = m.estimate_selectivity()
+        whole, parts = m.count_excess(cases), [m.count_excess(cases, k) for k in (kept, ~kept)]
+        assert (sum(frequency for frequency, _ in parts) == whole[0]).all()
+        np.testing.assert_allclose(parts[0][1].true + parts[1][1].true, whole[1].true)
+    with pytest.raises(bm.IndexConfigError, match="no attribute 'nosuch'"):
+        halves[0].match_batch(events, skipped_attributes=["nosuch"])
+    with pytest.raises(bm.IndexConfigError, match="not both"):
+        halves[0].match_batch(events, skipped_attributes=["a1"], max_false_positive_rate=0.1)

@@ -83,9 +83,19 @@ class SkipPlan:
         Rates are expectations: over many events, the false matches divided by the true ones. A
         twentieth is left for chance, so that what is measured stays within as well.
         """
-        within = np.searchsorted(self.rates, _USED * rate, side="right") if rate > 0 else 0
-        marks: BoolArray = self.rank < within
+        marks: BoolArray = self.rank < self._within(rate)
         return marks
+
+    def expected(self, rate: float) -> float:
+        """The false matches to expect for each true one, at most, with `skipped(rate)`."""
+        within = self._within(rate)
+        return float(self.rates[within - 1]) if within else 0.0
+
+    def _within(self, rate: float) -> int:
+        """How many attributes of the order are skipped."""
+        if rate <= 0:
+            return 0
+        return int(np.searchsorted(self.rates, _USED * rate, side="right"))
 
 
 def choose_skipped(frequency: Int64Array, boxes: int, selectivity: float, rate: float) -> BoolArray:

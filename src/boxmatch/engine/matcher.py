@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.adaptive.excess import Excess
+from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine import saved_files
 from boxmatch.engine.bulk import Axes, Bulk, Rejected, place_filters, read_table, without_bad_rows
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
@@ -19,7 +20,12 @@ from boxmatch.engine.ids import check_id, check_ids
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores
-from boxmatch.errors import AttributeValueError, StorageError, SubscriptionIdError
+from boxmatch.errors import (
+    AttributeValueError,
+    IndexConfigError,
+    StorageError,
+    SubscriptionIdError,
+)
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis import ABSENT
@@ -197,14 +203,17 @@ class Matcher:
         *,
         threads: int | None = None,
         max_false_positive_rate: float | None = None,
+        skipped_attributes: Collection[str] | None = None,
     ) -> MatchResult:
         """The matches of many events: dicts, an Arrow, pandas or polars table, or n × d numbers.
 
         Uses all cores unless `threads` says otherwise. For the rate see `match`; the result's
-        `skipped_attributes` say what was not checked.
+        `skipped_attributes` say what was not checked. Several matchers that share subscriptions
+        out can be told what to leave unchecked by names, chosen for all of them, in the place of
+        a rate.
         """
         snapshot = self._stores.snapshot
-        skipped = self._skipped(snapshot, max_false_positive_rate)
+        skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         dtype = self._stores.id_dtype
 
         def work(points: Int64Array) -> MatchResult:
@@ -220,13 +229,14 @@ class Matcher:
         *,
         threads: int | None = None,
         max_false_positive_rate: float | None = None,
+        skipped_attributes: Collection[str] | None = None,
     ) -> Int64Array:
         """How many subscriptions want each event; cheaper than listing them.
 
-        For the rate see `match`.
+        For the rate and what is skipped see `match` and `match_batch`.
         """
         snapshot = self._stores.snapshot
-        skipped = self._skipped(snapshot, max_false_positive_rate)
+        skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
 
         def work(points: Int64Array) -> Int64Array:
             total = np.zeros(len(points), np.int64)
@@ -236,10 +246,37 @@ class Matcher:
 
         return np.concatenate(by_chunks(work, self._points(snapshot, events), threads))
 
-    def _skipped(self, snapshot: Snapshot, rate: float | None) -> BoolArray | None:
-        if rate is None and self._own_rate == 0:
+    def estimate_selectivity(self) -> Float64Array:
+        """The share of events that satisfy a predicate, by attribute, guessed from subscriptions.
+
+        There is a row for each case that is plausible.
+        """
+        return self._stores.snapshot.estimate_selectivity()
+
+    def count_excess(
+        self, selectivity: Float64Array, kept: BoolArray | None = None
+    ) -> tuple[Int64Array, Excess]:
+        """How many boxes constrain each attribute, and what skipping an attribute adds.
+
+        `SkipPlan.of_excess` chooses by these. Both are sums, so those of several matchers can be
+        added. `selectivity` is as `estimate_selectivity` has it. `kept` marks the subscriptions to
+        count, by ids, which are row numbers then.
+        """
+        return self._stores.snapshot.count_excess(selectivity, kept)
+
+    def _skipped(
+        self, snapshot: Snapshot, rate: float | None, names: Collection[str] | None = None
+    ) -> BoolArray | None:
+        if names is not None:
+            if rate is not None:
+                raise IndexConfigError(
+                    "give max_false_positive_rate or skipped_attributes, not both"
+                )
+            marks = snapshot.named(names)
+        elif rate is None and self._own_rate == 0:
             return None
-        marks = snapshot.skipped(self._own_rate if rate is None else rate)
+        else:
+            marks = snapshot.skipped(self._own_rate if rate is None else rate)
         if marks is None and self._own_rate > 0:
             # Without marks the index would follow its own rate.
             return np.zeros(len(self.schema), bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -10,10 +10,13 @@ from itertools import compress
 import numpy as np
 
 from boxmatch.adaptive.excess import Excess, rarest_first
+from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.adaptive.skipping import SkipPlan, is_rate
-from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine.box_stores import IndexedSegment, Row, StoreView
 from boxmatch.errors import IndexConfigError
+from boxmatch.model.box_kernels import count_attributes
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Box, render
 from boxmatch.model.strings import StringAxis
@@ -54,6 +57,43 @@ class Snapshot:
             return None
         marks = self._plan.skipped(rate)
         return marks if marks[self.used].any() else None
+
+    def named(self, names: Collection[str]) -> BoolArray | None:
+        """Marks the attributes of these names; None if none of them is used, or can be skipped."""
+        position = {name: i for i, name in enumerate(self.encoder.schema.names)}
+        marks = np.zeros(len(position), bool)
+        for name in names:
+            if name not in position:
+                raise IndexConfigError(f"skipped_attributes: there is no attribute {name!r}")
+            marks[position[name]] = True
+        segments = [view.store for view in self.views if isinstance(view.store, IndexedSegment)]
+        able = all(one.index.capabilities.approximate for one in segments)
+        return marks if able and marks[self.used].any() else None
+
+    def estimate_selectivity(self) -> Float64Array:
+        """The share of events that satisfy a predicate, in each plausible case, by attribute."""
+        parts = [view.store.boxes for view in self.views]
+        most = max(parts, key=lambda boxes: boxes.count, default=Boxes.empty(len(self.used)))
+        return plausible(estimate_by_attribute(most))
+
+    def count_excess(
+        self, selectivity: Float64Array, kept: BoolArray | None
+    ) -> tuple[Int64Array, Excess]:
+        """See `Matcher.count_excess`."""
+        frequency = np.zeros(len(self.used), np.int64)
+        parts = []
+        for view in self.views:
+            live = view.live_positions()
+            if kept is not None:
+                live = live[kept[view.store.ids[live].astype(np.int64)]]
+            boxes, owners = view.store.boxes.take(live), view.store.owners
+            frequency += count_attributes(boxes.attribute, boxes.dimensions)
+            parts.append((boxes, None if owners is None else owners[live]))
+        order = rarest_first(frequency)
+        total = Excess(np.zeros(len(selectivity)), np.zeros(selectivity.shape))
+        for boxes, owners in parts:
+            total += Excess.of(boxes, selectivity, order, owners)
+        return frequency, total
 
     def names(self, skipped: BoolArray | None) -> tuple[str, ...]:
         """The attributes on which predicates are left out."""
