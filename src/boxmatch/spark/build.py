@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
@@ -14,6 +15,7 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.columns import column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
+from boxmatch.spark.skipping import SkipFigures, check_selectivity
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import (
     SEGMENTS,
@@ -47,6 +49,7 @@ def build_index(
     index: str = "tile",
     index_options: Mapping[str, Any] | None = None,
     keep_versions: int = 10,
+    selectivity: Mapping[str, float] | None = None,
 ) -> IndexVersion:
     """Write an index of the subscriptions to `path`, which driver and workers must see.
 
@@ -59,9 +62,19 @@ def build_index(
     id, so shards differ little in size. Unless `shards` says otherwise there are as many as can be
     built at once, of half a million to two million subscriptions each, or as many as before. The
     last `keep_versions` stay.
+
+    `selectivity`, the share of events that satisfy a predicate, by attribute, is for matching with
+    a `max_false_positive_rate`. What it does not name is estimated from the subscriptions.
     """
     settings = IndexSettings(
-        Schema(schema), shards, subscription_id, filter, index, index_options or {}, keep_versions
+        Schema(schema),
+        shards,
+        subscription_id,
+        filter,
+        index,
+        index_options or {},
+        keep_versions,
+        selectivity or {},
     )
     return next_version(subscriptions, path, settings)
 
@@ -78,12 +91,14 @@ class IndexSettings:
     index: str = "tile"
     index_options: Mapping[str, Any] = field(default_factory=dict)
     keep_versions: int = 10
+    selectivity: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         index_class(self.index)(len(self.schema), **self.index_options)  # refuses bad options
         for name, given in (("shards", self.shards), ("keep_versions", self.keep_versions)):
             if given is not None and given < 1:
                 raise SparkError(f"{name} must be at least 1, not {given}")
+        check_selectivity(self.schema, self.selectivity)
 
     def check(self, subscriptions: DataFrame) -> tuple[IdType, dict[str, str]]:
         """The type of the table's ids, and its columns by their names inside; no job is run."""
@@ -120,7 +135,7 @@ def next_version(
     before = last if last and settings.continues(last, id_type) else None
     shards = settings.known_shards(before) or _number_of_shards(subscriptions)
     options = dict(settings.index_options)
-    made = _update(
+    made, figures = _update(
         _by_shard(subscriptions, settings.subscription_id, id_type, wanted, shards),
         shards,
         path=str(folder),
@@ -128,14 +143,15 @@ def next_version(
         index=settings.index,
         index_options=options,
         id_type=id_type,
+        selectivity=dict(settings.selectivity),
         old=[shard.segments for shard in before.shards] if before else [()] * shards,
     )
-    if before is not None and before.shards == made:
+    if before is not None and (before.shards, before.skipping) == (made, figures):
         return before
     if unless():
         raise SparkError("the table of subscriptions changed while it was read")
     version = IndexVersion(
-        str(folder), number + 1, settings.schema, settings.index, options, id_type, made
+        str(folder), number + 1, settings.schema, settings.index, options, id_type, made, figures
     )
     publish(version)
     forget(path, before=version.version - settings.keep_versions + 1)
@@ -176,10 +192,15 @@ def _by_shard(
     return rows.repartitionById(shards, "shard")
 
 
-def _update(rows: DataFrame, shards: int, **arguments: Any) -> tuple[Shard, ...]:
+def _update(
+    rows: DataFrame, shards: int, **arguments: Any
+) -> tuple[tuple[Shard, ...], SkipFigures | None]:
     made = rows.mapInArrow(
         task("boxmatch.spark.worker:update", "build_index", **arguments),
-        "shard int, entry string",
+        "shard int, entry string, skipping string",
     ).collect()
     found = {row["shard"]: shard_of(*json.loads(row["entry"])) for row in made}
-    return tuple(found.get(number, Shard()) for number in range(shards))
+    # In their order: sums of floats depend on it.
+    counted = [json.loads(row["skipping"]) for row in sorted(made, key=itemgetter("shard"))]
+    figures = SkipFigures.total(SkipFigures.of_json(one) for one in counted if one)
+    return tuple(found.get(number, Shard()) for number in range(shards)), figures

@@ -23,6 +23,7 @@ from boxmatch.spark.columns import (
     require_frame,
 )
 from boxmatch.spark.entry import task
+from boxmatch.spark.skipping import Skipping, check_rate, choose
 from boxmatch.spark.store import Folder, require_one_machine, scratch_folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version
 
@@ -36,6 +37,9 @@ PlanChoice = Literal["auto", "replicated", "sharded"]
 
 _REPLICATED_BYTES = 8 * 2**30
 """How large an index may be that every machine holds whole, by default."""
+
+METADATA = "boxmatch"
+"""The key, in the metadata of the column with what was found, under which our own is."""
 
 _SHARD = "__boxmatch_shard"
 _CELLS_PER_SLOT = 2
@@ -52,8 +56,10 @@ class MatchOptions:
     keep: Keep = ()
     plan: PlanChoice = "auto"
     replicate_up_to: int = _REPLICATED_BYTES
+    max_false_positive_rate: float | None = None
 
     def __post_init__(self) -> None:
+        check_rate(self.max_false_positive_rate)
         for name, given, choices in (("how", self.how, How), ("plan", self.plan, PlanChoice)):
             if given not in get_args(choices):
                 raise SparkError(f"{name} is one of {', '.join(get_args(choices))}, not {given!r}")
@@ -105,6 +111,8 @@ class MatchPlan:
     buckets: int
     """Into how many parts events are cut, for each shard; 0 if they stay where they are, or if
     the number of shards is not known yet."""
+    skipping: Skipping | None = None
+    """What is not checked; None if no rate of false matches was given."""
 
     def __str__(self) -> str:
         lines = [f"{self.plan or 'replicated or sharded'}: {self.reason}", f"index: {self.index}"]
@@ -118,6 +126,8 @@ class MatchPlan:
             )
         elif self.plan == "sharded":
             lines.append("events: sent to every shard; each task opens one")
+        if self.skipping is not None:
+            lines.append(str(self.skipping))
         columns = ", ".join((self.options.event_id, *self.keep, self.options.found))
         lines.append(f"result: {self.options.how}, with columns {columns}")
         return "\n".join(lines)
@@ -137,6 +147,7 @@ def match(
     path: str | os.PathLike[str] | None = None,
     shards: int | None = None,
     replicate_up_to: int = _REPLICATED_BYTES,
+    max_false_positive_rate: float | None = None,
 ) -> DataFrame:
     """Find, for each event, every subscription that wants it.
 
@@ -151,10 +162,17 @@ def match(
     can be given; `explain` shows it. With the sharded plan, arrays and counts need ids that no two
     events share.
 
+    With a `max_false_positive_rate` above 0, and below 1, the result may have that many false
+    matches for each true one, in expectation over many events, and never lacks one: predicates on
+    rare attributes are not checked. The index must be one that is faster for it, such as `rein`;
+    others stay exact. The metadata of the column with what was found says what was skipped.
+
     Streams of events are matched too, with the version of the index that is there now; see
     `match_stream` for subscriptions that change.
     """
-    options = MatchOptions(how, event_id, subscription_id, keep, plan, replicate_up_to)
+    options = MatchOptions(
+        how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate
+    )
     return run_plan(_plan(events, subscriptions, options, schema, filter, path, shards), events)
 
 
@@ -172,13 +190,16 @@ def explain(
     path: str | os.PathLike[str] | None = None,
     shards: int | None = None,
     replicate_up_to: int = _REPLICATED_BYTES,
+    max_false_positive_rate: float | None = None,
 ) -> MatchPlan:
     """What `match` would do with the same arguments; nothing is built, and no job is run.
 
     For a table of subscriptions the plan says where its index would be built. What depends on how
     large the index turns out, it leaves open.
     """
-    options = MatchOptions(how, event_id, subscription_id, keep, plan, replicate_up_to)
+    options = MatchOptions(
+        how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate
+    )
     return _plan(events, subscriptions, options, schema, filter, path, shards)
 
 
@@ -236,7 +257,18 @@ def plan_match(
     plan, reason = _choose(index, options)
     shards = _number_of_shards(index)
     buckets = _buckets(events.sparkSession, shards) if plan == "sharded" and shards else 0
-    return MatchPlan(plan, reason, index, options, tuple(keep), buckets)
+    skipping = skipping_of(index, options.max_false_positive_rate)
+    return MatchPlan(plan, reason, index, options, tuple(keep), buckets, skipping)
+
+
+def skipping_of(index: IndexVersion | PlannedIndex, rate: float | None) -> Skipping | None:
+    """What is not checked at a rate of false matches; None without a rate."""
+    check_rate(rate)
+    if rate is None:
+        return None
+    if isinstance(index, PlannedIndex):
+        return choose(index.settings.index, index.settings.schema, None, rate)
+    return choose(index.index, index.schema, index.skipping, rate)
 
 
 def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
@@ -250,7 +282,7 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
     needed = dict.fromkeys([options.event_id, *plan.keep, *index.schema.names])
     events = events.select(*map(column, needed))
     if plan.plan == "replicated":
-        return _search(plan, index, events, None)
+        return _noted(plan, _search(plan, index, events, None))
     from pyspark.sql import functions as f
 
     shards = len(index.shards)
@@ -259,7 +291,20 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
     cell = (column(_SHARD) * plan.buckets + bucket).cast("int")
     cells = everywhere.repartitionById(shards * plan.buckets, cell)
     found = _search(plan, index, cells, _SHARD)
-    return found if options.how == "pairs" else _join_shards(plan, shards, found)
+    return _noted(plan, found if options.how == "pairs" else _join_shards(plan, shards, found))
+
+
+def _noted(plan: MatchPlan, found: DataFrame) -> DataFrame:
+    """The matches, with a note of what was skipped in the metadata of their column."""
+    if plan.skipping is None:
+        return found
+    note = {METADATA: plan.skipping.metadata}
+    return found.select(
+        *(
+            column(name).alias(name, metadata=note) if name == plan.options.found else column(name)
+            for name in found.columns
+        )
+    )
 
 
 def _join_shards(plan: MatchPlan, shards: int, found: DataFrame) -> DataFrame:
@@ -305,6 +350,7 @@ def _search(
         keep=list(plan.keep),
         found=options.found,
         shard_column=shard_column,
+        skipped=None if plan.skipping is None else list(plan.skipping.attributes),
     )
     fields = [events.schema[name] for name in (options.event_id, *plan.keep)]
     result = StructType([*fields, StructField(options.found, kinds[options.how], False)])

@@ -261,18 +261,31 @@ def texts(subscriptions: pa.Table) -> list[str | None]:
 
 
 @dataclass(frozen=True)
+class Search:
+    """How events are matched."""
+
+    threads: int = 1
+    skipped: Sequence[str] | None = None
+    """Attributes whose predicates are not checked; None to leave that to the index."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"threads": self.threads, "skipped_attributes": self.skipped}
+
+
+@dataclass(frozen=True)
 class OpenShard:
     """The segments of a shard, and which of their rows are valid; None means all."""
 
     segments: Sequence[Segment]
     alive: Sequence[BoolArray | None]
 
-    def find(self, events: pa.RecordBatch, threads: int) -> Iterator[tuple[Int64Array, Array]]:
+    def find(self, events: pa.RecordBatch, search: Search) -> Iterator[tuple[Int64Array, Array]]:
         """Matches as rows of the batch and ids, side by side, in several pieces."""
         for segment, alive in zip(self.segments, self.alive, strict=True):
             if segment.matcher is None:
                 continue
-            found = segment.matcher.match_batch(events, threads=threads)
+            found = segment.matcher.match_batch(events, **search.options)
             rows, positions = found.event, np.asarray(found.subscription)
             if alive is not None:
                 valid = alive[positions]
@@ -280,16 +293,16 @@ class OpenShard:
             if len(rows):
                 yield rows, segment.ids.take(pa.array(positions))
 
-    def count(self, events: pa.RecordBatch, threads: int) -> Int64Array:
+    def count(self, events: pa.RecordBatch, search: Search) -> Int64Array:
         """How many subscriptions want each event."""
         total = np.zeros(events.num_rows, np.int64)
         for segment, alive in zip(self.segments, self.alive, strict=True):
             if segment.matcher is None:
                 continue
             if alive is None:
-                total += segment.matcher.count_batch(events, threads=threads)
+                total += segment.matcher.count_batch(events, **search.options)
             else:
-                found = segment.matcher.match_batch(events, threads=threads)
+                found = segment.matcher.match_batch(events, **search.options)
                 valid = alive[np.asarray(found.subscription)]
                 total += np.bincount(found.event[valid], minlength=events.num_rows)
         return total

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from boxmatch.errors import SparkError
 from boxmatch.spark.columns import INTEGERS
 from boxmatch.spark.entry import scalar, task
-from boxmatch.spark.matching import How, id_kind
+from boxmatch.spark.matching import How, id_kind, skipping_of
 from boxmatch.spark.session import require_spark
 from boxmatch.spark.versions import IdType, IndexVersion, read_version
 
@@ -71,12 +71,14 @@ def register(
             raise
 
 
-def match_function(index: IndexVersion | str | os.PathLike[str]) -> UserDefinedFunctionLike:
+def match_function(
+    index: IndexVersion | str | os.PathLike[str], *, max_false_positive_rate: float | None = None
+) -> UserDefinedFunctionLike:
     """A column function from a struct of attributes to the array of ids that want such an event.
 
     For method chains: `events.select("event_id", match_function(path)(f.struct("price")))`. It
     keeps to the version of the index that there is now, and always replicates it. `register` makes
-    a like function for SQL.
+    a like function for SQL. For the rate see `match`.
     """
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
@@ -84,8 +86,12 @@ def match_function(index: IndexVersion | str | os.PathLike[str]) -> UserDefinedF
 
     if not isinstance(index, IndexVersion):
         index = read_version(index)
+    skipping = skipping_of(index, max_false_positive_rate)
     work = scalar(
-        "boxmatch.spark.worker:wanted_by", f"boxmatch_v{index.version}", **_searched(index)
+        "boxmatch.spark.worker:wanted_by",
+        f"boxmatch_v{index.version}",
+        **_searched(index),
+        skipped=None if skipping is None else list(skipping.attributes),
     )
     work.__annotations__ = {"given": pa.Array, "return": pa.Array}  # what kind of function it is
     make: Any = arrow_udf  # typed for functions that are written out

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.entry import task
+from boxmatch.spark.skipping import SkipFigures
 from boxmatch.spark.store import Folder
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class IndexVersion:
     index_options: Mapping[str, Any]
     id_type: IdType
     shards: tuple[Shard, ...]
+    skipping: SkipFigures | None = None
+    """What skipping predicates adds; None if an index of this kind gains nothing from it."""
 
     @property
     def subscriptions(self) -> int:
@@ -106,6 +109,7 @@ class IndexVersion:
                 "index_options": dict(self.index_options),
                 "id_type": self.id_type,
                 "shards": self.shards,
+                "skipping": self.skipping and self.skipping.as_json(),
             }
         )
 
@@ -117,6 +121,7 @@ class IndexVersion:
                 f"the index at {path} has format {found.get('format')}; this version of boxmatch "
                 f"reads {FORMAT}: build it again"
             )
+        figures = found.get("skipping")
         return cls(
             path,
             found["version"],
@@ -125,6 +130,7 @@ class IndexVersion:
             found["index_options"],
             found["id_type"],
             tuple(shard_of(*shard) for shard in found["shards"]),
+            figures and SkipFigures.of_json(figures),
         )
 
 

@@ -17,12 +17,15 @@ from boxmatch.spark.segments import (
     Array,
     OpenShard,
     Recipe,
+    Search,
+    mark_current_rows,
     open_segment,
     open_shards,
     rejected,
     update_shard,
 )
-from boxmatch.spark.versions import SegmentEntry
+from boxmatch.spark.skipping import SkipFigures, count_figures, skipping_pays
+from boxmatch.spark.versions import SegmentEntry, Shard
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -41,6 +44,7 @@ def update(
     index: str,
     index_options: Mapping[str, Any],
     id_type: str,
+    selectivity: Mapping[str, float],
     old: Sequence[Sequence[SegmentEntry]],
 ) -> Batches:
     """Bring the shard whose rows these are up to date. A shard without rows is not seen."""
@@ -57,10 +61,24 @@ def update(
     del table, ids
     recipe = Recipe(Schema.from_json(schema), index, index_options)
     entries = [SegmentEntry(*entry) for entry in old[number]]
-    shard = json.dumps(update_shard(path, recipe, entries, rows))
+    shard = update_shard(path, recipe, entries, rows)
+    figures = _figures(path, shard, selectivity) if skipping_pays(index) else None
     yield pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int32()), pa.array([shard])], ["shard", "entry"]
+        [
+            pa.array([number], pa.int32()),
+            pa.array([json.dumps(shard)]),
+            pa.array([json.dumps(figures and figures.as_json())]),
+        ],
+        ["shard", "entry", "skipping"],
     )
+
+
+def _figures(path: str, shard: Shard, selectivity: Mapping[str, float]) -> SkipFigures | None:
+    """What skipping adds to the matches of a shard."""
+    segments = [open_segment(path, entry.name) for entry in shard.segments]
+    kept = mark_current_rows(segments)
+    parts = zip((segment.matcher for segment in segments), kept, strict=True)
+    return count_figures(((m, rows) for m, rows in parts if m is not None), selectivity)
 
 
 def read_rejected(batches: Batches, *, path: str) -> Batches:
@@ -84,10 +102,12 @@ def match(
     keep: Sequence[str],
     found: str,
     shard_column: str | None,
+    skipped: Sequence[str] | None = None,
 ) -> Batches:
     """Match events with all shards, or with the one that `shard_column` names in every row.
 
     Yields the events' ids, the columns to keep, and a column `found` with what was found.
+    `skipped` names the attributes whose predicates are not checked.
     """
     answer = {"pairs": _pairs, "arrays": _arrays, "counts": _counts}[how]
     threads = _threads()
@@ -103,7 +123,7 @@ def match(
         for events in pace.slices(batch):
             shown = events.select([event_id, *keep])
             for rows, values, matches in answer(
-                opened, events.select(attributes), threads, id_type
+                opened, events.select(attributes), Search(threads, skipped), id_type
             ):
                 pace.matches += matches
                 columns = shown.columns if rows is None else shown.take(rows).columns
@@ -117,6 +137,7 @@ def wanted_by(
     shards: Sequence[Sequence[str]],
     id_type: str,
     attributes: Sequence[str],
+    skipped: Sequence[str] | None = None,
 ) -> Array:
     """For each event, a struct with its attributes, the ids of the subscriptions that want it."""
     if not pa.types.is_struct(events.type):
@@ -127,7 +148,8 @@ def wanted_by(
     batch = pa.RecordBatch.from_struct_array(events)
     require_fields(batch.schema.names, attributes)
     opened = open_shards(path, shards)
-    ((_, arrays, _),) = _arrays(opened, batch.select(attributes), _threads(), id_type)
+    search = Search(_threads(), skipped)
+    ((_, arrays, _),) = _arrays(opened, batch.select(attributes), search, id_type)
     return arrays
 
 
@@ -182,17 +204,17 @@ listed for it."""
 
 
 def _pairs(
-    shards: Sequence[OpenShard], events: pa.RecordBatch, threads: int, id_type: str
+    shards: Sequence[OpenShard], events: pa.RecordBatch, search: Search, id_type: str
 ) -> _Answer:
     for shard in shards:
-        for rows, ids in shard.find(events, threads):
+        for rows, ids in shard.find(events, search):
             yield rows, ids.cast(_SPARK_TYPES[id_type]), len(rows)
 
 
 def _arrays(
-    shards: Sequence[OpenShard], events: pa.RecordBatch, threads: int, id_type: str
+    shards: Sequence[OpenShard], events: pa.RecordBatch, search: Search, id_type: str
 ) -> _Answer:
-    pieces = [piece for shard in shards for piece in shard.find(events, threads)]
+    pieces = [piece for shard in shards for piece in shard.find(events, search)]
     rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
     ids = pa.chunked_array(
         [ids.cast(_SPARK_TYPES[id_type]) for _, ids in pieces], _SPARK_TYPES[id_type]
@@ -204,11 +226,11 @@ def _arrays(
 
 
 def _counts(
-    shards: Sequence[OpenShard], events: pa.RecordBatch, threads: int, id_type: str
+    shards: Sequence[OpenShard], events: pa.RecordBatch, search: Search, id_type: str
 ) -> _Answer:
     total = np.zeros(events.num_rows, np.int64)
     for shard in shards:
-        total += shard.count(events, threads)
+        total += shard.count(events, search)
     yield None, pa.array(total), 0
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from boxmatch.engine.matcher import Matcher
 from boxmatch.spark import read_version
-from boxmatch.spark.segments import open_shards
+from boxmatch.spark.segments import Search, open_shards
 from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.options import SparkOptions
 from boxmatch_bench.settings import SparkSetting
@@ -140,7 +140,7 @@ def _in_shards(files: Files, threads: int) -> _Find:
 
     def find(events: pa.RecordBatch) -> _Found:
         for shard in opened:
-            yield from shard.find(events, threads)
+            yield from shard.find(events, Search(threads))
 
     return find
 
