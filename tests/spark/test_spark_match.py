@@ -219,6 +219,25 @@ def test_the_next_version_is_incremental(
         read_version(tmp_path, 2)
 
 
+@pytest.mark.parametrize("plan", ["replicated", "sharded"])
+def test_only_columns_with_conditions_are_read(
+    spark: SparkSession, events: DataFrame, tmp_path: Path, plan: Any
+) -> None:
+    from pyspark.sql import functions as f
+
+    filters = {"a": "volume > 5000", "b": "price < 40 OR volume < 200"}
+    first = build_index(subscriptions_of(spark, filters.items()), tmp_path, schema=MARKET.schema)
+    assert first.attributes == ("price", "volume")
+    # A worker that reads the symbol fails: the column that it would get does.
+    symbol = f.when(f.col("event_id") >= 0, f.raise_error(f.lit("read"))).cast("string")
+    told = events.withColumn("symbol", symbol)
+    assert pairs(match(told, first, plan=plan)) == scanned(filters)
+    filters |= {"c": "symbol < 'M'"}
+    second = build_index(subscriptions_of(spark, filters.items()), tmp_path, schema=MARKET.schema)
+    assert second.attributes == ("symbol", "price", "volume")
+    assert pairs(match(events, second, plan=plan)) == scanned(filters)
+
+
 def test_events_with_very_many_matches(spark: SparkSession, tmp_path: Path) -> None:
     """More events than a worker begins with, more matches than it has in memory at a time."""
     from pyspark.sql import functions as f

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, SupportsIndex
@@ -320,6 +321,15 @@ class Matcher:
         checked, _ = check_id(subscription_id)
         snapshot, rows = self._stores.boxes_of(checked)
         return snapshot.render(*rows)
+
+    @property
+    def constrained_attributes(self) -> tuple[str, ...]:
+        """The attributes that some subscription has a condition on, in schema order.
+
+        Values of the others do not matter: events may lack them.
+        """
+        snapshot = self._stores.snapshot
+        return tuple(compress(self.schema.names, snapshot.used))
 
     def memory_usage(self) -> dict[str, int]:
         """Bytes held, by part, with their `total`."""

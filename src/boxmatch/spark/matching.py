@@ -279,7 +279,7 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
         plan = plan_match(events, index, options)
     if plan.plan == "sharded" and options.how != "pairs" and events.isStreaming:
         raise SparkError(f"{options.how} of a stream by the sharded plan need match_stream")
-    needed = dict.fromkeys([options.event_id, *plan.keep, *index.schema.names])
+    needed = dict.fromkeys([options.event_id, *plan.keep, *index.attributes])
     events = events.select(*map(column, needed))
     if plan.plan == "replicated":
         return _noted(plan, _search(plan, index, events, None))
@@ -345,7 +345,7 @@ def _search(
         path=index.path,
         shards=index.segment_names,
         id_type=index.id_type,
-        attributes=list(index.schema.names),
+        attributes=list(index.attributes),
         event_id=options.event_id,
         keep=list(plan.keep),
         found=options.found,

@@ -229,25 +229,29 @@ def write_segment(
     """Write a segment for rows with columns `id`, `fingerprint` and the subscription itself."""
     name = uuid.uuid4().hex
     with (Folder.at(path) / SEGMENTS / name).open_for_writing() as folder:
-        bad = _save_matcher(folder, recipe, rows) if len(rows) else _BAD_ROWS.empty_table()
+        bad, attributes = _save_matcher(folder, recipe, rows)
         _write(folder / _IDS, rows.select(["id", "fingerprint"]))
         _write(folder / _CHANGED, pa.table({"id": changed}))
         _write(folder / _BAD, bad)
         _write(folder / _ODD, odd)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return SegmentEntry(name, len(rows), len(changed), nbytes)
+    return SegmentEntry(name, len(rows), len(changed), nbytes, attributes)
 
 
-def _save_matcher(folder: Path, recipe: Recipe, rows: pa.Table) -> pa.Table:
+def _save_matcher(folder: Path, recipe: Recipe, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """Save a matcher of the rows; returns those that are no subscriptions, and what it reads."""
+    if not len(rows):
+        return _BAD_ROWS.empty_table(), ()
     matcher = Matcher(recipe.schema, index=recipe.index, **recipe.index_options)
     wanted = rows.drop_columns(["id", "fingerprint"])
     numbered = wanted.append_column("id", pa.array(np.arange(len(rows))))
     skipped = matcher.subscribe_many(numbered, on_error="skip").rejected
     matcher.save(folder / _MATCHER)
     numbers = np.array([one.row for one in skipped], np.int64)
-    return pa.table(
+    bad = pa.table(
         [numbers, texts(wanted.take(numbers)), [one.reason for one in skipped]], schema=_BAD_ROWS
     )
+    return bad, matcher.constrained_attributes
 
 
 def texts(subscriptions: pa.Table) -> list[str | None]:

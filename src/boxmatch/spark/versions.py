@@ -48,6 +48,8 @@ class SegmentEntry(NamedTuple):
     changed: int
     """Subscriptions of earlier segments that it takes the place of, or removes."""
     nbytes: int
+    attributes: tuple[str, ...] | None = None
+    """Those that its subscriptions have conditions on; None if it was written without them."""
 
 
 class Shard(NamedTuple):
@@ -91,6 +93,16 @@ class IndexVersion:
     def segment_names(self) -> list[list[str]]:
         """The segments of each shard, by which workers find them."""
         return [[segment.name for segment in shard.segments] for shard in self.shards]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that decide what matches: a worker needs no others of an event."""
+        segments = [segment for shard in self.shards for segment in shard.segments]
+        if any(segment.attributes is None for segment in segments):
+            return self.schema.names
+        used = {name for segment in segments for name in segment.attributes or ()}
+        # A batch without a column would not say how many rows it has.
+        return tuple(name for name in self.schema.names if name in used) or self.schema.names[:1]
 
     def __str__(self) -> str:
         return (
@@ -136,7 +148,15 @@ class IndexVersion:
 
 def shard_of(segments: Sequence[Sequence[Any]], subscriptions: int, rejected: int) -> Shard:
     """A shard from what JSON made of it."""
-    return Shard(tuple(SegmentEntry(*one) for one in segments), subscriptions, rejected)
+    entries = (SegmentEntry(*one) for one in segments)
+    return Shard(
+        tuple(
+            entry._replace(attributes=None if entry.attributes is None else tuple(entry.attributes))
+            for entry in entries
+        ),
+        subscriptions,
+        rejected,
+    )
 
 
 def version_numbers(path: str | os.PathLike[str]) -> list[int]:
