@@ -1,32 +1,10 @@
-"""Spark's daemon of Python workers, with the engine in memory before it forks any of them.
-
-A worker that imports Numba and loads the kernels by itself takes seconds of a core to start.
-"""
+"""`boxmatch.spark.daemon` with more in memory: what only some jobs need, and tests often."""
 
 from __future__ import annotations
 
-import gc
-
-import pyarrow as pa
-from pyspark.daemon import manager
-
 import boxmatch.spark.follower
-import boxmatch.spark.pipeline.selectivity
-import boxmatch.spark.worker  # noqa: F401 - only to have them in memory
-from boxmatch import Matcher, Schema
-
-
-def load_kernels() -> None:
-    """Use what workers will use, in this thread: others would not survive a fork."""
-    matcher = Matcher(Schema({"name": "string", "value": "float"}))
-    wanted = [{"id": n, "filter": f"name = 'a' AND value > {n}"} for n in range(100)]
-    matcher.subscribe_many(pa.Table.from_pylist(wanted))
-    events = pa.RecordBatch.from_pylist([{"name": "a", "value": 1.5}])
-    matcher.match_batch(events, threads=1)
-    matcher.count_batch(events, threads=1)
-
+import boxmatch.spark.pipeline.selectivity  # noqa: F401 - only to have them in memory
+from boxmatch.spark.daemon import serve
 
 if __name__ == "__main__":
-    load_kernels()
-    gc.freeze()  # a worker collects garbage after every task: not of what it shares with all others
-    manager()
+    serve()

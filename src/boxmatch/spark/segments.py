@@ -6,6 +6,7 @@ matcher is mapped into memory whatever the ids are, and all workers of a machine
 
 from __future__ import annotations
 
+import gc
 import json
 import uuid
 from collections import OrderedDict
@@ -321,6 +322,10 @@ def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
     Those that nobody asked for this time are let go, so that a worker holds one version of an
     index, and one shard of an index that is too large for a machine.
     """
+    if not _open:
+        # Spark collects garbage after every task. What is loaded by now stays for as long as the
+        # worker does: looking through it each time would take a tenth of a second.
+        gc.freeze()
     opened = []
     for names in shards:
         key = (path, *names)

@@ -19,6 +19,11 @@ _OLDEST = (4, 2)
 broker as a source) with 4.2."""
 
 
+_UNLIMITED = str(2**31 - 1)
+"""With any other limit on the bytes of an Arrow batch, Spark adds up the sizes of all columns
+after every row, which takes longer than writing the row. Batches still have at most 10,000 rows."""
+
+
 def require_spark() -> None:
     """Raise an error unless PySpark is installed, and new enough."""
     with requires("spark", "a Spark session"):
@@ -42,7 +47,9 @@ def local_session(
     """The session that is running, or a local one.
 
     Workers run the Python that this process runs, timestamps are in UTC, and shuffles make as many
-    parts as there are cores. `conf` goes before these defaults. With `connect` a local Spark
+    parts as there are cores. Workers are forked from a process that has the engine in memory
+    already (`boxmatch.spark.daemon`), and Spark does not measure each Arrow batch after every row.
+    `conf` goes before these defaults. With `connect` a local Spark
     Connect server is started and the session talks to that. On a cluster make the session
     yourself: everything in `boxmatch.spark` takes DataFrames and asks for no particular session.
     """
@@ -65,6 +72,8 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(_cores(master)),
+        "spark.sql.execution.arrow.maxBytesPerBatch": _UNLIMITED,
+        **({"spark.python.daemon.module": "boxmatch.spark.daemon"} if _workers_have_us() else {}),
         **(conf or {}),
     }
     builder = SparkSession.builder.appName(name)
@@ -74,6 +83,11 @@ def local_session(
             continue  # belongs to the server, which is not ours to change
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _workers_have_us() -> bool:
+    """Do workers surely run a Python that has this package?"""
+    return os.environ.get("PYSPARK_PYTHON") == sys.executable
 
 
 def _cores(master: str) -> int:
