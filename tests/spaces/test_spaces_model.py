@@ -472,6 +472,18 @@ def test_many_of_each(seed: int, points_until: int) -> None:
         assert set(found) == {o for o, r in state["s"].items() if meets(state["p"][number], r)}
 
 
+@pytest.mark.parametrize("wanted", [{"filter": "region"}, {}])
+def test_all_of_many_that_need_a_closer_look_match(wanted: dict[str, str]) -> None:
+    """A filter on either side, or several regions, and no room to spare in the arrays."""
+    spaces = bm.Spaces(ONE)
+    several = {"one": {"d": 1}, "two": {"d": (2, 3)}}
+    for count in range(1, 150):
+        spaces.subscribe(count, {"d": (0, 5)}, **wanted)
+        entered = spaces.publish("p", regions=several)
+        assert sorted(entered.subscription) == list(range(1, count + 1))
+        assert len(spaces.retract("p")) == count
+
+
 def test_strings_that_come_in_between() -> None:
     """So many between the same two that labels have to be spread anew."""
     spaces = bm.Spaces({"s": bm.Schema({"name": "string"})})

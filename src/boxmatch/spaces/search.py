@@ -46,7 +46,8 @@ def find_matches(actor: Actor, others: Int64Array, regions: int) -> int:
                 found[last] = o
             own[o] |= np.uint64(1) << np.uint64(i)
             partners[o] |= np.uint64(1) << np.uint64(r - side.first[o])
-    for at in range(len(found) - 1, last - 1, -1):
+    # Upwards, so that those that match take no place that is still to be read.
+    for at in range(last, len(found)):
         o = found[at]
         if holds(actor.code, 0, len(actor.code), own[o], len(actor.valid)) and holds(
             side.code, side.code_start[o], side.code_length[o], partners[o], side.number[o]
