@@ -9,6 +9,8 @@ from typing import Any
 from boxmatch.model.interval import Interval, ends_of
 
 Spec = Mapping[str, Any]
+Rows = list[dict[str, bool]]
+"""For each region of the other side: which of one's own it overlaps."""
 
 
 def empty(low: Any, high: Any, low_open: bool, high_open: bool) -> bool:
@@ -32,7 +34,7 @@ class Thing:
     """A publication or a subscription."""
 
     regions: dict[str, dict[str, Interval]]
-    filter: Callable[[Mapping[str, bool]], bool] | None
+    filter: Callable[[Rows], bool] | None
 
 
 class Model:
@@ -53,11 +55,13 @@ class Model:
         return self._satisfied(one, other) and self._satisfied(other, one)
 
     def _satisfied(self, one: Thing, other: Thing) -> bool:
-        partners = {
-            name: any(self._regions_match(region, theirs) for theirs in other.regions.values())
-            for name, region in one.regions.items()
-        }
-        return all(partners.values()) if one.filter is None else one.filter(partners)
+        rows = [
+            {name: self._regions_match(region, theirs) for name, region in one.regions.items()}
+            for theirs in other.regions.values()
+        ]
+        if one.filter is None:
+            return all(any(row[name] for row in rows) for name in one.regions)
+        return one.filter(rows)
 
     def _regions_match(self, one: dict[str, Interval], other: dict[str, Interval]) -> bool:
         return any(

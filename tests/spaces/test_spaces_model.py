@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import boxmatch as bm
 from boxmatch import Interval
 from boxmatch.spaces.endpoints import cell_of
 from boxmatch.spaces.members import Members
-from boxmatch.spaces.region_filter import compile_region_filter, holds
+from boxmatch.spaces.region_filter import compile_region_filter, holds, holds_by_rows
 
 ONE = {"space": bm.Schema({"d": "float"})}
 
@@ -533,6 +533,13 @@ def test_region_filters(text: str | None, true_for: list[int]) -> None:
         ("a & b", "'&' is not understood", 2),
         ("NOT a", "holds even if no region has a partner", 0),
         ("a OR NOT b", "holds even if no region has a partner", 0),
+        ("SAME(NOT a)", "holds even if no region has a partner", 0),
+        ("b OR NOT SAME(a)", "holds even if no region has a partner", 0),
+        ("b AND SAME (a OR same(b))", "SAME cannot be inside another SAME", 17),
+        ("b AND SAME(a", "not closed", 10),
+        ("SAME()", "a region is expected, not ')'", 5),
+        ("SAME a", "no region is named 'SAME'", 0),
+        ('"SAME"(a)', "no region is named 'SAME'", 1),
     ],
 )
 def test_filters_that_make_no_sense(text: str, message: str, position: int) -> None:
@@ -540,6 +547,64 @@ def test_filters_that_make_no_sense(text: str, message: str, position: int) -> N
         compile_region_filter(text, ("a", "b"))
     assert message in caught.value.reason
     assert caught.value.position == position
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("SAME(a AND b)", lambda rows: any(row & 3 == 3 for row in rows)),
+        ("c or same (a and not b)", lambda rows: any(row & 4 or row & 3 == 1 for row in rows)),
+        (
+            "SAME(a AND b) AND NOT SAME(b AND c) AND (c OR SAME(a AND b))",
+            lambda rows: any(row & 3 == 3 for row in rows) and all(row & 6 != 6 for row in rows),
+        ),
+        (
+            "c AND SAME(NOT (a OR c))",
+            lambda rows: any(row & 4 for row in rows) and any(row & 5 == 0 for row in rows),
+        ),
+    ],
+)
+def test_what_one_region_overlaps(text: str, meaning: Callable[[tuple[int, ...]], bool]) -> None:
+    """For all ways in which up to three regions of the other side can overlap three."""
+    code = compile_region_filter(text, ("a", "b", "c"))
+    for rows in chain.from_iterable(product(range(8), repeat=count) for count in (1, 2, 3)):
+        found = holds_by_rows(code, 0, len(code), np.array(rows, np.uint64), 3)
+        assert found == meaning(rows), rows
+
+
+def test_the_papers_filters() -> None:
+    """P(o₁, o₂): one object overlaps i₁ and i₂, another or the same one overlaps i₃."""
+    spaces = bm.Spaces(ONE)
+    interests = {"i1": {"d": (0, 10)}, "i2": {"d": (8, 20)}, "i3": {"d": (30, 40)}}
+    spaces.subscribe("s", regions=interests, filter="SAME(i1 AND i2) AND i3")
+    objects = {"o1": {"d": 5}, "o2": {"d": 12}, "o3": {"d": 35}}
+    either = "o1 OR o2 OR o3"
+    assert notified(spaces.publish("p", regions=objects, filter=either)) == []
+    moved = spaces.update_publication("p", regions={"o2": {"d": 9}})
+    assert notified(moved) == [("enter", "p", "s")]
+    assert notified(spaces.update_publication("p", regions={"o1": {"d": 50}})) == []
+    apart = spaces.update_subscription("s", regions={"i2": {"d": (10, 20)}})
+    assert notified(apart) == [("leave", "p", "s")]
+    # A publication can want the same of an interest.
+    spaces.update_publication("p", filter="SAME(o2 AND o3)")
+    assert notified(spaces.subscribe("parts", {"d": (34, 36)})) == []
+    assert notified(spaces.subscribe("all", {"d": (0, 40)})) == [("enter", "p", "all")]
+
+
+def test_a_region_may_be_called_same() -> None:
+    code = compile_region_filter("same AND SAME(same AND b)", ("same", "b"))
+    assert holds_by_rows(code, 0, len(code), np.array([3], np.uint64), 2)
+    assert not holds_by_rows(code, 0, len(code), np.array([1, 2], np.uint64), 2)
+
+
+def test_as_many_as_there_are_bits() -> None:
+    names = tuple(f"r{number}" for number in range(63))
+    twice = "SAME(r0 AND r62) AND (r1 OR SAME(r0 AND r62))"
+    code = compile_region_filter(twice, names)
+    assert holds_by_rows(code, 0, len(code), np.array([1 << 62 | 1], np.uint64), 63)
+    assert not holds_by_rows(code, 0, len(code), np.array([1 << 62, 3], np.uint64), 63)
+    with pytest.raises(bm.RegionFilterError, match=r"64 regions and SAME together, .* 63 regions"):
+        compile_region_filter("SAME(r0 AND r1) OR SAME(r0 AND r2)", names)
 
 
 def test_deep_filters() -> None:

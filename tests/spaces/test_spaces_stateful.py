@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from space_model import Model, Thing, empty, intervals  # in this folder
+from space_model import Model, Rows, Thing, empty, intervals  # in this folder
 
 import boxmatch as bm
 
@@ -39,14 +39,51 @@ TABLE = pa.schema(
         "depth": pa.int64(),
     }
 )
-FILTERS: dict[str, Callable[[Mapping[str, bool]], bool]] = {
-    "one": lambda has: has["one"],
-    "one OR two": lambda has: has["one"] or has["two"],
-    "one AND NOT two": lambda has: has["one"] and not has["two"],
-    "(two OR one) AND (one OR NOT two)": lambda has: (
-        (has["two"] or has["one"]) and (has["one"] or not has["two"])
-    ),
-}
+Truth = Callable[[Rows, dict[str, bool] | None], bool]
+"""Whether an expression is true; inside `SAME` for one region of the other side, a row."""
+
+
+def _name(name: str) -> tuple[str, Truth]:
+    return name, lambda rows, row: any(one[name] for one in ([row] if row else rows))
+
+
+def _not(inner: tuple[str, Truth]) -> tuple[str, Truth]:
+    return f"NOT {inner[0]}", lambda rows, row: not inner[1](rows, row)
+
+
+def _and(left: tuple[str, Truth], right: tuple[str, Truth]) -> tuple[str, Truth]:
+    both = lambda rows, row: left[1](rows, row) and right[1](rows, row)  # noqa: E731
+    return f"({left[0]} AND {right[0]})", both
+
+
+def _or(left: tuple[str, Truth], right: tuple[str, Truth]) -> tuple[str, Truth]:
+    either = lambda rows, row: left[1](rows, row) or right[1](rows, row)  # noqa: E731
+    return f"({left[0]} OR {right[0]})", either
+
+
+def _same(inner: tuple[str, Truth]) -> tuple[str, Truth]:
+    return f"SAME({inner[0]})", lambda rows, _: any(inner[1](rows, one) for one in rows)
+
+
+def _connected(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.builds(_not, inner) | st.builds(_and, inner, inner) | st.builds(_or, inner, inner)
+        ),
+        max_leaves=4,
+    )
+
+
+def filters(names: Iterable[str]) -> st.SearchStrategy[tuple[str | None, Any]]:
+    """Filters over these regions, and what they mean; None wants a partner for each of them."""
+    name = st.sampled_from(sorted(names)).map(_name)
+    some = _connected(name | st.builds(_same, _connected(name)))
+    nothing = [dict.fromkeys(names, False)]  # for which no filter may hold
+    sensible = some.map(lambda one: _not(one) if one[1](nothing, None) else one)
+    return st.just((None, None)) | sensible.map(
+        lambda one: (one[0], lambda rows: one[1](rows, None))
+    )
 
 
 @st.composite
@@ -71,7 +108,7 @@ def _no_integer(low: Any, high: Any, low_open: bool, high_open: bool) -> bool:
 @st.composite
 def regions(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     made = {}
-    for name in draw(st.sampled_from([["one"], ["one"], ["one", "two"]])):
+    for name in draw(st.sampled_from([["one"], ["one", "two"], ["one", "two", "three"]])):
         dimensions = draw(
             st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3, unique=True)
         )
@@ -83,6 +120,39 @@ def regions(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
 def points(draw: st.DrawFn) -> dict[str, Any]:
     names = draw(st.sets(st.sampled_from(sorted(VALUES))))
     return {name: draw(VALUES[name] | st.none()) for name in names}
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
+    """Regions of one dimension, in which one often overlaps several of the other side."""
+    names = ["one", "two", "three"][: draw(st.integers(2, 3))]
+    ends = st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda ends: tuple(sorted(ends)))
+    return {name: {"x": draw(ends)} for name in names}
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_what_the_same_region_overlaps(data: Any) -> None:
+    """A few of each side, whose filters say so, against the model; regions move one at a time."""
+    spaces, model = bm.Spaces({"line": bm.Schema({"x": "int"})}), Model({"line": {"x"}})
+    members = [(which, id) for which in model.things for id in ("a", "b")]
+    steps = [*members, *data.draw(st.lists(st.sampled_from(members), max_size=4))]
+    for which, id in steps:
+        things, old = model.things[which], model.things[which].get(id)
+        named = data.draw(overlapping())
+        if old is None:
+            operation = spaces.publish if which == "publication" else spaces.subscribe
+            filter, meaning = data.draw(filters(named))
+            change: dict[str, Any] = {"regions": named, "filter": filter}
+            thing = Thing({name: intervals(spec) for name, spec in named.items()}, meaning)
+        else:
+            publication = which == "publication"
+            operation = spaces.update_publication if publication else spaces.update_subscription
+            change = {"regions": {"two": named["two"]}}
+            thing = Thing({**old.regions, "two": intervals(named["two"])}, old.filter)
+        expected = model.transitions(partial(things.__setitem__, id, thing))
+        found = {(one.kind, one.publication, one.subscription) for one in operation(id, **change)}
+        assert found == expected
 
 
 WHICH = st.sampled_from(["publication", "subscription"])
@@ -110,26 +180,27 @@ class SpacesMachine(RuleBasedStateMachine):
         assert len(notified) == len(listed)
         return notified
 
-    @rule(which=WHICH, id=IDS, given=regions(), filter=st.sampled_from([None, None, *FILTERS]))
-    def add(self, which: str, id: str, given: dict[str, Any], filter: str | None) -> None:
+    @rule(which=WHICH, id=IDS, given=regions(), data=st.data())
+    def add(self, which: str, id: str, given: dict[str, Any], data: Any) -> None:
         things = self.model.things[which]
-        if "two" not in given:
-            filter = filter if filter == "one" else None
+        filter, meaning = data.draw(filters(given))
         operation = self.spaces.publish if which == "publication" else self.spaces.subscribe
         if id in things:
             with pytest.raises(bm.DuplicateMemberError, match=f"{which} with id '{id}'"):
                 operation(id, regions=given, filter=filter)
             return
-        thing = Thing({n: intervals(spec) for n, spec in given.items()}, FILTERS.get(filter or ""))
+        thing = Thing({n: intervals(spec) for n, spec in given.items()}, meaning)
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
         assert self.notified(operation(id, regions=given, filter=filter)) == expected
 
-    @rule(given=st.dictionaries(st.tuples(WHICH, IDS), regions(), max_size=4))
-    def load(self, given: dict[tuple[str, str], dict[str, Any]]) -> None:
+    @rule(given=st.dictionaries(st.tuples(WHICH, IDS), regions(), max_size=4), data=st.data())
+    def load(self, given: dict[tuple[str, str], dict[str, Any]], data: Any) -> None:
         """Many at once, of whom nobody is notified."""
         both: dict[str, dict[Any, Any]] = {"publication": {}, "subscription": {}}
+        meanings = {}
         for (which, id), named in given.items():
-            both[which][id] = bm.Stored(id, named, "one OR two" if "two" in named else None)
+            filter, meanings[which, id] = data.draw(filters(named))
+            both[which][id] = bm.Stored(id, named, filter)
         twins = [id for which, id in given if id in self.model.things[which]]
         loaded = {f"{which}s": specs for which, specs in both.items()}
         if twins:
@@ -140,7 +211,7 @@ class SpacesMachine(RuleBasedStateMachine):
         for which, specs in both.items():
             for id, stored in specs.items():
                 named = {name: intervals(spec) for name, spec in stored.regions.items()}
-                self.model.things[which][id] = Thing(named, FILTERS.get(stored.filter or ""))
+                self.model.things[which][id] = Thing(named, meanings[which, id])
 
     @rule(which=WHICH, id=IDS, given=regions(), free=st.booleans(), data=st.data())
     def update(self, which: str, id: str, given: dict[str, Any], free: bool, data: Any) -> None:
@@ -202,8 +273,8 @@ class SpacesMachine(RuleBasedStateMachine):
             assert self.notified(islice(notified, len(one))) == one
         assert list(notified) == []
 
-    @rule(which=WHICH, id=IDS, given=regions())
-    def reshape(self, which: str, id: str, given: dict[str, Any]) -> None:
+    @rule(which=WHICH, id=IDS, given=regions(), data=st.data())
+    def reshape(self, which: str, id: str, given: dict[str, Any], data: Any) -> None:
         """Add the region `two`, or take it away; filters change with it."""
         things = self.model.things[which]
         if id not in things:
@@ -215,12 +286,13 @@ class SpacesMachine(RuleBasedStateMachine):
         )
         old = things[id]
         if "two" in old.regions:
-            kept = {name: region for name, region in old.regions.items() if name != "two"}
-            thing, change, filter = Thing(kept, None), {"two": None}, None
+            change = {"two": None}
+            named = {name: region for name, region in old.regions.items() if name != "two"}
         else:
-            added = given["one"]
-            thing = Thing({**old.regions, "two": intervals(added)}, FILTERS["one OR two"])
-            change, filter = {"two": added}, "one OR two"
+            change = {"two": given["one"]}
+            named = {**old.regions, "two": intervals(given["one"])}
+        filter, meaning = data.draw(filters(named))
+        thing = Thing(named, meaning)
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
         assert self.notified(operation(id, regions=change, filter=filter)) == expected
 

@@ -1,8 +1,7 @@
 """Which members begin or cease to match an actor that moves: what every update asks.
 
 Only regions with an endpoint between an old and a new value can change. They are collected, each
-once, and compared before and after. For that the few regions of the actor are laid out densely, an
-interval for every dimension, so that a constraint of the other side takes one lookup.
+once, and compared before and after (`pairs`).
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import Int, Int32Array, Int64Array, UInt64Array
+from boxmatch.arrays import Int32Array, Int64Array, UInt64Array
 from boxmatch.kernels.bucket_pool import Buckets
 from boxmatch.kernels.jit import inlined, kernel
 from boxmatch.kernels.prefetch import prefetch
-from boxmatch.model.axis import FIRST, LAST
 from boxmatch.spaces.endpoints import EndpointCells, cell_of
 from boxmatch.spaces.layout import Actor, Side, SideArrays, unpack
-from boxmatch.spaces.region_filter import Code, holds
+from boxmatch.spaces.pairs import dense_of, match_pair
+from boxmatch.spaces.region_filter import Code
 
 _AHEAD = 24
 """How many headers are on their way from memory while one is looked at."""
@@ -34,7 +33,7 @@ def find_changes(old: Actor, new: Actor, others: Int64Array) -> tuple[Int32Array
     side is `packed`.
     """
     there = unpack(others)
-    dense = _dense(old, new, len(new.valid), len(there.spaces))
+    dense = dense_of(old, new, len(new.valid), len(there.spaces))
     return changes(dense, new.valid, new.code, there)
 
 
@@ -53,25 +52,6 @@ def changes(
     for at in range(len(candidates)):
         seen[np.uint32(candidates[at])] = 0
     return _transitions(dense, valid, code, others.side, others.spaces, candidates, own)
-
-
-@kernel
-def _dense(old: Actor, new: Actor, regions: int, dimensions: int) -> Int64Array:
-    """Low and high before, low and high after, for every region and dimension.
-
-    A dimension that is free holds everything.
-    """
-    dense = np.empty((regions, dimensions, 4), np.int64)
-    dense[:, :, 0], dense[:, :, 1] = FIRST, LAST
-    dense[:, :, 2], dense[:, :, 3] = FIRST, LAST
-    for i in range(regions):
-        for p in range(old.start[i], old.start[i + 1]):
-            dense[i, old.dimension[p], 0] = old.low[p]
-            dense[i, old.dimension[p], 1] = old.high[p]
-        for p in range(new.start[i], new.start[i + 1]):
-            dense[i, new.dimension[p], 2] = new.low[p]
-            dense[i, new.dimension[p], 3] = new.high[p]
-    return dense
 
 
 @kernel
@@ -203,7 +183,7 @@ def _transitions(
         o = side.owner[candidates[at]]
         if done[o] == 0:
             done[o] = 1
-            was, is_now = _match(dense, valid, code, side, spaces, o)
+            was, is_now = match_pair(dense, valid, code, side, spaces, o)
             changed[entered] = o
             entered += is_now > was
             changed[gone] = o
@@ -253,72 +233,3 @@ def _simple_transitions(
         changed[gone] = o
         gone -= was > is_now
     return entered, gone, left
-
-
-@kernel
-def _match(
-    dense: Int64Array, valid: UInt64Array, code: Code, side: Side, spaces: UInt64Array, o: int
-) -> tuple[bool, bool]:
-    """Whether owner `o` matches the actor, before and after."""
-    regions = len(valid)
-    own_was = own_is = np.uint64(0)
-    partners_was = partners_is = np.uint64(0)
-    for j in range(side.number[o]):
-        for i in range(regions):
-            met, meets = _meet(
-                side.header,
-                np.uint32(side.first[o] + j),
-                side.constraint,
-                dense[i],
-                valid[i],
-                spaces,
-            )
-            own_was |= np.uint64(met) << np.uint64(i)
-            partners_was |= np.uint64(met) << np.uint64(j)
-            own_is |= np.uint64(meets) << np.uint64(i)
-            partners_is |= np.uint64(meets) << np.uint64(j)
-    begin, steps = side.code_start[o], side.code_length[o]
-    was = holds(code, 0, len(code), own_was, regions) and holds(
-        side.code, begin, steps, partners_was, side.number[o]
-    )
-    is_now = holds(code, 0, len(code), own_is, regions) and holds(
-        side.code, begin, steps, partners_is, side.number[o]
-    )
-    return was, is_now
-
-
-@kernel
-def _meet(
-    header: Int64Array,
-    r: Int,
-    constraint: Int64Array,
-    dense: Int64Array,
-    valid: np.uint64,
-    spaces: UInt64Array,
-) -> tuple[bool, bool]:
-    """Whether region `r` overlaps the actor's in some space, before and after."""
-    packed, both = header[r, 1], np.uint64(header[r, 2]) & valid
-    # Two at a time and without branches, which could not be predicted.
-    met_0, meets_0 = _left(np.uint16(packed >> 16), header[r, 4], header[r, 5], dense, spaces)
-    met_1, meets_1 = _left(np.uint16(packed >> 32), header[r, 6], header[r, 7], dense, spaces)
-    before = both & met_0 & met_1
-    after = both & meets_0 & meets_1
-    if np.uint16(packed) > 2:
-        begin = header[r, 0]
-        for p in range(begin + 2, begin + np.uint16(packed)):
-            met, meets = _left(
-                np.uint16(constraint[p, 0]), constraint[p, 1], constraint[p, 2], dense, spaces
-            )
-            before &= met
-            after &= meets
-    return before != 0, after != 0
-
-
-@kernel
-def _left(
-    d: Int, low: int, high: int, dense: Int64Array, spaces: UInt64Array
-) -> tuple[np.uint64, np.uint64]:
-    """The spaces that a constraint leaves, before and after."""
-    apart = (low > dense[d, 1]) | (high < dense[d, 0])
-    apart_now = (low > dense[d, 3]) | (high < dense[d, 2])
-    return ~(spaces[d] * np.uint64(apart)), ~(spaces[d] * np.uint64(apart_now))

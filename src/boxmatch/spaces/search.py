@@ -12,7 +12,8 @@ from boxmatch.arrays import Int64Array, UInt64Array
 from boxmatch.kernels.jit import kernel
 from boxmatch.spaces.endpoints import EndpointCells, cell_of
 from boxmatch.spaces.layout import Actor, unpack
-from boxmatch.spaces.region_filter import holds
+from boxmatch.spaces.pairs import dense_of, match_by_rows
+from boxmatch.spaces.region_filter import binds, holds
 
 
 @kernel
@@ -46,10 +47,18 @@ def find_matches(actor: Actor, others: Int64Array, regions: int) -> int:
                 found[last] = o
             own[o] |= np.uint64(1) << np.uint64(i)
             partners[o] |= np.uint64(1) << np.uint64(r - side.first[o])
+    binding = binds(actor.code, 0, len(actor.code))
+    dense = np.empty((0, 0, 4), np.int64)
     # Upwards, so that those that match take no place that is still to be read.
     for at in range(last, len(found)):
         o = found[at]
-        if holds(actor.code, 0, len(actor.code), own[o], len(actor.valid)) and holds(
+        if binding or binds(side.code, side.code_start[o], side.code_length[o]):
+            if len(dense) == 0:
+                dense = dense_of(actor, actor, len(actor.valid), len(spaces))
+            _, match = match_by_rows(dense, actor.valid, actor.code, side, spaces, o)
+            found[matches] = o
+            matches += match
+        elif holds(actor.code, 0, len(actor.code), own[o], len(actor.valid)) and holds(
             side.code, side.code_start[o], side.code_length[o], partners[o], side.number[o]
         ):
             found[matches] = o
