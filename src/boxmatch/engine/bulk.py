@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -76,7 +77,14 @@ class Reading(NamedTuple):
     rejected: tuple[Rejected, ...] = ()
 
 
-def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False) -> Reading:
+def read_table(
+    schema: Schema,
+    table: Any,
+    max_boxes: int,
+    *,
+    skip: bool = False,
+    time_zone: tzinfo | None = None,
+) -> Reading:
     """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
 
     With `skip` rows whose filter is wrong are left out. Wrong values in columns of bounds show when
@@ -84,7 +92,7 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
     """
     columns = as_table(table)
     if columns is None:
-        return _read_filters(schema, *_read_records(table), max_boxes, skip)
+        return _read_filters(schema, *_read_records(table), max_boxes, skip, time_zone)
     names = list(columns.names)
     if "id" not in names:
         raise SchemaError(
@@ -93,7 +101,8 @@ def read_table(schema: Schema, table: Any, max_boxes: int, *, skip: bool = False
         )
     ids = _values(columns, names.index("id"))
     if "filter" in names:
-        return _read_filters(schema, ids, _values(columns, names.index("filter")), max_boxes, skip)
+        filters = _values(columns, names.index("filter"))
+        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone)
     check_ids(ids)
     return Reading(lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, columns)))
 
@@ -144,15 +153,20 @@ def _values(columns: ColumnTable, place: int) -> Any:
 
 
 def _read_filters(
-    schema: Schema, ids: Any, filters: Sequence[Any], max_boxes: int, skip: bool
+    schema: Schema,
+    ids: Any,
+    filters: Sequence[Any],
+    max_boxes: int,
+    skip: bool,
+    time_zone: tzinfo | None,
 ) -> Reading:
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
         raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
     if not skip:
-        compiled = compile_many(schema, filters, max_boxes=max_boxes)
+        compiled = compile_many(schema, filters, max_boxes=max_boxes, time_zone=time_zone)
         return Reading(place_filters(schema, checked, kind, compiled))
-    compiled, rejected = _compile_good(schema, filters, max_boxes)
+    compiled, rejected = _compile_good(schema, filters, max_boxes, time_zone)
     keep = np.ones(len(checked), bool)
     keep[[bad.row for bad in rejected]] = False
     return Reading(place_filters(schema, checked[keep], kind, compiled), rejected)
@@ -175,12 +189,14 @@ def place_filters(
 
 
 def _compile_good(
-    schema: Schema, filters: Sequence[Any], max_boxes: int
+    schema: Schema, filters: Sequence[Any], max_boxes: int, time_zone: tzinfo | None
 ) -> tuple[list[CompiledFilter], tuple[Rejected, ...]]:
     compiled, rejected = [], []
     for row, filter in enumerate(filters):
         try:
-            compiled.append(compile_filter(schema, filter, max_boxes=max_boxes))
+            compiled.append(
+                compile_filter(schema, filter, max_boxes=max_boxes, time_zone=time_zone)
+            )
         except FilterError as error:
             place = "" if error.position is None else f" (at offset {error.position})"
             rejected.append(Rejected(row, f"{error.reason}{place}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import tzinfo
 from functools import partial
 from itertools import compress
 from os import PathLike
@@ -101,7 +102,11 @@ class Matcher:
         return self._add_one(checked, kind, compiled)
 
     def subscribe_many(
-        self, table: Any, *, on_error: Literal["raise", "skip"] = "raise"
+        self,
+        table: Any,
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
+        time_zone: tzinfo | None = None,
     ) -> Subscribed:
         """Add many subscriptions at once; all of them, or with an error none.
 
@@ -109,6 +114,7 @@ class Matcher:
         `id` and, per attribute, `NAME` (equal to), `NAME_low` and `NAME_high` (from, up to, both
         included), where null means no such condition. With `on_error="skip"` rows whose filter or
         values are wrong are left out, and the result says which; ids must be right in any case.
+        Timestamps in the text of filters that name no zone are in `time_zone`, or in UTC.
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
@@ -120,7 +126,7 @@ class Matcher:
         if opened is not None:
             table = opened
         try:
-            reading = read_table(self.schema, table, self.max_boxes, skip=skip)
+            reading = read_table(self.schema, table, self.max_boxes, skip=skip, time_zone=time_zone)
             return self._add(reading.place)._replace(rejected=reading.rejected)
         except AttributeValueError:
             if not skip or opened is None:

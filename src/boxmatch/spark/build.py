@@ -27,6 +27,7 @@ from boxmatch.spark.versions import (
     publish,
     shard_of,
 )
+from boxmatch.spark.zones import instants, is_local, session_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,13 +106,14 @@ class IndexSettings:
         require_frame(subscriptions, "subscriptions")
         return subscription_columns(subscriptions, self.schema, self.subscription_id, self.filter)
 
-    def continues(self, before: IndexVersion, id_type: IdType) -> bool:
+    def continues(self, before: IndexVersion, id_type: IdType, time_zone: str) -> bool:
         """Can the older version's segments be built upon?"""
         return (
             before.schema == self.schema
             and before.index == self.index
             and before.index_options == self.index_options
             and before.id_type == id_type
+            and before.time_zone == time_zone
             and self.shards in (None, len(before.shards))
         )
 
@@ -128,22 +130,28 @@ def next_version(
 ) -> IndexVersion:
     """What `build_index` does. If `unless` is true at the end, there is an error instead."""
     id_type, wanted = settings.check(subscriptions)
+    time_zone = session_zone(subscriptions.sparkSession)
     folder = Folder.at(path)
     (folder / SEGMENTS).prepare()
     last = newest(path)
     number = last.version if last else 0
-    before = last if last and settings.continues(last, id_type) else None
+    before = last if last and settings.continues(last, id_type, time_zone) else None
     shards = settings.known_shards(before) or _number_of_shards(subscriptions)
     options = dict(settings.index_options)
+    rows, names = _by_shard(
+        subscriptions, settings.subscription_id, id_type, wanted, shards, time_zone
+    )
     made, figures = _update(
-        _by_shard(subscriptions, settings.subscription_id, id_type, wanted, shards),
+        rows,
         shards,
+        names=names,
         path=str(folder),
         schema=settings.schema.to_json(),
         index=settings.index,
         index_options=options,
         id_type=id_type,
         selectivity=dict(settings.selectivity),
+        time_zone=time_zone,
         old=[shard.segments for shard in before.shards] if before else [()] * shards,
     )
     if before is not None and (before.shards, before.skipping) == (made, figures):
@@ -151,7 +159,15 @@ def next_version(
     if unless():
         raise SparkError("the table of subscriptions changed while it was read")
     version = IndexVersion(
-        str(folder), number + 1, settings.schema, settings.index, options, id_type, made, figures
+        str(folder),
+        number + 1,
+        settings.schema,
+        settings.index,
+        options,
+        id_type,
+        made,
+        figures,
+        time_zone,
     )
     publish(version)
     forget(path, before=version.version - settings.keep_versions + 1)
@@ -176,12 +192,26 @@ def _number_of_shards(subscriptions: DataFrame) -> int:
 
 
 def _by_shard(
-    table: DataFrame, subscription_id: str, id_type: IdType, wanted: Mapping[str, str], shards: int
-) -> DataFrame:
-    """The table as tasks take it, each partition a shard."""
+    table: DataFrame,
+    subscription_id: str,
+    id_type: IdType,
+    wanted: Mapping[str, str],
+    shards: int,
+    time_zone: str,
+) -> tuple[DataFrame, dict[str, str]]:
+    """The table as tasks take it, each partition a shard; and what its columns are called.
+
+    They have other names on the way, since `mapInArrow` does not take names with dots.
+    """
     from pyspark.sql import functions as f
 
-    inside = [column(name).alias(alias) for alias, name in wanted.items()]
+    names = {f"c{number}": name for number, name in enumerate(wanted)}
+    inside = []
+    for alias, name in names.items():
+        given = column(wanted[name])
+        if time_zone != "UTC" and is_local(table.schema[wanted[name]].dataType):
+            given = instants(given, time_zone)
+        inside.append(given.alias(alias))
     # A hash passes over nulls: whether there is one is hashed too.
     marks = [part for name in wanted.values() for part in (column(name), column(name).isNull())]
     own = column(subscription_id).cast(id_type)
@@ -189,7 +219,7 @@ def _by_shard(
     rows = table.select(
         shard.alias("shard"), own.alias("id"), f.xxhash64(*marks).alias("fingerprint"), *inside
     )
-    return rows.repartitionById(shards, "shard")
+    return rows.repartitionById(shards, "shard"), names
 
 
 def _update(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from boxmatch.errors import SchemaError, SparkError
@@ -12,7 +13,8 @@ from boxmatch.spark.versions import IdType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 Keep = Literal["all"] | Sequence[str]
 
@@ -47,40 +49,160 @@ def require_frame(given: object, what: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Field:
+    """A column of a DataFrame, or a field of a struct in it."""
+
+    path: tuple[str, ...]
+    """The column, and the fields inside it that lead to this one."""
+    type: DataType
+
+    @property
+    def name(self) -> str:
+        """What filters and schemas call it."""
+        return ".".join(self.path)
+
+    @property
+    def column(self) -> Column:
+        from pyspark.sql import functions as f
+
+        return f.col(".".join(map(quote, self.path)))
+
+    def arrow_type(self) -> pa.DataType | None:
+        """The type that it has on its way to workers; None if Spark cannot send it there."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        try:
+            return to_arrow_type(self.type, timezone="UTC")
+        except PySparkException:
+            return None
+
+
+class Columns:
+    """The columns of a DataFrame and the fields of its structs, found by name as Spark does.
+
+    Upper and lower case are the same unless `spark.sql.caseSensitive` is set.
+    """
+
+    def __init__(self, frame: DataFrame, what: str, *, nested: bool = True) -> None:
+        self.what = what
+        self.top = [Field((field.name,), field.dataType) for field in frame.schema]
+        self.fields = self.top
+        if nested:
+            self.fields = [leaf for field in self.top for leaf in _leaves(field)]
+        self.case_sensitive = is_case_sensitive(frame.sparkSession)
+        self._found: dict[str, list[Field]] = {}
+        for field in dict.fromkeys([*self.top, *self.fields]):
+            self._found.setdefault(self.fold(field.name), []).append(field)
+
+    def fold(self, name: str) -> str:
+        """The same for all names that Spark does not tell apart."""
+        return name if self.case_sensitive else name.lower()
+
+    def find(self, name: str) -> Field | None:
+        """The column or field of this name; an error if there are several."""
+        found = self._found.get(self.fold(name), [])
+        if len(found) > 1:
+            raise SparkError(
+                f"the {self.what} have more than one column {name!r} "
+                f"({', '.join(_written(field) for field in found)}): rename all but one"
+            )
+        return found[0] if found else None
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise an error if the schema has names that Spark does not tell apart."""
+        seen: dict[str, str] = {}
+        for name in schema.names:
+            other = seen.setdefault(self.fold(name), name)
+            if other != name:
+                raise SparkError(
+                    f"the schema has attributes {other!r} and {name!r}, which Spark does not tell "
+                    "apart: rename one, or set spark.sql.caseSensitive"
+                )
+
+    def require(self, names: Iterable[str], because: str = "") -> list[Field]:
+        """The columns of these names; an error names those that are missing."""
+        found = {name: self.find(name) for name in names}
+        missing = [name for name, field in found.items() if field is None]
+        if missing:
+            known = ", ".join(field.name for field in self.top)
+            raise SparkError(
+                f"the {self.what} have no column {', '.join(map(repr, missing))}"
+                + (because.format(known) if because else f" (they have: {known})")
+            )
+        return [field for field in found.values() if field is not None]
+
+
+class Transport:
+    """Columns on their way to workers, under names that any Spark function takes.
+
+    `mapInArrow` cannot have a dot in the name of a column. A column that is asked for twice is sent
+    once.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Column] = {}
+        self._names: dict[object, str] = {}
+
+    def add(self, name: str, column: Column, source: object) -> str:
+        """The name inside of a column; the same for the same source."""
+        if source in self._names:
+            return self._names[source]
+        taken = {inside.lower() for inside in self._columns}
+        inside = name
+        if "." in name or "`" in name or name.lower() in taken:
+            inside = f"__boxmatch_{len(self._columns)}"
+        self._columns[inside] = column.alias(inside)
+        self._names[source] = inside
+        return inside
+
+    def select(self, frame: DataFrame) -> DataFrame:
+        """The columns that were added, and no others."""
+        return frame.select(*self._columns.values())
+
+
+def _leaves(field: Field) -> Iterator[Field]:
+    from pyspark.sql.types import StructType
+
+    if not isinstance(field.type, StructType):
+        yield field
+        return
+    for inner in field.type:
+        yield from _leaves(Field((*field.path, inner.name), inner.dataType))
+
+
+def _written(field: Field) -> str:
+    return ".".join(map(quote, field.path))
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Does the session tell names apart that differ in case only?"""
+    return spark.conf.get("spark.sql.caseSensitive") == "true"
+
+
 def require_columns(frame: DataFrame, names: Iterable[str], what: str) -> None:
     """Raise an error that names the columns which the DataFrame lacks."""
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        raise SparkError(
-            f"the {what} have no column {', '.join(map(repr, missing))} "
-            f"(they have: {', '.join(frame.columns)})"
-        )
-
-
-def arrow_types(frame: DataFrame) -> dict[str, pa.DataType]:
-    """The columns that Arrow has a type for, and that type."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    types = {}
-    for field in frame.schema:
-        try:
-            types[field.name] = to_arrow_type(field.dataType, timezone="UTC")
-        except PySparkException:
-            continue
-    return types
+    Columns(frame, what).require(names)
 
 
 def infer_schema(events: DataFrame, event_id: str) -> Schema:
-    """An attribute for every column of the events that can be one, but for their id."""
+    """An attribute for every column of the events that can be one, but for their id.
+
+    The fields of a struct are attributes too, named as in SQL: `pos.lat`.
+    """
     import pyarrow as pa
 
+    columns = Columns(events, "events")
     attributes: list[Attribute] = []
-    for name, kind in arrow_types(events).items():
-        if name == event_id:
+    for field in columns.fields:
+        kind = field.arrow_type()
+        if kind is None or columns.fold(field.name) == columns.fold(event_id):
+            continue
+        if " collate " in field.type.simpleString():
             continue
         try:
-            attributes += Schema.from_arrow(pa.schema([pa.field(name, kind)])).attributes
+            attributes += Schema.from_arrow(pa.schema([pa.field(field.name, kind)])).attributes
         except SchemaError:
             continue  # arrays, maps and the like are payload
     if not attributes:
@@ -92,14 +214,14 @@ def infer_schema(events: DataFrame, event_id: str) -> Schema:
 
 def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
     """Raise an error unless the events have an id and the attributes, with types that fit."""
-    require_columns(events, [event_id], "events")
-    missing = [name for name in schema.names if name not in events.columns]
-    if missing:
-        raise SparkError(
-            f"the events have no column {', '.join(map(repr, missing))}, which the schema of the "
-            f"subscriptions has (they have: {', '.join(events.columns)}); add a column of nulls "
-            "if no event has the attribute"
-        )
+    columns = Columns(events, "events")
+    columns.check_schema(schema)
+    columns.require([event_id])
+    columns.require(
+        schema.names,
+        ", which the schema of the subscriptions has (they have: {}); add a column of nulls if no "
+        "event has the attribute",
+    )
     check_types(events, {attribute.name: attribute for attribute in schema}, "events")
 
 
@@ -107,27 +229,38 @@ def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str
     """Raise an error unless columns hold values of the attributes, given by the columns' names."""
     from boxmatch.model.columns import readable
 
-    types = arrow_types(frame)
-    for name, attribute in attributes.items():
-        kind = types.get(name)
+    columns = Columns(frame, what)
+    for field, attribute in zip(columns.require(attributes), attributes.values(), strict=True):
+        kind, shown = field.arrow_type(), field.type.simpleString()
         if kind is None or not readable(attribute.type, kind):
             raise SparkError(
-                f"column {name!r} of the {what} is of type "
-                f"{frame.schema[name].dataType.simpleString()}, which is no {attribute.type}: "
-                "cast it first"
+                f"column {field.name!r} of the {what} is of type {shown}, which is no "
+                f"{attribute.type}: cast it first"
+            )
+        if " collate " in shown:
+            raise SparkError(
+                f"column {field.name!r} of the {what} is of type {shown}, but filters compare "
+                "strings by their bytes: cast it to string, or derive a column from it"
             )
 
 
 def columns_to_keep(events: DataFrame, keep: Keep, event_id: str, found: str) -> list[str]:
     """The columns of the events that the result has too, besides the id."""
+    columns = Columns(events, "events")
+    own = columns.fold(event_id)
     if isinstance(keep, str):
         if keep != "all":
             raise SparkError(f"keep is a list of columns or 'all', not {keep!r}")
-        names = [name for name in events.columns if name != event_id]
+        names = [field.name for field in columns.top if columns.fold(field.name) != own]
     else:
-        require_columns(events, keep, "events")
-        names = [name for name in dict.fromkeys(keep) if name != event_id]
-    if found in (event_id, *names):
+        names = [name for name in dict.fromkeys(keep) if columns.fold(name) != own]
+    for name, field in zip(names, columns.require(names), strict=True):
+        if field.arrow_type() is None:
+            raise SparkError(
+                f"column {name!r} of the events is of type {field.type.simpleString()}, which "
+                "Spark cannot send to Python: cast it, or leave it out of keep"
+            )
+    if columns.fold(found) in (own, *map(columns.fold, names)):
         raise SparkError(
             f"the events have a column {found!r}, and so would the result: rename it, or leave it "
             "out of keep"
@@ -135,15 +268,22 @@ def columns_to_keep(events: DataFrame, keep: Keep, event_id: str, found: str) ->
     return names
 
 
-def ends_of(names: Iterable[str], schema: Schema) -> dict[str, tuple[str, End]]:
+def ends_of(
+    names: Iterable[str], schema: Schema, *, case_sensitive: bool = True
+) -> dict[str, tuple[str, End]]:
     """What columns say: of which dimension, and which end of it or ("") both."""
+
+    def fold(name: str) -> str:
+        return name if case_sensitive else name.lower()
+
+    dimensions = {fold(name): name for name in schema.names}
     found: dict[str, tuple[str, End]] = {}
     for name in names:
-        stem, _, end = name.rpartition("_")
-        if name in schema:
-            found[name] = name, ""
-        elif stem in schema and end in ("low", "high"):
-            found[name] = stem, "low" if end == "low" else "high"
+        stem, _, end = fold(name).rpartition("_")
+        if fold(name) in dimensions:
+            found[name] = dimensions[fold(name)], ""
+        elif stem in dimensions and end in ("low", "high"):
+            found[name] = dimensions[stem], "low" if end == "low" else "high"
     return found
 
 
@@ -151,14 +291,21 @@ def subscription_columns(
     table: DataFrame, schema: Schema, subscription_id: str, filter: str
 ) -> tuple[IdType, dict[str, str]]:
     """The type of the ids, and which columns say what is wanted, by the names they go by inside."""
-    require_columns(table, [subscription_id], "subscriptions")
-    id_type = _id_type(table, subscription_id)
-    if filter in table.columns:
-        kind = table.schema[filter].dataType.simpleString()
-        if kind != "string":
+    columns = Columns(table, "subscriptions", nested=False)
+    columns.check_schema(schema)
+    (own,) = columns.require([subscription_id])
+    id_type = _id_type(own)
+    texts = columns.find(filter)
+    if texts is not None:
+        kind = texts.type.simpleString()
+        if kind.partition(" collate ")[0] != "string":
             raise SparkError(f"column {filter!r} of the subscriptions is {kind}, not text")
-        return id_type, {"filter": filter}
-    bounds = ends_of((name for name in table.columns if name != subscription_id), schema)
+        return id_type, {"filter": texts.name}
+    bounds = ends_of(
+        (field.name for field in columns.top if field != own),
+        schema,
+        case_sensitive=columns.case_sensitive,
+    )
     if not bounds:
         raise SparkError(
             f"the subscriptions have neither a column {filter!r} nor columns of bounds (NAME, "
@@ -166,15 +313,17 @@ def subscription_columns(
         )
     attributes = {name: schema[dimension] for name, (dimension, _) in bounds.items()}
     check_types(table, attributes, "subscriptions")
-    return id_type, {name: name for name in bounds}
+    wanted = {f"{dim}_{end}" if end else dim: name for name, (dim, end) in bounds.items()}
+    return id_type, wanted
 
 
-def _id_type(table: DataFrame, name: str) -> IdType:
-    kind = table.schema[name].dataType.simpleString()
+def _id_type(field: Field) -> IdType:
+    kind = field.type.simpleString()
     if kind in INTEGERS:
         return "long"
     if kind == "string":
         return "string"
     raise SparkError(
-        f"column {name!r} of the subscriptions is {kind}; an id is a string or an integer: cast it"
+        f"column {field.name!r} of the subscriptions is {kind}; an id is a string or an integer: "
+        "cast it"
     )

@@ -8,14 +8,18 @@ a time, for an index that is larger than a machine.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from boxmatch.errors import SparkError
-from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.model.schema import Attribute, Schema, SchemaSpec
 from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
 from boxmatch.spark.columns import (
+    Columns,
+    Field,
     Keep,
+    Transport,
     check_events,
     column,
     columns_to_keep,
@@ -26,6 +30,7 @@ from boxmatch.spark.entry import task
 from boxmatch.spark.skipping import Skipping, check_rate, choose
 from boxmatch.spark.store import Folder, require_one_machine, scratch_folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version
+from boxmatch.spark.zones import instants, is_local, session_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -232,7 +237,8 @@ def _plan_index(
         require_one_machine(subscriptions.sparkSession, "the index")
         return PlannedIndex(subscriptions, None, settings, settings.shards)
     last = newest(path)
-    before = last if last and settings.continues(last, id_type) else None
+    zone = session_zone(subscriptions.sparkSession)
+    before = last if last and settings.continues(last, id_type, zone) else None
     folder = str(Folder.at(path))
     return PlannedIndex(subscriptions, folder, settings, settings.known_shards(before))
 
@@ -279,19 +285,21 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
         plan = plan_match(events, index, options)
     if plan.plan == "sharded" and options.how != "pairs" and events.isStreaming:
         raise SparkError(f"{options.how} of a stream by the sharded plan need match_stream")
-    needed = dict.fromkeys([options.event_id, *plan.keep, *index.attributes])
-    events = events.select(*map(column, needed))
+    inside = _Inside.of(plan, index, events)
     if plan.plan == "replicated":
-        return _noted(plan, _search(plan, index, events, None))
+        return _noted(plan, inside.rename(_search(plan, index, inside, inside.events, None)))
     from pyspark.sql import functions as f
 
     shards = len(index.shards)
-    bucket = f.pmod(f.xxhash64(column(options.event_id)), f.lit(plan.buckets))
-    everywhere = events.withColumn(_SHARD, f.explode(f.sequence(f.lit(0), f.lit(shards - 1))))
+    bucket = f.pmod(f.xxhash64(column(inside.event_id)), f.lit(plan.buckets))
+    number = f.explode(f.sequence(f.lit(0), f.lit(shards - 1)))
+    everywhere = inside.events.withColumn(_SHARD, number)
     cell = (column(_SHARD) * plan.buckets + bucket).cast("int")
     cells = everywhere.repartitionById(shards * plan.buckets, cell)
-    found = _search(plan, index, cells, _SHARD)
-    return _noted(plan, found if options.how == "pairs" else _join_shards(plan, shards, found))
+    found = _search(plan, index, inside, cells, _SHARD)
+    if options.how != "pairs":
+        found = _join_shards(plan, inside, shards, found)
+    return _noted(plan, inside.rename(found))
 
 
 def _noted(plan: MatchPlan, found: DataFrame) -> DataFrame:
@@ -307,7 +315,50 @@ def _noted(plan: MatchPlan, found: DataFrame) -> DataFrame:
     )
 
 
-def _join_shards(plan: MatchPlan, shards: int, found: DataFrame) -> DataFrame:
+@dataclass(frozen=True)
+class _Inside:
+    """The events as workers get them: only what is needed, under names that Spark can handle."""
+
+    events: DataFrame
+    event_id: str
+    keep: tuple[str, ...]
+    attributes: Mapping[str, str]
+    """The column of each attribute, by the attribute's name."""
+    names: tuple[str, ...]
+    """What the columns of the result are called."""
+
+    @classmethod
+    def of(cls, plan: MatchPlan, index: IndexVersion, events: DataFrame) -> _Inside:
+        columns = Columns(events, "events")
+        transport = Transport()
+
+        def send(name: str, field: Field) -> str:
+            return transport.add(name, field.column, field)
+
+        def send_value(attribute: Attribute, field: Field) -> str:
+            local = attribute.type == "timestamp" and is_local(field.type)
+            if not local or index.time_zone == "UTC":
+                return send(attribute.name, field)
+            column = instants(field.column, index.time_zone)
+            return transport.add(attribute.name, column, (field, "instants"))
+
+        shown = (plan.options.event_id, *plan.keep)
+        event_id, *keep = map(send, shown, columns.require(shown))
+        fields = columns.require(index.attributes)
+        attributes = {
+            name: send_value(index.schema[name], field)
+            for name, field in zip(index.attributes, fields, strict=True)
+        }
+        names = (*shown, plan.options.found)
+        return cls(transport.select(events), event_id, tuple(keep), attributes, names)
+
+    def rename(self, found: DataFrame) -> DataFrame:
+        """The result, with the names that its columns should have."""
+        inside = (self.event_id, *self.keep, self.names[-1])
+        return found if inside == self.names else found.toDF(*self.names)
+
+
+def _join_shards(plan: MatchPlan, inside: _Inside, shards: int, found: DataFrame) -> DataFrame:
     """One row for each event, from a row for each event and shard."""
     from pyspark.sql import functions as f
 
@@ -316,18 +367,22 @@ def _join_shards(plan: MatchPlan, shards: int, found: DataFrame) -> DataFrame:
     whole = f.sum(values) if options.how == "counts" else f.flatten(f.collect_list(values))
     twice = f.concat(
         f.lit("more than one event has the id "),
-        column(options.event_id).cast("string"),
+        column(inside.event_id).cast("string"),
         f.lit(": arrays and counts by the sharded plan need ids of their own"),
     )
     once = f.count(values) == shards
-    return found.groupBy(column(options.event_id)).agg(
-        *(f.first(column(name)).alias(name) for name in plan.keep),
+    return found.groupBy(column(inside.event_id)).agg(
+        *(f.first(column(name)).alias(name) for name in inside.keep),
         f.when(once, whole).otherwise(f.raise_error(twice)).alias(options.found),
     )
 
 
 def _search(
-    plan: MatchPlan, index: IndexVersion, events: DataFrame, shard_column: str | None
+    plan: MatchPlan,
+    index: IndexVersion,
+    inside: _Inside,
+    events: DataFrame,
+    shard_column: str | None,
 ) -> DataFrame:
     from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
@@ -345,14 +400,14 @@ def _search(
         path=index.path,
         shards=index.segment_names,
         id_type=index.id_type,
-        attributes=list(index.attributes),
-        event_id=options.event_id,
-        keep=list(plan.keep),
+        attributes=dict(inside.attributes),
+        event_id=inside.event_id,
+        keep=list(inside.keep),
         found=options.found,
         shard_column=shard_column,
         skipped=None if plan.skipping is None else list(plan.skipping.attributes),
     )
-    fields = [events.schema[name] for name in (options.event_id, *plan.keep)]
+    fields = [events.schema[name] for name in (inside.event_id, *inside.keep)]
     result = StructType([*fields, StructField(options.found, kinds[options.how], False)])
     return events.mapInArrow(work, result)
 

@@ -26,6 +26,7 @@ from boxmatch.engine.matcher import Matcher
 from boxmatch.model.schema import Schema
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import SEGMENTS, SegmentEntry, Shard
+from boxmatch.spark.zones import zone_of
 
 Array: TypeAlias = "pa.Array[Any]"
 
@@ -52,6 +53,7 @@ class Recipe:
     schema: Schema
     index: str
     index_options: Mapping[str, Any]
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,8 @@ def _save_matcher(folder: Path, recipe: Recipe, rows: pa.Table) -> tuple[pa.Tabl
     matcher = Matcher(recipe.schema, index=recipe.index, **recipe.index_options)
     wanted = rows.drop_columns(["id", "fingerprint"])
     numbered = wanted.append_column("id", pa.array(np.arange(len(rows))))
-    skipped = matcher.subscribe_many(numbered, on_error="skip").rejected
+    zone = zone_of(recipe.time_zone)
+    skipped = matcher.subscribe_many(numbered, on_error="skip", time_zone=zone).rejected
     matcher.save(folder / _MATCHER)
     numbers = np.array([one.row for one in skipped], np.int64)
     bad = pa.table(

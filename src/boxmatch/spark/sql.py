@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
 from boxmatch.errors import SparkError
-from boxmatch.spark.columns import INTEGERS
+from boxmatch.spark.columns import INTEGERS, is_case_sensitive
 from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.matching import How, id_kind, skipping_of
 from boxmatch.spark.session import require_spark
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Array = pa.Array[Any]
 
 _EVENT_ID = "event_id"
+_ID_INSIDE = "__boxmatch_id"  # another name than any attribute has
 _FOUND = {"pairs": "subscription_id", "arrays": "subscription_ids", "counts": "matches"}
 
 _ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
@@ -61,11 +62,16 @@ def register(
     kinds = {"pairs": id_sql, "arrays": f"array<{id_sql}>", "counts": "bigint"}
     make: Any = arrow_udtf  # typed for classes that are written out
     for how in get_args(How):
-        handler = _table_function(how, _sql_type(event_id), _ID_TYPES[id_sql])
+        handler = _table_function(
+            how,
+            event_type=_sql_type(event_id),
+            id_type=_ID_TYPES[id_sql],
+            case_sensitive=is_case_sensitive(spark),
+        )
         result = f"{_EVENT_ID} {event_id}, {_FOUND[how]} {kinds[how]}"
         spark.udtf.register(f"boxmatch_{how}", make(handler, returnType=result))
     try:
-        spark.udf.register("wanted_by", _wanted_by_function(id_sql))
+        spark.udf.register("wanted_by", _wanted_by_function(spark, id_sql))
     except PySparkException as error:
         if error.getCondition() != _IN_A_PIPELINE:
             raise
@@ -81,17 +87,20 @@ def match_function(
     a like function for SQL. For the rate see `match`.
     """
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import ArrayType
 
     if not isinstance(index, IndexVersion):
         index = read_version(index)
     skipping = skipping_of(index, max_false_positive_rate)
+    spark = SparkSession.getActiveSession()
     work = scalar(
         "boxmatch.spark.worker:wanted_by",
         f"boxmatch_v{index.version}",
         **_searched(index),
         skipped=None if skipping is None else list(skipping.attributes),
+        case_sensitive=spark is not None and is_case_sensitive(spark),
     )
     work.__annotations__ = {"given": pa.Array, "return": pa.Array}  # what kind of function it is
     make: Any = arrow_udf  # typed for functions that are written out
@@ -99,11 +108,16 @@ def match_function(
     return made
 
 
-def _wanted_by_function(id_sql: str) -> Any:
+def _wanted_by_function(spark: SparkSession, id_sql: str) -> Any:
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
-    work = task("boxmatch.spark.sql:wanted_by", "wanted_by", id_type=_ID_TYPES[id_sql])
+    work = task(
+        "boxmatch.spark.sql:wanted_by",
+        "wanted_by",
+        id_type=_ID_TYPES[id_sql],
+        case_sensitive=is_case_sensitive(spark),
+    )
     work.__annotations__ = {
         "batches": Iterator[tuple[pa.Array, pa.Array]],  # type: ignore[type-arg]
         "return": Iterator[pa.Array],  # type: ignore[type-arg]  # compared with this very type
@@ -112,9 +126,9 @@ def _wanted_by_function(id_sql: str) -> Any:
     return make(work, f"array<{id_sql}>")
 
 
-def _table_function(how: How, event_type: str, id_type: IdType) -> type:
+def _table_function(how: How, **arguments: Any) -> type:
     """A class that Spark pickles by value, so that a worker without the package can say so."""
-    call = scalar("boxmatch.spark.sql:search", how=how, event_type=event_type, id_type=id_type)
+    call = scalar("boxmatch.spark.sql:search", how=how, **arguments)
 
     class Matching:
         def __init__(self) -> None:
@@ -132,6 +146,7 @@ def search(
     how: How,
     event_type: str,
     id_type: IdType,
+    case_sensitive: bool,
 ) -> Iterator[pa.RecordBatch]:
     """What a table function does with a batch of events; the other arguments repeat in each row.
 
@@ -139,7 +154,7 @@ def search(
     """
     import pyarrow as pa
 
-    from boxmatch.spark.worker import match, require_fields
+    from boxmatch.spark.worker import find_fields, match, require_instants
 
     opened, events, index, version, event_id = given
     if not isinstance(events, pa.RecordBatch):
@@ -148,28 +163,35 @@ def search(
         return iter(())
     chosen = _version(opened, _constant(index, "index"), _constant(version, "version"), id_type)
     name = _constant(event_id, "event_id") or _EVENT_ID
-    require_fields(events.schema.names, [name, *chosen.schema.names])
-    _check_id_type(events.schema.field(name), event_type)
+    ids, *attributes = find_fields(events, [name, *chosen.schema.names], case_sensitive)
+    _check_id_type(name, ids.type, event_type)
+    require_instants(chosen.schema.names, attributes, _instants(chosen))
+    batch = pa.RecordBatch.from_arrays([ids, *attributes], [_ID_INSIDE, *chosen.schema.names])
     matches = match(
-        iter([events]),
+        iter([batch]),
         how=how,
-        **_searched(chosen),
-        event_id=name,
+        path=chosen.path,
+        shards=chosen.segment_names,
+        id_type=id_type,
+        attributes={name: name for name in chosen.schema.names},
+        event_id=_ID_INSIDE,
         keep=(),
         found=_FOUND[how],
         shard_column=None,
     )
-    return (pa.RecordBatch.from_arrays(m.columns, [_EVENT_ID, _FOUND[how]]) for m in matches)
+    return (m.rename_columns([_EVENT_ID, _FOUND[how]]) for m in matches)
 
 
-def wanted_by(batches: Iterator[tuple[Array, Any]], *, id_type: IdType) -> Iterator[Array]:
+def wanted_by(
+    batches: Iterator[tuple[Array, Any]], *, id_type: IdType, case_sensitive: bool
+) -> Iterator[Array]:
     """For paths of indexes and events as structs, the ids of the subscriptions that want them."""
     from boxmatch.spark.worker import wanted_by
 
     opened: dict[Any, IndexVersion] = {}
     for index, events in batches:
         chosen = _version(opened, _constant(index, "index"), None, id_type)
-        yield wanted_by(events, **_searched(chosen))
+        yield wanted_by(events, **_searched(chosen), case_sensitive=case_sensitive)
 
 
 def _searched(index: IndexVersion) -> dict[str, Any]:
@@ -179,7 +201,15 @@ def _searched(index: IndexVersion) -> dict[str, Any]:
         "shards": index.segment_names,
         "id_type": index.id_type,
         "attributes": list(index.schema.names),
+        "instants": _instants(index),
     }
+
+
+def _instants(index: IndexVersion) -> dict[str, str]:
+    """The attributes whose columns must be instants, and the zone that is the reason."""
+    if index.time_zone == "UTC":
+        return {}
+    return {one.name: index.time_zone for one in index.schema if one.type == "timestamp"}
 
 
 def _version(
@@ -211,13 +241,13 @@ def _constant(argument: Array | None, name: str) -> Any:
     return values[0] if values else None
 
 
-def _check_id_type(field: pa.Field[Any], wanted: str) -> None:
+def _check_id_type(name: str, kind: pa.DataType, wanted: str) -> None:
     from pyspark.sql.pandas.types import from_arrow_type
 
-    found = from_arrow_type(field.type).simpleString()
+    found = from_arrow_type(kind).simpleString()
     if found != wanted and not (found in INTEGERS and wanted in INTEGERS):
         raise SparkError(
-            f"column {field.name!r} of the events is {found}, not {wanted}: call "
+            f"column {name!r} of the events is {found}, not {wanted}: call "
             f"boxmatch.spark.register with event_id={found!r}, or cast the column"
         )
 

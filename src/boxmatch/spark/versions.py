@@ -73,6 +73,8 @@ class IndexVersion:
     shards: tuple[Shard, ...]
     skipping: SkipFigures | None = None
     """What skipping predicates adds; None if an index of this kind gains nothing from it."""
+    time_zone: str = "UTC"
+    """That of timestamps in filters that name no other: of the session that built the index."""
 
     @property
     def subscriptions(self) -> int:
@@ -122,6 +124,7 @@ class IndexVersion:
                 "id_type": self.id_type,
                 "shards": self.shards,
                 "skipping": self.skipping and self.skipping.as_json(),
+                "time_zone": self.time_zone,
             }
         )
 
@@ -143,6 +146,7 @@ class IndexVersion:
             found["id_type"],
             tuple(shard_of(*shard) for shard in found["shards"]),
             figures and SkipFigures.of_json(figures),
+            found.get("time_zone", "UTC"),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
@@ -45,6 +46,8 @@ def update(
     index_options: Mapping[str, Any],
     id_type: str,
     selectivity: Mapping[str, float],
+    names: Mapping[str, str],
+    time_zone: str,
     old: Sequence[Sequence[SegmentEntry]],
 ) -> Batches:
     """Bring the shard whose rows these are up to date. A shard without rows is not seen."""
@@ -58,8 +61,9 @@ def update(
     ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
     # In order of ids: the same table gives the same index, however its rows arrived.
     rows = table.drop_columns(["shard", "id"]).append_column("id", ids).sort_by("id")
+    rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
     del table, ids
-    recipe = Recipe(Schema.from_json(schema), index, index_options)
+    recipe = Recipe(Schema.from_json(schema), index, index_options, time_zone)
     entries = [SegmentEntry(*entry) for entry in old[number]]
     shard = update_shard(path, recipe, entries, rows)
     figures = _figures(path, shard, selectivity) if skipping_pays(index) else None
@@ -97,7 +101,7 @@ def match(
     path: str,
     shards: Sequence[Sequence[str]],
     id_type: str,
-    attributes: Sequence[str],
+    attributes: Mapping[str, str],
     event_id: str,
     keep: Sequence[str],
     found: str,
@@ -106,6 +110,7 @@ def match(
 ) -> Batches:
     """Match events with all shards, or with the one that `shard_column` names in every row.
 
+    `attributes` gives the column of each attribute.
     Yields the events' ids, the columns to keep, and a column `found` with what was found.
     `skipped` names the attributes whose predicates are not checked.
     """
@@ -123,7 +128,7 @@ def match(
         for events in pace.slices(batch):
             shown = events.select([event_id, *keep])
             for rows, values, matches in answer(
-                opened, events.select(attributes), Search(threads, skipped), id_type
+                opened, _rename(events, attributes), Search(threads, skipped), id_type
             ):
                 pace.matches += matches
                 columns = shown.columns if rows is None else shown.take(rows).columns
@@ -137,6 +142,8 @@ def wanted_by(
     shards: Sequence[Sequence[str]],
     id_type: str,
     attributes: Sequence[str],
+    case_sensitive: bool,
+    instants: Mapping[str, str],
     skipped: Sequence[str] | None = None,
 ) -> Array:
     """For each event, a struct with its attributes, the ids of the subscriptions that want it."""
@@ -145,22 +152,64 @@ def wanted_by(
             f"an event is a struct with the attributes as fields, not of type {events.type}: write "
             f"struct({', '.join(attributes)})"
         )
-    batch = pa.RecordBatch.from_struct_array(events)
-    require_fields(batch.schema.names, attributes)
+    columns = find_fields(pa.RecordBatch.from_struct_array(events), attributes, case_sensitive)
+    require_instants(attributes, columns, instants)
+    batch = pa.RecordBatch.from_arrays(columns, list(attributes))
     opened = open_shards(path, shards)
     search = Search(_threads(), skipped)
-    ((_, arrays, _),) = _arrays(opened, batch.select(attributes), search, id_type)
+    ((_, arrays, _),) = _arrays(opened, batch, search, id_type)
     return arrays
 
 
-def require_fields(names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise an error that says which columns or fields of the events are missing."""
-    missing = [name for name in wanted if name not in names]
+def require_instants(
+    names: Sequence[str], columns: Sequence[Array], zones: Mapping[str, str]
+) -> None:
+    """Raise an error for local times where filters of another zone than UTC need instants.
+
+    `zones` has the attributes for which that matters, and the zone of the index.
+    """
+    for name, column in zip(names, columns, strict=True):
+        if name in zones and getattr(column.type, "tz", None) is None:
+            raise SparkError(
+                f"{name!r} is of type {column.type}, and the filters of this index are in the time "
+                f"zone {zones[name]}: write CAST({name} AS TIMESTAMP)"
+            )
+
+
+def _rename(events: pa.RecordBatch, attributes: Mapping[str, str]) -> pa.RecordBatch:
+    return events.select(list(attributes.values())).rename_columns(list(attributes))
+
+
+def find_fields(
+    events: pa.RecordBatch, names: Sequence[str], case_sensitive: bool
+) -> Sequence[Array]:
+    """The columns of these names, or the fields of structs, as `columns.Columns` finds them."""
+    paths: dict[str, list[tuple[int, ...]]] = {}
+
+    def visit(name: str, kind: pa.DataType, path: tuple[int, ...]) -> None:
+        paths.setdefault(name if case_sensitive else name.lower(), []).append(path)
+        if isinstance(kind, pa.StructType):
+            for place in range(kind.num_fields):
+                inner = kind.field(place)
+                visit(f"{name}.{inner.name}", inner.type, (*path, place))
+
+    for place, field in enumerate(events.schema):
+        visit(field.name, field.type, (place,))
+    found = [paths.get(name if case_sensitive else name.lower(), []) for name in names]
+    shown = ", ".join(events.schema.names)
+    missing = [name for name, some in zip(names, found, strict=True) if not some]
     if missing:
         raise SparkError(
             f"the events have no column {', '.join(map(repr, missing))}, which the schema of the "
-            f"subscriptions has (they have: {', '.join(names)})"
+            f"subscriptions has (they have: {shown})"
         )
+    twice = [name for name, some in zip(names, found, strict=True) if len(some) > 1]
+    if twice:
+        raise SparkError(f"the events have more than one column {twice[0]!r} (they have: {shown})")
+    return [
+        pc.struct_field(events.column(top), inner) if inner else events.column(top)
+        for ((top, *inner),) in found
+    ]
 
 
 def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import tzinfo
 from typing import Any
 
 from boxmatch.errors import FilterError, FilterTooLargeError
@@ -19,17 +20,22 @@ _SHAPES = ShapeCache()
 
 
 def compile_filter(
-    schema: Schema, filter: str | Mapping[str, Any], *, max_boxes: int = 1024
+    schema: Schema,
+    filter: str | Mapping[str, Any],
+    *,
+    max_boxes: int = 1024,
+    time_zone: tzinfo | None = None,
 ) -> CompiledFilter:
     """Compile SQL text or a dict to a union of boxes.
 
-    A filter that can never match is fine; its result says so. Raises `FilterError`, or one of the
-    kinds that derive from it, with the place in the text.
+    Timestamps in a text that name no zone are in `time_zone`, or in UTC if it is None. A filter
+    that can never match is fine; its result says so. Raises `FilterError`, or one of the kinds that
+    derive from it, with the place in the text.
     """
     if isinstance(filter, str):
         if max_boxes < 1:
             raise ValueError(f"max_boxes must be at least 1, not {max_boxes}")
-        found = _SHAPES.find(schema, filter)
+        found = _SHAPES.find(schema, filter, time_zone)
         if found is not None:
             template, constants = found
             try:
@@ -38,7 +44,7 @@ def compile_filter(
                 raise FilterTooLargeError(error.reason, filter, 0) from None
             except ValueError:
                 pass  # again in full, for a message that knows the text and the place
-        return _compile_text(schema, filter, max_boxes)
+        return _compile_text(schema, filter, max_boxes, time_zone)
     if isinstance(filter, Mapping):
         return compile_mapping(schema, filter, max_boxes)
     if filter is None:
@@ -47,20 +53,26 @@ def compile_filter(
 
 
 def compile_many(
-    schema: Schema, filters: Iterable[str | Mapping[str, Any]], *, max_boxes: int = 1024
+    schema: Schema,
+    filters: Iterable[str | Mapping[str, Any]],
+    *,
+    max_boxes: int = 1024,
+    time_zone: tzinfo | None = None,
 ) -> list[CompiledFilter]:
     """Compile filters in order; an error names the row, counted from 0, of the filter it is in."""
     compiled: list[CompiledFilter] = []
     for row, filter in enumerate(filters):
         try:
-            compiled.append(compile_filter(schema, filter, max_boxes=max_boxes))
+            compiled.append(
+                compile_filter(schema, filter, max_boxes=max_boxes, time_zone=time_zone)
+            )
         except FilterError as error:
             located = type(error)(f"row {row}: {error.reason}", error.text, error.position)
             raise located from error
     return compiled
 
 
-def _compile_text(schema: Schema, text: str, max_boxes: int) -> CompiledFilter:
+def _compile_text(schema: Schema, text: str, max_boxes: int, zone: tzinfo | None) -> CompiledFilter:
     from boxmatch.model.filters.sql import parse_text
 
-    return compile_expression(schema, parse_text(schema, text), max_boxes, text)
+    return compile_expression(schema, parse_text(schema, text, zone), max_boxes, text)

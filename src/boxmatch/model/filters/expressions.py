@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Literal
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">="]
@@ -21,11 +22,13 @@ class Value:
 
     `content` is the text of a number (with its sign), of a string or of a timestamp, a bool, None,
     or the Python object that a dict filter holds. `position` is its offset in the filter's text.
+    A timestamp that names no zone is in `zone`; None is UTC.
     """
 
     kind: Kind
     content: object
     position: int | None = None
+    zone: tzinfo | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from math import isinf
 from typing import Final
@@ -13,7 +13,7 @@ import numpy as np
 from boxmatch.errors import AttributeValueError, FilterError, UnsupportedFilterError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.expressions import Value
-from boxmatch.model.keys import NO_PLACE, check_string, exact_float, float_key, key_of
+from boxmatch.model.keys import NO_PLACE, check_string, datetime_key, exact_float, float_key, key_of
 from boxmatch.model.schema import Attribute
 
 _WHOLE: Final = re.compile(r"-?[0-9]+")
@@ -33,19 +33,20 @@ def key_of_value(attribute: Attribute, value: Value) -> int:
         case "number":
             return _key_of_number(attribute, str(content))
         case "text" if attribute.type == "timestamp":
-            return _key_of_timestamp(attribute, str(content))
+            return _key_of_timestamp(attribute, str(content), value.zone)
         case "timestamp" | "date":
             text = str(content)
             if attribute.type != "timestamp":
                 reason = f"is a timestamp, but the attribute's type is {attribute.type}"
                 raise AttributeValueError(attribute.name, text, reason)
             if value.kind == "timestamp":
-                return _key_of_timestamp(attribute, text)
+                return _key_of_timestamp(attribute, text, value.zone)
             try:
-                return key_of(attribute, date.fromisoformat(text))
+                day = date.fromisoformat(text)
             except ValueError:
                 reason = "is not a date; write it as in 2024-05-31"
                 raise AttributeValueError(attribute.name, text, reason) from None
+            return datetime_key(datetime(day.year, day.month, day.day, tzinfo=value.zone))
         case _:
             key = key_of(attribute, content)
             if key == ABSENT:  # of pandas' NA
@@ -158,13 +159,16 @@ def _short_whole(text: str) -> bool:
     return len(text) <= 400 and bool(_WHOLE.fullmatch(text))
 
 
-def _key_of_timestamp(attribute: Attribute, text: str) -> int:
+def _key_of_timestamp(attribute: Attribute, text: str, zone: tzinfo | None) -> int:
     try:
-        return key_of(attribute, text)
+        key = key_of(attribute, text)
     except AttributeValueError:
         far = _FAR_TIMESTAMP.fullmatch(text)
         if far is None:
             raise
+        if zone is not None:
+            reason = f"is outside the years 1 to 9999: its time in {zone} is not known"
+            raise AttributeValueError(attribute.name, text, reason) from None
         day, time, fraction = far.groups()
         try:
             seconds = int(np.datetime64(f"{day}T{time}", "s").astype(np.int64))
@@ -174,3 +178,9 @@ def _key_of_timestamp(attribute: Attribute, text: str) -> int:
         if not FIRST <= key <= LAST:
             raise
         return key
+    if zone is None:
+        return key
+    # A time that the clocks skip, or show twice, is taken as it was before they changed; Java does
+    # the same.
+    moment = datetime.fromisoformat(text)
+    return key if moment.tzinfo is not None else datetime_key(moment.replace(tzinfo=zone))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import replace
+from datetime import tzinfo
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -50,6 +51,7 @@ _MOST_SHAPES: Final = 512
 _LONGEST: Final = 4_000  # characters; a longer text is hardly one of many, and would fill the cache
 
 _Shape = tuple[tuple[str, ...], tuple[bool, ...]]
+_Key = tuple[int, tzinfo | None, _Shape]
 
 
 class _Test(NamedTuple):
@@ -118,26 +120,28 @@ class ShapeCache:
         self._most = most
         self._lock = Lock()
         # By identity of the schema, whose hash is slow. The entry keeps it alive, and its id taken.
-        self._templates: OrderedDict[tuple[int, _Shape], tuple[Schema, Template | None]]
+        self._templates: OrderedDict[_Key, tuple[Schema, Template | None]]
         self._templates = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._templates)
 
-    def find(self, schema: Schema, text: str) -> tuple[Template, list[str]] | None:
+    def find(
+        self, schema: Schema, text: str, zone: tzinfo | None = None
+    ) -> tuple[Template, list[str]] | None:
         """The template for a text and the text's constants; None if it has to be parsed."""
         if len(text) > _LONGEST:
             return None
         pieces = _LITERAL.split(text)
         constants = pieces[1::2]
         shape = tuple(pieces[::2]), tuple([constant[0] == "'" for constant in constants])
-        key = id(schema), shape
+        key = id(schema), zone, shape
         with self._lock:
             found = self._templates.get(key)
             if found is not None:
                 self._templates.move_to_end(key)
         if found is None:
-            found = schema, _template(schema, shape)
+            found = schema, _template(schema, shape, zone)
             with self._lock:
                 self._templates[key] = found
                 if len(self._templates) > self._most:
@@ -146,7 +150,7 @@ class ShapeCache:
         return None if template is None else (template, constants)
 
 
-def _template(schema: Schema, shape: _Shape) -> Template | None:
+def _template(schema: Schema, shape: _Shape, zone: tzinfo | None) -> Template | None:
     from boxmatch.model.filters.sql import parse_text
 
     pieces, quoted = shape
@@ -161,7 +165,7 @@ def _template(schema: Schema, shape: _Shape) -> Template | None:
         places[len(text)] = slot
         text += ("'0'" if quoted[slot] else "0") + piece
     try:
-        expression = parse_text(schema, text)
+        expression = parse_text(schema, text, zone)
     except FilterError:
         return None
     found = sorted(

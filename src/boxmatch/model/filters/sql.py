@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from datetime import tzinfo
 from typing import Final, NoReturn
 
 from sqlglot import exp
@@ -64,14 +65,14 @@ _MIRRORED: Final[dict[Operator, Operator]] = {
 }
 
 
-def parse_text(schema: Schema, text: str) -> Expression:
-    """Parse the text of a WHERE clause."""
+def parse_text(schema: Schema, text: str, zone: tzinfo | None = None) -> Expression:
+    """Parse the text of a WHERE clause. Timestamps that name no zone are in `zone`, or in UTC."""
     try:
         node, tokens = parse(text)
     except FilterSyntaxError as error:
         raise _add_hint(schema, error) from None
     try:
-        return _Translator(schema, text, tokens).condition(node)
+        return _Translator(schema, text, tokens, zone).condition(node)
     except RecursionError:
         raise FilterTooLargeError(TOO_DEEP, text, 0) from None
 
@@ -89,9 +90,10 @@ def _add_hint(schema: Schema, error: FilterSyntaxError) -> FilterSyntaxError:
 class _Translator:
     """Turns one parsed filter into an expression."""
 
-    def __init__(self, schema: Schema, text: str, tokens: list[Token]) -> None:
+    def __init__(self, schema: Schema, text: str, tokens: list[Token], zone: tzinfo | None) -> None:
         self.schema = schema
         self.text = text
+        self.zone = zone
         self._position = Places(tokens).of
 
     def condition(self, node: exp.Expr) -> Expression:
@@ -191,7 +193,7 @@ class _Translator:
                     raise FilterSyntaxError(f"{inner.this} is not a number", self.text, position)
                 return Value("number", sign + inner.this, position)
             if not sign:
-                return Value("text", inner.this, position)
+                return Value("text", inner.this, position, self.zone)
         if not sign:
             if inner.key == "boolean":
                 return Value("truth", bool(inner.this), self._position(inner))
@@ -210,9 +212,9 @@ class _Translator:
         kind = cast.args["to"].this
         name = str(getattr(kind, "value", kind))
         if name in _TIMESTAMPS:
-            return Value("timestamp", literal.this, position)
+            return Value("timestamp", literal.this, position, self.zone)
         if name == "DATE":
-            return Value("date", literal.this, position)
+            return Value("date", literal.this, position, self.zone)
         self._refuse(f"a constant of type {name}", cast)
 
     def _attribute(self, column: exp.Expr, *, is_value: bool = False) -> int:

@@ -1,0 +1,56 @@
+"""The time zone that timestamps without one are in: that of the session, as in Spark SQL."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from boxmatch.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import DataType
+
+_SETTING = "spark.sql.session.timeZone"
+_SAME_AS_UTC = ("UTC", "GMT", "UT", "Z", "Etc/UTC", "Etc/GMT")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+
+
+def session_zone(spark: SparkSession) -> str:
+    """The session's time zone, under one name if it is UTC; an error if Python has no such zone."""
+    name = spark.conf.get(_SETTING) or "UTC"
+    zone = zone_of(name)
+    return "UTC" if zone is None else name
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone of a name as Spark writes it; None for UTC."""
+    if name in _SAME_AS_UTC:
+        return None
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign, *parts = offset.groups()
+        hours, minutes, seconds = (int(part or 0) for part in parts)
+        ahead = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-ahead if sign == "-" else ahead) if ahead else None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise SparkError(
+            f"Python knows no time zone {name!r} ({_SETTING}): set one such as Europe/Zurich or "
+            "+01:00; on a machine without a database of time zones, pip install tzdata"
+        ) from None
+
+
+def is_local(kind: DataType) -> bool:
+    """Does a type of Spark hold times that are not instants?"""
+    return kind.simpleString() in ("timestamp_ntz", "date")
+
+
+def instants(local: Column, zone: str) -> Column:
+    """Local times of a zone as instants, which workers read as UTC."""
+    from pyspark.sql import functions as f
+
+    return f.convert_timezone(f.lit(zone), f.lit("UTC"), local.cast("timestamp_ntz"))
