@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.errors import SparkError
-from boxmatch.spark import build_index, explain, match, match_function
+from boxmatch.spark import build_index, explain, match, match_function, match_stream
+from boxmatch.spark.adapting import BatchRates, _seconds
 from boxmatch.spark.matching import METADATA
+from boxmatch.spark.sinks import ParquetSink
+from boxmatch.spark.streaming import RATE_COLUMN
 from boxmatch.spark.workloads import events, subscriptions
 from boxmatch.workloads.ranges import RangeWorkload
 
@@ -152,3 +157,131 @@ def test_bad_rates_are_refused(ticks: DataFrame, path: str, rate: Any) -> None:
             call(ticks, path, max_false_positive_rate=rate)
     with pytest.raises(SparkError, match="from 0 up to, but not, 1"):
         match_function(path, max_false_positive_rate=rate)
+
+
+ADJUSTER = Adjuster(threshold=50, step=0.15, maximum=0.3)
+AGES = (0, 100, 200, 300, 0, 0)
+"""Seconds for which the oldest event of each batch has waited."""
+RATES = [0.0, 0.15, 0.3, 0.3, 0.0, 0.0]
+"""Of the batches: the query starts anew at batch 3, and its adjuster takes larger steps then."""
+
+
+@pytest.mark.portable
+def test_a_stream_adapts(ticks: DataFrame, path: str, tmp_path: Path) -> None:
+    """Each batch has its rate, also when it is run again, by a query with another adjuster."""
+    from pyspark.sql import functions as f
+
+    spark = ticks.sparkSession
+    files = tmp_path / "files"
+    for batch, age in enumerate(AGES):
+        mine = ticks.where(f"event_id % {len(AGES)} = {batch}").coalesce(1)
+        arrived = f.current_timestamp() - f.expr(f"INTERVAL '{age}' SECOND")
+        mine.withColumn("arrived", arrived).write.parquet(str(files / f"{batch}"))
+        for file in (files / f"{batch}").iterdir():
+            os.utime(file, (1_700_000_000 + batch,) * 2)
+    schema = spark.read.parquet(str(files / "0")).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    broken = tmp_path / "broken"
+    whole = ParquetSink(str(tmp_path / "out"))
+    whole.claim("test")
+
+    def sink(matches: DataFrame, batch_id: int) -> None:
+        whole(matches, batch_id)
+        if batch_id == 2 and not broken.exists():
+            broken.touch()
+            raise OSError("the network is down")
+
+    def run(adjuster: Adjuster) -> None:
+        match_stream(
+            stream.parquet(str(files / "*")), path, sink=sink, checkpoint=tmp_path / "checkpoint",
+            trigger={"availableNow": True}, adjuster=adjuster, arrived="arrived",
+        ).awaitTermination()  # fmt: skip
+
+    with pytest.raises(Exception, match="the network is down"):
+        run(ADJUSTER)
+    before = pairs(spark.read.parquet(f"{whole.path}/batch=2"))
+    run(Adjuster(threshold=50, step=0.3, maximum=0.3))
+    assert pairs(spark.read.parquet(f"{whole.path}/batch=2")) == before
+    found = spark.read.parquet(str(whole.path)).cache()
+    rates = {row[0]: row[1] for row in found.groupBy("batch").agg(f.max(RATE_COLUMN)).collect()}
+    assert [rates[batch] for batch in range(len(AGES))] == RATES
+    assert found.select("batch", RATE_COLUMN).distinct().count() == len(AGES)
+    exact = pairs(match(ticks, path))
+    assert pairs(found) > exact
+    for rate in set(RATES):
+        mine = pairs(found.where(f.col(RATE_COLUMN) == rate))
+        true = {pair for pair in exact if rates[pair[0] % len(AGES)] == rate}
+        assert mine >= true
+        assert len(mine - true) <= rate * len(true)
+        assert (mine > true) == (rate > 0)
+
+
+def test_rates_by_how_far_batches_fall_behind() -> None:
+    """Without a column that says when events arrived: by how late a batch begins."""
+    now = 0.0
+    rates = BatchRates(Adjuster(threshold=5, step=0.1, maximum=0.3), interval=10, clock=lambda: now)
+    events: Any = None  # not looked at
+    found = []
+    #      begins, takes
+    for begins, takes in (
+        (0, 9),
+        (10, 18),
+        (28, 19),
+        (47, 20),
+        (67, 1),
+        (70, 1),
+        (200, 30),
+        (230, 1),
+    ):
+        now = float(begins)
+        found.append(round(rates.decide(events), 3))
+        now += takes
+        rates.note(float(begins))
+    #            on time, late, later, most late, early, after a pause, late again
+    assert found == [0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.0, 0.1]
+
+
+def test_intervals_of_triggers(spark: SparkSession) -> None:
+    for text, seconds in {
+        "1 second": 1,
+        "interval 2 minutes": 120,
+        "250 milliseconds": 0.25,
+    }.items():
+        assert _seconds(spark, text) == seconds
+    with pytest.raises(SparkError, match="'often' is not an interval"):
+        _seconds(spark, "often")
+
+
+def test_bad_adjustments(spark: SparkSession, path: str, tmp_path: Path) -> None:
+    stream = spark.readStream.format("rate").load()
+
+    def refuse(says: str, **options: Any) -> None:
+        with pytest.raises(SparkError, match=says):
+            match_stream(stream, path, sink=tmp_path / "out", checkpoint=tmp_path / "c", **options)
+        assert not (tmp_path / "c").exists()
+
+    refuse("from 0 up to, but not, 1", max_false_positive_rate=2)
+    refuse("not both", max_false_positive_rate=0.1, adjuster=ADJUSTER)
+    refuse("only an adjuster", arrived="timestamp")
+    refuse("no column 'when'", adjuster=ADJUSTER, arrived="when")
+    refuse("is bigint and not a timestamp", adjuster=ADJUSTER, arrived="value")
+    refuse("an Adjuster|Adjuster, not 0.1", adjuster=0.1)
+    refuse("'often' is not an interval", adjuster=ADJUSTER, trigger={"processingTime": "often"})
+
+
+def test_a_stream_at_one_rate_with_subscriptions_of_a_table(
+    spark: SparkSession, ticks: DataFrame, tmp_path: Path
+) -> None:
+    table, files = str(tmp_path / "table"), str(tmp_path / "files")
+    subscriptions(spark, WORKLOAD, form="filters", partitions=1).write.parquet(table)
+    ticks.write.parquet(files)
+    match_stream(
+        spark.readStream.schema(ticks.schema).parquet(files), table, sink=tmp_path / "out",
+        checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True},
+        schema=WORKLOAD.schema, index="rein", max_false_positive_rate=0.3,
+    ).awaitTermination()  # fmt: skip
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.select(RATE_COLUMN).distinct().collect() == [(0.3,)]
+    exact = pairs(match(ticks, str(tmp_path / "checkpoint/boxmatch/index")))
+    assert pairs(found) > exact
+    assert len(pairs(found) - exact) <= 0.3 * len(exact)

@@ -7,11 +7,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spark.adapting import BatchRates, plan_rates
 from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
 from boxmatch.spark.columns import Keep, check_events, infer_schema, require_frame
 from boxmatch.spark.matching import (
@@ -23,6 +25,7 @@ from boxmatch.spark.matching import (
     run_plan,
 )
 from boxmatch.spark.sinks import ParquetSink, Sink
+from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERSION_COLUMN = "index_version"
+RATE_COLUMN = "false_positive_rate"
 
 _OURS = "boxmatch"  # our folder in the checkpoint
 _PINS = "batches"
@@ -60,6 +64,10 @@ def match_stream(
     options: Mapping[str, Any] | None = None,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
+    index: str = "tile",
+    max_false_positive_rate: float | None = None,
+    adjuster: Adjuster | None = None,
+    arrived: str | None = None,
 ) -> StreamingQuery:
     """Match a stream of events with subscriptions that may change at any time; returns the query.
 
@@ -75,6 +83,14 @@ def match_stream(
     gives the same rows. `trigger` holds the arguments of Spark's own, such as
     `{"processingTime": "1 second"}` or `{"availableNow": True}`.
 
+    With a `max_false_positive_rate` batches are matched at this rate (see `match`). With an
+    `adjuster` each batch has a rate of its own, from exact up to the adjuster's maximum: it grows
+    while batches wait for the adjuster's threshold or longer, and shrinks when they do not, by one
+    step for each batch. How long a batch waited is how late it begins against the trigger, or,
+    with `arrived`, the age of its oldest event by this column. Every row then says at which rate
+    it was found, in `false_positive_rate`, 0 where nothing was skipped. `index` is the kind of
+    index that is built of a table; see `boxmatch.spark.build_index`.
+
     Watermarks, deduplication and the like belong into `events`. For stateful operators behind the
     matching, use `match` on the stream: it keeps to one version of an index.
     """
@@ -86,7 +102,24 @@ def match_stream(
             "subscriptions of a stream are a path or a function from a session to a DataFrame, so "
             f"that they can be read again before each batch, not a {type(subscriptions).__name__}"
         )
-    matching = MatchOptions(how, event_id, subscription_id, keep, plan)
+    matching = MatchOptions(
+        how,
+        event_id,
+        subscription_id,
+        keep,
+        plan,
+        max_false_positive_rate=max_false_positive_rate,
+    )
+    rates = None
+    if adjuster is not None:
+        if max_false_positive_rate is not None:
+            raise SparkError(
+                "give max_false_positive_rate, for all batches, or an adjuster, which has a "
+                "maximum of its own, not both"
+            )
+        rates = plan_rates(events, adjuster, trigger, arrived)
+    elif arrived is not None:
+        raise SparkError("arrived says how long events wait, which only an adjuster looks at")
     schema = None if schema is None else Schema(schema)
     folder = Folder.at(checkpoint) / _OURS
     folder.prepare()
@@ -98,7 +131,7 @@ def match_stream(
         schema = schema or infer_schema(events, event_id)
         check_events(events, schema, event_id)
         settings = IndexSettings(
-            schema, shards, subscription_id, filter, keep_versions=_KEPT_VERSIONS
+            schema, shards, subscription_id, filter, index, keep_versions=_KEPT_VERSIONS
         )
         table = (
             SubscriptionTable(subscriptions, settings)
@@ -108,10 +141,18 @@ def match_stream(
         wanted = FollowedIndex(str(folder / "index"), table)
     # What is wrong shows now, not in the first batch; and a stream that starts without
     # subscriptions would look as if nobody wanted anything.
-    planned = plan_match(events, wanted.current(events.sparkSession), matching)
-    if VERSION_COLUMN in (event_id, *planned.keep):
-        raise SparkError(f"the result has a column {VERSION_COLUMN!r} of its own: rename yours")
-    batches = _Batches(wanted, write, str(folder / _PINS), matching)
+    planned_index = wanted.current(events.sparkSession)
+    planned = plan_match(events, planned_index, matching)
+    rated = rates is not None or max_false_positive_rate is not None
+    for own in (VERSION_COLUMN, *([RATE_COLUMN] if rated else [])):
+        if own in (event_id, *planned.keep):
+            raise SparkError(f"the result has a column {own!r} of its own: rename yours")
+    if rates is not None and not skipping_pays(planned_index.index):
+        log.warning(
+            "the index %r is not faster for skipping predicates: the stream stays exact",
+            planned_index.index,
+        )
+    batches = _Batches(wanted, write, str(folder / _PINS), matching, rates)
     writer = events.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint))
     if name is not None:
         writer = writer.queryName(name)
@@ -229,23 +270,41 @@ class _Batches:
     sink: Sink
     pins: str
     options: MatchOptions
+    rates: BatchRates | None = None
+    """None if all batches are matched at the rate of the options."""
 
     def __call__(self, events: DataFrame, batch_id: int) -> None:
         from pyspark.sql import functions as f
 
-        index = self._version(events.sparkSession, batch_id)
-        matches = run_plan(plan_match(events, index, self.options), events)
-        self.sink(matches.withColumn(VERSION_COLUMN, f.lit(index.version).cast("long")), batch_id)
+        began = 0.0 if self.rates is None else self.rates.clock()
+        index, rate = self._pinned(events, batch_id)
+        plan = plan_match(events, index, replace(self.options, max_false_positive_rate=rate))
+        found = run_plan(plan, events)
+        found = found.withColumn(VERSION_COLUMN, f.lit(index.version).cast("long"))
+        if plan.skipping is not None:
+            effective = plan.skipping.rate if plan.skipping.attributes else 0.0
+            found = found.withColumn(RATE_COLUMN, f.lit(float(effective)))
+        self.sink(found, batch_id)
+        if self.rates is not None:
+            self.rates.note(began)
 
-    def _version(self, spark: SparkSession, batch_id: int) -> IndexVersion:
-        """The version that this batch had the first time, or the one that there is now."""
+    def _pinned(self, events: DataFrame, batch_id: int) -> tuple[IndexVersion, float | None]:
+        """The version and the rate that this batch had the first time, or those of now."""
         pins = Folder.at(self.pins)
         name = f"{batch_id}.json"
         pinned = pins.read(name)
         if pinned is not None:
-            return read_version(self.index.path, json.loads(pinned)["version"])
-        index = self.index.current(spark)
-        if not pins.create(name, json.dumps({"version": index.version}).encode()):
+            known = json.loads(pinned)
+            asked = self.rates is not None or self.options.max_false_positive_rate is not None
+            # A batch that was exact before anybody asked for a rate stays exact.
+            rate = known.get("rate", 0.0 if asked else None)
+            return read_version(self.index.path, known["version"]), rate
+        index = self.index.current(events.sparkSession)
+        rate = self.options.max_false_positive_rate
+        if self.rates is not None:
+            rate = self.rates.decide(events)
+        pin = {"version": index.version, **({} if rate is None else {"rate": rate})}
+        if not pins.create(name, json.dumps(pin).encode()):
             raise SparkError(f"another query runs from this checkpoint: it has made {pins}/{name}")
         pins.remove(f"{batch_id - _KEPT}.json")
-        return index
+        return index, rate
