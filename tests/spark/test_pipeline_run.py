@@ -254,7 +254,10 @@ class TestWithoutMuch:
             ({"subscriptions.filter": "wants"}, "neither a column 'wants' nor columns of bounds"),
             ({"derive": {"x": "prize * 2"}}, "derive: x = 'prize"),
             ({"derive": {"subscription_id": "1"}}, "a column 'subscription_id'"),
-            ({"derive": {"date": "to_date(at)"}}, "a column 'date'"),
+            (
+                {"derive": {"date": "1", "event_date": "2", "notification_date": "3"}},
+                "have columns date, event_date, notification_date, one of which must be free",
+            ),
             ({"output.columns": ["prize"]}, "no column 'prize'"),
             ({"output.path": "pipeline.toml"}, "cannot write to"),
             ({"match.index": "nosuch"}, "nosuch"),

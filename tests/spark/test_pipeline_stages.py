@@ -153,6 +153,15 @@ class TestClean:
         (bad,) = (row for row in found if row["event_id"] == "8")
         assert json.loads(bad["row"])["side"] == "hold"
 
+    def test_names_in_another_case(self, spark: SparkSession) -> None:
+        events = spark.createDataFrame([(1, "1.5"), (2, "x")], "EVENT_ID int, Price string")
+        good, quarantined = clean(events, Schema({"price": "float"}))
+        assert [tuple(row) for row in good.select("event_id", "price").collect()] == [(1, 1.5)]
+        assert good.columns == ["event_id", "price"]
+        assert [row["reason"] for row in quarantined.collect()] == ["price is not a float"]
+        table = spark.createDataFrame([("a", "price > 2")], "Subscription_Id string, FILTER string")
+        assert clean_subscriptions(table).good.columns == ["subscription_id", "filter"]
+
     def test_typed_columns(self, spark: SparkSession) -> None:
         rows = [(1, 1.0, 2), (2, 1.5, 3), (3, None, 4)]
         events = spark.createDataFrame(rows, "event_id int, volume double, price int")
@@ -340,8 +349,17 @@ class TestNotify:
         assert {row["date"] for row in told.collect()} == {date(2026, 2, 3)}
         with pytest.raises(SparkError, match="need a date"):
             notifications(matches)
-        with pytest.raises(SparkError, match="a column 'date'"):
-            notifications(told, on=date(2026, 2, 3))
+
+    def test_an_event_time_called_date(self, matches: DataFrame) -> None:
+        dated = matches.withColumnRenamed("at", "DATE")
+        told = notifications(dated, event_time="DATE")
+        assert told.columns[2] == "DATE"
+        assert told.columns[-1] == "event_date"
+        assert all(row["event_date"] == row["DATE"].date() for row in told.collect())
+        both = told.withColumnRenamed("event_date", "notification_date")
+        assert notifications(both, on=date(2026, 2, 3)).columns[-1] == "event_date"
+        with pytest.raises(SparkError, match="date, event_date, notification_date, one of which"):
+            notifications(both.selectExpr("*", "1 AS event_date"), on=date(2026, 2, 3))
 
 
 class TestStatistics:

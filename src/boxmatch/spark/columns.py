@@ -182,8 +182,22 @@ def is_case_sensitive(spark: SparkSession) -> bool:
 
 
 def require_columns(frame: DataFrame, names: Iterable[str], what: str) -> None:
-    """Raise an error that names the columns which the DataFrame lacks."""
-    Columns(frame, what).require(names)
+    """Raise an error that names the columns which the DataFrame lacks, in exactly this case."""
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise SparkError(
+            f"the {what} have no column {', '.join(map(repr, missing))} "
+            f"(they have: {', '.join(frame.columns)})"
+        )
+
+
+def with_names(frame: DataFrame, names: Iterable[str], what: str) -> DataFrame:
+    """The DataFrame with the columns that Spark finds by these names called exactly so."""
+    columns = Columns(frame, what, nested=False)
+    found = {name: columns.find(name) for name in names}
+    return frame.withColumnsRenamed(
+        {field.name: name for name, field in found.items() if field and field.name != name}
+    )
 
 
 def infer_schema(events: DataFrame, event_id: str) -> Schema:

@@ -13,7 +13,7 @@ from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.keys import LARGEST_WHOLE
 from boxmatch.model.schema import Attribute, AttributeType, Schema
-from boxmatch.spark.columns import column, require_columns
+from boxmatch.spark.columns import column, require_columns, with_names
 from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.pipeline.read import MALFORMED
 
@@ -105,6 +105,7 @@ def clean(
     if event_time is not None:
         types.setdefault(event_time, Attribute(event_time, "timestamp"))
     needed = [event_id, *types, *(name for name in key if name != event_id)]
+    events = with_names(events, needed, "events")
     _check_columns(events, needed, "events")
     faults = [*_malformed(events), _missing(event_id)]
     if event_time is not None:
@@ -125,6 +126,7 @@ def clean_subscriptions(
     Of several with the same id and the same filter one stays. With different filters nobody can
     tell which is meant, so none does.
     """
+    subscriptions = with_names(subscriptions, [subscription_id, filter], "subscriptions")
     _check_columns(subscriptions, [subscription_id], "subscriptions")
     faults = [*_malformed(subscriptions), _missing(subscription_id)]
     says: Sequence[str] = subscriptions.columns

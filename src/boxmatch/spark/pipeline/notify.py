@@ -14,8 +14,8 @@ from boxmatch.spark.versions import IndexVersion, rejected
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DATE: Final = "date"
-"""The column that notifications are partitioned by."""
+_DATES: Final = ("date", "event_date", "notification_date")
+"""What the column that notifications are partitioned by may be called."""
 
 
 def rejections(
@@ -83,16 +83,17 @@ def notifications(
         day = f.lit(on)
     else:
         raise SparkError("notifications need a date: name an event_time, or say which with `on`")
-    check_no_date(shown)
-    return matches.select(
-        column(event_id), column(subscription_id), *map(column, shown), day.alias(DATE)
-    )
+    own = (event_id, subscription_id, *shown)
+    return matches.select(*map(column, own), day.alias(date_column(own)))
 
 
-def check_no_date(columns: Sequence[str]) -> None:
-    """Raise an error if a column of the events is in the way of the notifications' date."""
-    if DATE in columns:
+def date_column(columns: Sequence[str]) -> str:
+    """The column of the date: `date`, or another name if the notifications have such a column."""
+    taken = {name.lower() for name in columns}
+    free = [name for name in _DATES if name not in taken]
+    if not free:
         raise SparkError(
-            f"the events have a column {DATE!r}, which notifications are partitioned by: "
-            "leave it out of output.columns"
+            f"the notifications have columns {', '.join(_DATES)}, one of which must be free for "
+            "their date: leave one out of output.columns"
         )
+    return free[0]

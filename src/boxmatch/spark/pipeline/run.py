@@ -23,8 +23,7 @@ from boxmatch.spark.pipeline.clean import (
 )
 from boxmatch.spark.pipeline.config import PipelineConfig, Source
 from boxmatch.spark.pipeline.notify import (
-    DATE,
-    check_no_date,
+    date_column,
     drop_rejected,
     notifications,
     rejections,
@@ -193,7 +192,7 @@ class _Run:
         )
         if config.event_time is not None and config.event_time not in self.keep:
             self.keep.append(config.event_time)
-        check_no_date(self.keep)
+        self.date = date_column((self.event_id, self.subscription_id, *self.keep))
         self.wanted = clean_subscriptions(read(self.spark, self.config.subscriptions), **self.names)
         subscription_columns(self.wanted.good, self.schema, **self.names)
         sources = (config, self.config.subscriptions)
@@ -276,8 +275,8 @@ class _Run:
             event_time=self.config.events.event_time,
             on=self._processed().date(),
         )
-        self.stages.write(rows, "notifications", [DATE])
-        by_date = {str(row[DATE]): row["count"] for row in _count_by(rows, DATE)}
+        self.stages.write(rows, "notifications", [self.date])
+        by_date = {str(row[self.date]): row["count"] for row in _count_by(rows, self.date)}
         return self.done["match"].rows, {"by_date": by_date}
 
     def _statistics(self) -> Done:
