@@ -88,6 +88,8 @@ def test_plain_values_tell_configs_apart(tmp_path: Path) -> None:
         ("[output]", '[match]\nplan = "best"\n[output]', "match.plan must be one of auto"),
         ("[output]", "[match]\nshards = true\n[output]", "match.shards must be a whole number"),
         ("[output]", "[match]\nshards = 0\n[output]", "match.shards must be at least 1, not 0"),
+        ("[output]", "[match]\nmax_false_positive_rate = 1.5\n[output]",
+         "match.max_false_positive_rate must be from 0 up to, but not, 1, not 1.5"),
         ("[output]", "[statistics]\ntoo_broad = 5\n[output]", "statistics.too_broad is a share"),
         ("[output]", "[statistics]\ntop = 0\n[output]", "statistics.top must be from 1 to 100,000"),
         ("[output]", "[output", "not TOML"),

@@ -10,9 +10,10 @@ import pytest
 
 from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.errors import SparkError
-from boxmatch.spark import build_index, explain, match, match_function, match_stream
+from boxmatch.spark import build_index, explain, match, match_function, match_stream, read_version
 from boxmatch.spark.adapting import BatchRates, _seconds
 from boxmatch.spark.matching import METADATA
+from boxmatch.spark.pipeline import Pipeline, PipelineConfig
 from boxmatch.spark.sinks import ParquetSink
 from boxmatch.spark.streaming import RATE_COLUMN
 from boxmatch.spark.workloads import events, subscriptions
@@ -285,3 +286,40 @@ def test_a_stream_at_one_rate_with_subscriptions_of_a_table(
     exact = pairs(match(ticks, str(tmp_path / "checkpoint/boxmatch/index")))
     assert pairs(found) > exact
     assert len(pairs(found) - exact) <= 0.3 * len(exact)
+
+
+def test_a_pipeline_measures_selectivities_first(
+    spark: SparkSession, ticks: DataFrame, tmp_path: Path
+) -> None:
+    ticks.write.parquet(str(tmp_path / "events"))
+    wanted = subscriptions(spark, WORKLOAD, form="filters", partitions=1)
+    wanted.write.parquet(str(tmp_path / "wanted"))
+    settings: dict[str, Any] = {
+        "events": {"path": "events", "attributes": dict.fromkeys(WORKLOAD.schema.names, "int")},
+        "subscriptions": {"path": "wanted"},
+        "output": {"path": "output", "columns": []},
+        "match": {"index": "rein", "shards": 2, "max_false_positive_rate": 0.05},
+    }
+    result = Pipeline(PipelineConfig.parse(settings, folder=tmp_path)).run(spark)
+    index = read_version(tmp_path / "output/index")
+    known = {a["name"]: a["selectivity"] for a in result.summary["attributes"] if a["predicates"]}
+    told = build_index(
+        wanted, tmp_path / "told", schema=index.schema, index="rein", shards=2, selectivity=known
+    )
+    assert told.skipping == index.skipping, "what was measured is what was used"
+    said = result.summary["matches"]["skipping"]
+    found = spark.read.parquet(str(tmp_path / "output/notifications"))
+    note = found.schema["subscription_id"].metadata[METADATA]
+    assert note == {name: said[name] for name in note}
+    assert note["skipped_attributes"]
+    exact = pairs(match(ticks, index))
+    false = len(pairs(found)) - len(exact)
+    assert pairs(found) > exact
+    assert false <= 0.05 * len(exact)
+    assert said["sample"] == {"true": len(exact), "false": false}  # all events are in the sample
+    page = Path(result.report).read_text(encoding="utf-8")
+    assert f"({false:,} false, {len(exact):,} true). No match is missing." in page
+    settings["match"]["index"] = "tile"
+    result = Pipeline(PipelineConfig.parse(settings, folder=tmp_path)).run(spark)
+    assert result.summary["matches"]["pairs"] == len(exact)
+    assert "All matches are exact" in Path(result.report).read_text(encoding="utf-8")

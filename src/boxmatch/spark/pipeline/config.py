@@ -16,6 +16,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from boxmatch.adaptive.skipping import is_rate
 from boxmatch.errors import SchemaError, SparkError
 from boxmatch.extras import requires
 from boxmatch.model.schema import Schema
@@ -85,8 +86,15 @@ class MatchConfig:
     shards: int | None = None
     index: str = "tile"
     index_options: Mapping[str, Any] = field(default_factory=dict)
+    max_false_positive_rate: float | None = None
+    """False matches for each true one that are allowed, in return for speed; none if left out."""
 
     def __post_init__(self) -> None:
+        rate = self.max_false_positive_rate
+        if rate is not None and not is_rate(rate):
+            raise ValueError(
+                f"max_false_positive_rate must be from 0 up to, but not, 1, not {rate}"
+            )
         if self.shards is not None and self.shards < 1:
             raise ValueError(f"shards must be at least 1, not {self.shards}")
 

@@ -86,7 +86,7 @@ def _matches(summary: Summary, charts: Charts) -> str:
     ]
     if len(found["by_date"]) > 1:
         drawn.append(_days(found["by_date"]))
-    parts = [charts.place(drawn, narrow=True)]
+    parts = [_precision(found["skipping"]), charts.place(drawn, narrow=True)]
     if found["top"]:
         limit = _share(broad["share"])
         says = f"{broad['number']:,} subscriptions match more than {limit} of the events."
@@ -112,6 +112,24 @@ def _matches(summary: Summary, charts: Charts) -> str:
         some = "" if len(silent) == dead["number"] else f" (the first {len(silent)})"
         parts.append(folded(number + some, shown))
     return "".join(parts)
+
+
+def _precision(skipping: Mapping[str, Any] | None) -> str:
+    """How many of the matches may be false."""
+    if skipping is None:
+        return ""
+    names = skipping["skipped_attributes"]
+    if not names:
+        return f"<p>All matches are exact, {escape(skipping['reason'])}.</p>"
+    counted = skipping["sample"]
+    true, false = counted["true"], counted["false"]
+    says = (
+        f"The matches include false ones: up to {_share(skipping['max_false_positive_rate'])} of "
+        f"the true ones were allowed, and {_share(false / max(1, true))} were counted on a sample "
+        f"({false:,} false, {true:,} true). No match is missing. Conditions on these attributes "
+        f"were not checked: {', '.join(names)}."
+    )
+    return f"<p>{escape(says)}</p>"
 
 
 def _subscriptions(summary: Summary) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.reports import require_plotting
 from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import columns_to_keep, subscription_columns
-from boxmatch.spark.matching import MatchOptions, plan_match, run_plan
+from boxmatch.spark.matching import MatchOptions, MatchPlan, plan_match, run_plan
 from boxmatch.spark.pipeline.clean import (
     REASON,
     Cleaned,
@@ -30,7 +30,12 @@ from boxmatch.spark.pipeline.notify import (
 )
 from boxmatch.spark.pipeline.read import input_files, read
 from boxmatch.spark.pipeline.report import as_html
-from boxmatch.spark.pipeline.selectivity import attributes_table, measure_selectivities
+from boxmatch.spark.pipeline.selectivity import (
+    Selectivities,
+    attributes_table,
+    measure_selectivities,
+    sample_events,
+)
 from boxmatch.spark.pipeline.stages import STAGES, Done, Progress, StageRecord, Stages
 from boxmatch.spark.pipeline.statistics import (
     dead_subscriptions,
@@ -42,6 +47,7 @@ from boxmatch.spark.pipeline.statistics import (
     too_broad_subscriptions,
 )
 from boxmatch.spark.pipeline.summary import as_json, summarise
+from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, read_version
 
@@ -132,6 +138,8 @@ class _Run:
             "filter": config.subscriptions.filter,
         }
         self.subscription_id = config.subscriptions.subscription_id
+        rate = config.match.max_false_positive_rate
+        self.skips = bool(rate) and skipping_pays(config.match.index)
 
     def run(self) -> PipelineResult:
         settings = self.settings
@@ -147,6 +155,8 @@ class _Run:
             self.config.subscriptions,
             settings=[settings["subscriptions"], settings["match"]],
             schema=self.schema.to_json(),
+            # Selectivities are measured on the events first, if what is skipped depends on them.
+            measured=[derived, settings["statistics"]["sample"]] if self.skips else None,
         )
         index = self._do("index", known, self._index)
         match = self._do("match", {"from": [derived, index], "keep": self.keep}, self._match)
@@ -229,6 +239,7 @@ class _Run:
         self._write(self.wanted.judged, _SUBSCRIPTIONS)
         cleaned = self._subscriptions()
         settings = self.config.match
+        measured = self._measure(cleaned.good) if self.skips else None
         version = build_index(
             cleaned.good,
             str(self.stages.folder / _INDEX),
@@ -238,6 +249,7 @@ class _Run:
             filter=self.names["filter"],
             index=settings.index,
             index_options=settings.index_options,
+            selectivity=None if measured is None else measured.shares,
         )
         self.stages.wrote(f"{_INDEX}/versions")
         left_out = self._write(rejections(version, cleaned, **self.names), "rejected")
@@ -250,6 +262,16 @@ class _Run:
             "rejected_shown": [row.asDict() for row in shown],
         }
 
+    def _measure(self, subscriptions: DataFrame) -> Selectivities:
+        return measure_selectivities(
+            self._events(),
+            subscriptions,
+            self.schema,
+            event_id=self.event_id,
+            sample=self.config.statistics.sample,
+            **self.names,
+        )
+
     def _version(self) -> IndexVersion:
         version = self.done["index"].details["version"]
         return read_version(str(self.stages.folder / _INDEX), version)
@@ -258,11 +280,38 @@ class _Run:
         events = self._events()
         processed = datetime.now(UTC)
         options = MatchOptions(
-            "pairs", self.event_id, self.subscription_id, self.keep, self.config.match.plan
+            "pairs",
+            self.event_id,
+            self.subscription_id,
+            self.keep,
+            self.config.match.plan,
+            max_false_positive_rate=self.config.match.max_false_positive_rate,
         )
         plan = plan_match(events, self._version(), options)
         found = self._write(run_plan(plan, events), _MATCHED).count()
-        return found, {"plan": str(plan), "processed": processed.isoformat()}
+        return found, {
+            "plan": str(plan),
+            "processed": processed.isoformat(),
+            "skipping": self._check_rate(plan, events),
+        }
+
+    def _check_rate(self, plan: MatchPlan, events: DataFrame) -> dict[str, Any] | None:
+        """What was skipped, and how many false matches there really are, on a sample of events."""
+        from pyspark.sql import functions as f
+
+        if plan.skipping is None:
+            return None
+        if not plan.skipping.attributes:
+            return {**plan.skipping.metadata, "reason": plan.skipping.reason}
+        some = sample_events(events, self.event_id, self.config.statistics.sample).persist()
+        counts = []
+        for rate in (plan.skipping.rate, 0.0):
+            counting = replace(plan.options, how="counts", keep=(), max_false_positive_rate=rate)
+            matches = run_plan(plan_match(some, self._version(), counting), some)
+            counts.append(matches.agg(f.sum(counting.found)).collect()[0][0] or 0)
+        some.unpersist()
+        found, true = counts
+        return {**plan.skipping.metadata, "sample": {"true": true, "false": found - true}}
 
     def _processed(self) -> datetime:
         return datetime.fromisoformat(self.done["match"].details["processed"])
@@ -296,14 +345,7 @@ class _Run:
         per_event = self._write(
             matches_per_event(matches, events, event_id=self.event_id), f"{_STATISTICS}/events"
         )
-        measured = measure_selectivities(
-            events,
-            usable,
-            self.schema,
-            event_id=self.event_id,
-            sample=self.config.statistics.sample,
-            **self.names,
-        )
+        measured = self._measure(usable)
         self._write(attributes_table(self.spark, measured), f"{_STATISTICS}/attributes")
         time = self.config.events.event_time
         return self.done["index"].rows, {

@@ -58,6 +58,12 @@ class Selectivities:
     """The events that this was measured on."""
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The selectivities by attribute, as `boxmatch.spark.build_index` takes them."""
+        found = {attribute.name: attribute.selectivity for attribute in self.attributes}
+        return {name: share for name, share in found.items() if share is not None}
+
+    @property
     def frequency(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Predicates by attribute, as `SkipPlan.of_frequency` takes them."""
         return np.array([attribute.predicates for attribute in self.attributes], np.int64)
@@ -81,12 +87,8 @@ def measure_selectivities(
     from pyspark.sql import functions as f
 
     _, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
-    some = (
-        events.orderBy(f.xxhash64(column(event_id)), column(event_id))
-        .limit(sample)
-        .select(*(column(name) for name in schema.names))
-        .toArrow()
-    )
+    chosen = sample_events(events, event_id, sample)
+    some = chosen.select(*(column(name) for name in schema.names)).toArrow()
     asked = subscriptions.select(
         column(subscription_id).alias("id"),
         *(column(name).alias(alias) for alias, name in wanted.items()),
@@ -104,6 +106,13 @@ def measure_selectivities(
     )
     by_attribute = {row["attribute"]: row for row in counted}
     return _assemble(schema, by_attribute, _measure_presence(events, schema), some.num_rows)
+
+
+def sample_events(events: DataFrame, event_id: str, sample: int) -> DataFrame:
+    """The events whose ids have the smallest hashes."""
+    from pyspark.sql import functions as f
+
+    return events.orderBy(f.xxhash64(column(event_id)), column(event_id)).limit(sample)
 
 
 def attributes_table(spark: SparkSession, measured: Selectivities) -> DataFrame:

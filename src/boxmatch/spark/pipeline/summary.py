@@ -47,6 +47,7 @@ def summarise(
         },
         "matches": {
             "pairs": match.rows,
+            "skipping": match.details.get("skipping"),
             "by_date": done["notify"].details["by_date"],
             "per_event": found["per_event"],
             "per_subscription": found["per_subscription"],
