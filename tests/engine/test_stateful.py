@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from filter_oracle import Tree, constants, events, to_sql, trees, truth
+from filter_oracle import Tree, events, to_sql, trees, truth, values_held
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -22,7 +22,15 @@ from boxmatch.model.filters import compile_filter
 from property_examples import examples
 
 SCHEMA = bm.Schema(
-    {"s": "string", "n": "int", "f": "float", "b": "bool", "e": ["low", "mid", "high"]}
+    {
+        "s": "string",
+        "n": "int",
+        "f": "float",
+        "b": "bool",
+        "e": ["low", "mid", "high"],
+        "d": "decimal(5, 1)",
+        "w": "decimal(20, 2)",
+    }
 )
 KEYS = st.integers(0, 14)
 
@@ -33,7 +41,7 @@ def dict_filters(draw: st.DrawFn) -> tuple[dict[str, Any], Tree]:
     wanted: dict[str, Any] = {}
     meaning: list[Tree] = []
     for name in draw(st.lists(st.sampled_from(SCHEMA.names), unique=True, max_size=3)):
-        values = constants(SCHEMA[name])
+        values = values_held(SCHEMA[name])
         match draw(st.sampled_from(["none", "value", "range", "list"])):
             case "none":
                 wanted[name] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import duckdb
@@ -25,6 +26,66 @@ def decimals(kind: Any, *texts: str) -> pa.Array[Any]:
 
 # An attribute's type, a column of values that it holds, and constants to compare them with.
 HELD: dict[str, tuple[str, pa.Array[Any], list[str]]] = {
+    "itself": (
+        "decimal(10, 2)",
+        decimals(pa.decimal128(10, 2), "20.30", "20.29", "0.10", "-0.10", "99999999.99", "0"),
+        ["20.3", "20.300", "20.299999999999997", "0.1", "-0.1", "99999999.99", "1e8", "0"],
+    ),
+    "itself, long": (
+        "decimal(20, 0)",
+        decimals(pa.decimal128(20, 0), "9007199254740992", "9007199254740993", "9" * 20, "-1"),
+        ["9007199254740992", "9007199254740993", "9007199254740992.5", "9" * 20, "-1"],
+    ),
+    "itself, of all places": (
+        "decimal(38, 38)",
+        decimals(pa.decimal128(38, 38), "0." + "9" * 38, "0.3000000000000000001", "0.3", "-0.3"),
+        ["0.3", "0.3000000000000000001", "-0.3", "0.29", "0.1"],
+    ),
+    "fewer places": (
+        "decimal(12, 4)",
+        decimals(pa.decimal128(10, 2), "20.30", "-20.3", "99999999.99", "0"),
+        ["20.3", "20.3001", "20.30009", "99999999.99", "-20.3"],
+    ),
+    "more places": (
+        "decimal(12, 1)",
+        decimals(pa.decimal128(38, 20), "20.30", "-20.3", "99999999999.9", "0"),
+        ["20.3", "20.3001", "20.30009", "99999999999.9", "-20.3"],
+    ),
+    "decimal32": (
+        "decimal(9, 3)",
+        decimals(pa.decimal32(9, 3), "20.300", "-999999.999", "0"),
+        ["20.3", "-999999.999", "0", "0.0001"],
+    ),
+    "decimal64": (
+        "decimal(18, 3)",
+        decimals(pa.decimal64(18, 3), "20.300", "-999999999999999.999", "0"),
+        ["20.3", "-999999999999999.999", "0", "0.0001"],
+    ),
+    "decimal256 as decimal": (
+        "decimal(20, 4)",
+        decimals(pa.decimal256(60, 10), "20.3", "-9999999999999999.9999", "0"),
+        ["20.3", "-9999999999999999.9999", "0", "0.00001"],
+    ),
+    "int64 as decimal": (
+        "decimal(18, 1)",
+        pa.array([None, 5, -5, 10**17 - 1]),
+        ["5", "4.9", "-5", "99999999999999999"],
+    ),
+    "uint64 as long decimal": (
+        "decimal(22, 1)",
+        pa.array([None, 5, 2**64 - 1], pa.uint64()),
+        ["5", "4.9", "18446744073709551615", "18446744073709551614.9"],
+    ),
+    "float64 as decimal": (
+        "decimal(18, 4)",
+        pa.array([None, 0.1, 0.3, -1.25, 99999999999.9999, 1e13, 0.0001]),
+        ["0.1", "0.3", "-1.25", "99999999999.9999", "10000000000000", "0.0001"],
+    ),
+    "float64 as long decimal": (
+        "decimal(30, 17)",
+        pa.array([None, 0.1, 0.30000000000000004, 1e12]),
+        ["0.1", "0.30000000000000004", "0.3", "1e12"],
+    ),
     "decimal(10, 2)": (
         "float",
         decimals(pa.decimal128(10, 2), "20.30", "20.29", "0.10", "-0.10", "99999999.99", "0"),
@@ -113,7 +174,6 @@ def frames(name: str, column: pa.Array[Any]) -> dict[str, Any]:
     table = pa.table({name: column})
     found = {
         "arrow": table,
-        "dictionary": pa.table({name: column.dictionary_encode()}),
         "chunks": pa.table({name: pa.chunked_array([column.slice(0, 1), column.slice(1)])}),
         "dicts": [{name: value} for value in values],
         "many dicts": [{name: value} for value in values + [None] * 64],
@@ -123,6 +183,8 @@ def frames(name: str, column: pa.Array[Any]) -> dict[str, Any]:
             {name: pd.Series(values, dtype=pd.ArrowDtype(column.type))}
         ),
     }
+    if column.type not in (pa.decimal32(9, 3), pa.decimal64(18, 3)):  # Arrow does not encode them
+        found["dictionary"] = pa.table({name: column.dictionary_encode()})
     if not pa.types.is_decimal256(column.type):
         found["polars"] = pl.DataFrame(pl.Series(name, pl.from_arrow(column)))
     if pa.types.is_integer(column.type):
@@ -138,12 +200,17 @@ def test_what_is_held_compares_as_at_its_source(case: str) -> None:
     tests = [f"v {operator} {c}" for operator in OPERATORS for c in constants]
     tests += [f"v BETWEEN {low} AND {high}" for low, high in pairwise(constants)]
     tests += [f"v IN ({', '.join(constants[::2])})", f"NOT v BETWEEN {constants[0]} AND 7"]
-    if kind == "timestamp":
+    if kind in ("timestamp", "decimal(38, 38)"):
         tests = [test for test in tests if not test.endswith("7")]
     table = pa.table({"v": column, "row": range(len(column))})
     connection = duckdb.connect()
     if case == "float32":  # there constants are rounded to 32 bits
         table = table.cast(pa.schema({"v": pa.float64(), "row": pa.int64()}))
+    if pa.types.is_decimal(column.type):  # it does not know all of them
+        table = table.set_column(0, "v", column.cast(pa.decimal128(38, column.type.scale)))
+    if case.startswith("float64 as"):  # there decimals are rounded to floats
+        written = [None if v is None else Decimal(repr(v)) for v in column.to_pylist()]
+        table = pa.table({"v": pa.array(written), "row": table["row"]})
     connection.register("source", table)
     wanted = {
         (row, test)
@@ -233,6 +300,38 @@ REFUSED: dict[str, tuple[str, pa.Array[Any], str]] = {
         pa.array([None, "2024-01-01T00:00:00.123456000", "2024-01-01T00:00:00.1234567"]),
         FINER,
     ),
+    "decimal(10, 3)": (
+        "decimal(10, 2)",
+        decimals(pa.decimal128(10, 3), "0.1", "0.101"),
+        r"has more than the 2 decimal places of a decimal\(10, 2\), and values are never rounded",
+    ),
+    "a long decimal of more places": (
+        "decimal(20, 2)",
+        decimals(pa.decimal128(38, 19), "0.1", "0.1000000000000000001"),
+        r"has more than the 2 decimal places of a decimal\(20, 2\)",
+    ),
+    "too large a decimal": (
+        "decimal(4, 2)",
+        decimals(pa.decimal128(10, 2), "99.99", "100"),
+        r"is outside the range of decimal\(4, 2\)",
+    ),
+    "an unscaled number beyond int64": (
+        "decimal(18, 0)",
+        decimals(pa.decimal128(38, 0), "1", "9223372036854775808"),
+        r"is outside the range of decimal\(18, 0\)",
+    ),
+    "int64 as decimal": (
+        "decimal(4, 2)",
+        pa.array([None, 99, 100]),
+        r"is outside the range of decimal\(4, 2\)",
+    ),
+    "float64 as decimal": (
+        "decimal(4, 2)",
+        pa.array([None, 0.3, 0.1 + 0.2]),
+        "has more than the 2 decimal places",
+    ),
+    "text as decimal": ("decimal(4, 2)", pa.array([None, "1.50", "1,5"]), "is not a decimal"),
+    "bool as decimal": ("decimal(20, 2)", pa.array([None, None, True]), "is not a decimal"),
     "duration": ("int", pa.array([None, None, 1], pa.duration("us")), "is not an int"),
     "duration as float": ("float", pa.array([None, None, 1], pa.duration("us")), "is not a float"),
     "time": ("timestamp", pa.array([None, None, 1], pa.time64("us")), "is not a timestamp"),
@@ -263,6 +362,10 @@ def test_what_is_not_held_is_refused_by_name_row_and_value(case: str) -> None:
         matcher.subscribe_many(bounds)
     skipped = matcher.subscribe_many(bounds, on_error="skip").rejected
     assert [one.row for one in skipped] == [2]
+    if isinstance(shown, (int, float, Decimal)) and shown is not True:
+        # As a constant it is between two values, or beyond all of them.
+        assert matcher.subscribe("one", {"v": (shown, shown)}).never == 1
+        return
     with pytest.raises(bm.FilterError, match=f"attribute 'v': .*{reason}"):
         matcher.subscribe("one", {"v": (shown, None)})
 
@@ -284,7 +387,7 @@ def test_values_of_other_libraries_that_are_not_held(kind: str, value: object, r
         matcher.match({"v": value})
     with pytest.raises(bm.AttributeValueError, match=f"in row 1 .*{reason}"):
         matcher.match_batch(pd.DataFrame({"v": pd.Series([None, value], dtype=object)}))
-    with pytest.raises(bm.FilterError, match=reason):
+    with pytest.raises(bm.FilterError, match=f"{reason}|more digits than a float holds"):
         matcher.subscribe("one", {"v": [value]})
 
 
@@ -328,15 +431,37 @@ def test_constants_that_no_float_holds(constant: str, reason: str) -> None:
     schema = bm.Schema({"x": "float", "s": "string"})
     texts = [
         f"x = {constant}",
-        f"x BETWEEN {constant} AND {constant}",
+        f"x <> {constant}",
         f"x IN (1, {constant})",
-        f"NOT (x < {constant} OR s = 'a')",
-        f"x > {constant} AND s = 'a'",
+        f"NOT (x = {constant} OR s = 'a')",
+        f"x = {constant} AND s = 'a'",
     ]
     for text in texts * 2:  # the second time from the cache of shapes
         with pytest.raises(bm.FilterError, match=reason) as caught:
             bm.Matcher(schema).subscribe("one", text)
         assert "attribute 'x'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("constant", "below", "above"),
+    [
+        ("9007199254740993", 2.0**53, 2.0**53 + 2),
+        ("-9007199254740993.0", -(2.0**53) - 2, -(2.0**53)),
+        ("0.3000000000000000001", 0.3, 0.30000000000000004),
+        ("0.29999999999999999", 0.29999999999999993, 0.3),
+        ("1e-400", 0.0, 5e-324),
+        ("1e400", 1.7976931348623157e308, inf),
+        ("-1e99999999999999999999", -inf, -1.7976931348623157e308),
+    ],
+)
+def test_constants_between_two_floats(constant: str, below: float, above: float) -> None:
+    matcher = bm.Matcher({"x": "float"}, index="scan")
+    for operator in ("<", "<=", ">", ">="):
+        matcher.subscribe(operator, f"x {operator} {constant}")
+    matcher.subscribe("between", f"x BETWEEN {constant} AND {constant}")
+    assert sorted(matcher.match({"x": below})) == ["<", "<="]
+    assert sorted(matcher.match({"x": above})) == [">", ">="]
+    assert matcher.subscribe("dict", {"x": (Decimal(above), None)}).never == 0
 
 
 def test_times_in_filters_are_no_finer_than_microseconds() -> None:

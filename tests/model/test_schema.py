@@ -187,7 +187,11 @@ def test_arrow_metadata_yields_to_a_changed_type() -> None:
 def test_infer_from_arrow_types() -> None:
     fields = {
         "int": [pa.int8(), pa.uint64(), pa.dictionary(pa.int8(), pa.int32())],
-        "float": [pa.float16(), pa.float64(), pa.decimal128(10, 2)],
+        "float": [pa.float16(), pa.float64()],
+        "decimal(10, 2)": [pa.decimal128(10, 2), pa.decimal64(10, 2), pa.decimal256(10, 2)],
+        "decimal(7, 0)": [pa.decimal32(7, 0), pa.decimal128(5, -2), pa.decimal128(7)],
+        "decimal(5, 5)": [pa.decimal32(3, 5), pa.dictionary(pa.int8(), pa.decimal128(5, 5))],
+        "decimal(38, 38)": [pa.decimal128(38, 38), pa.decimal256(38, 38)],
         "string": [
             pa.string(),
             pa.large_string(),
@@ -201,6 +205,8 @@ def test_infer_from_arrow_types() -> None:
     for kind, types in fields.items():
         for arrow_type in types:
             assert Schema.from_arrow(pa.schema([("a", arrow_type)])) == Schema({"a": kind})
+    with pytest.raises(SchemaError, match="'a': no decimal has the 39 digits of decimal256"):
+        Schema.from_arrow(pa.schema([("a", pa.decimal256(39, 0))]))
     with pytest.raises(SchemaError, match=r"'a'.*list"):
         Schema.from_arrow(pa.schema([("a", pa.list_(pa.int8()))]))
     with pytest.raises(SchemaError, match="'a' has no values"):
@@ -243,7 +249,16 @@ def test_infer_ordered_categories_as_enum() -> None:
 def test_infer_mixes_int_and_float_only() -> None:
     assert Schema.infer([{"a": 1}, {"a": None}, {"a": 2.5}]) == Schema({"a": "float"})
     assert Schema.infer([{"a": float("nan")}, {"a": 2}]) == Schema({"a": "float"})
-    assert Schema.infer([{"a": np.int8(1)}, {"a": Decimal("1.5")}]) == Schema({"a": "float"})
+    for more, kind in [
+        ([Decimal("1.50"), np.int8(1), Decimal("NaN"), None], "decimal(18, 2)"),
+        ([Decimal("1e10"), Decimal("0.00000001")], "decimal(38, 8)"),
+        ([Decimal("1e3"), 5], "decimal(18, 0)"),
+        ([Decimal("1.5"), 2.5], "float"),
+    ]:
+        assert Schema.infer([{"a": value} for value in more]) == Schema({"a": kind})
+    for wrong in ("1e38", "1e-39", "Infinity"):
+        with pytest.raises(SchemaError, match=r"'a': no .* (digits|fits)"):
+            Schema.infer([{"a": Decimal(wrong)}])
     assert Schema.infer(pd.DataFrame({"a": pd.Series([1, None, 3], dtype=object)})) == (
         Schema({"a": "int"})
     )

@@ -262,7 +262,7 @@ def _boxes_of_columns(schema: Schema, axes: Axes, columns: ColumnTable) -> Boxes
     for place, (name, (attribute, _)) in enumerate(meaning.items()):
         reader_attributes.append(replace(schema.attributes[attribute], name=name, domain=None))
         if attribute in axes:
-            axes[attribute].add(strings_of(columns, name))
+            axes[attribute].add(strings_of(columns, reader_attributes[-1]))
             reader_axes[place] = axes[attribute]
     if not reader_attributes:
         raise EventError("the table of subscriptions has no column besides 'id'")

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.model.decimals import MAX_PRECISION, unscaled_numbers
 from boxmatch.model.keys import (
     MICROSECONDS,
-    check_string,
+    axis_text,
     float_keys,
     int_keys,
     is_absent,
@@ -28,7 +29,7 @@ from boxmatch.model.keys import (
     value_of,
     why_refused,
 )
-from boxmatch.model.schema import Attribute, AttributeType
+from boxmatch.model.schema import Attribute
 from boxmatch.model.strings import StringAxis
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ _MOST_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 
 PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
 """Types of attributes whose values are nearly always of one type of Python."""
+
+
+_INT: Final = Attribute("probe", "int")
+_FLOAT: Final = Attribute("probe", "float")
 
 
 class Refused(Exception):  # never leaves the package
@@ -58,10 +63,11 @@ class Refused(Exception):  # never leaves the package
 
 def scalar_key(attribute: Attribute, axis: StringAxis | None, value: object) -> int:
     """The key of one value of an event, of any type, with the attribute's domain checked."""
-    if attribute.type == "string":
+    if attribute.labelled:
         if is_absent(value):
             return null_key(attribute, value)
-        text = check_string(attribute, value)
+        text = axis_text(attribute, value)
+        check_text_domain(attribute, value, text)
         return 0 if axis is None else axis.key(text)
     key = key_of(attribute, value)
     if attribute.domain is not None and key != ABSENT:
@@ -69,6 +75,14 @@ def scalar_key(attribute: Attribute, axis: StringAxis | None, value: object) -> 
         if not low <= key <= high:
             raise AttributeValueError(attribute.name, value, outside(attribute))
     return key
+
+
+def check_text_domain(attribute: Attribute, value: object, text: str) -> None:
+    """Refuse the text of a long decimal outside the attribute's domain, if it has one."""
+    if attribute.domain is not None:
+        low, high = (axis_text(attribute, end) for end in attribute.domain)
+        if not low <= text <= high:
+            raise AttributeValueError(attribute.name, value, outside(attribute))
 
 
 def outside(attribute: Attribute) -> str:
@@ -125,6 +139,8 @@ def _typed_values(
     attribute: Attribute, values: Sequence[object], nan_is_null: bool
 ) -> Int64Array | None:
     """Keys of values that all have the very type of the attribute, as they mostly do."""
+    if attribute.type == "decimal" and not attribute.labelled:
+        return _typed_decimals(attribute, values, nan_is_null)
     wanted = PYTHON_TYPES.get(attribute.type)
     if wanted is None or set(map(type, values)) != {wanted}:
         return None
@@ -138,6 +154,34 @@ def _typed_values(
         except OverflowError:
             return None
     return None if (keys == ABSENT).any() else keys
+
+
+def _typed_decimals(
+    attribute: Attribute, values: Sequence[object], nan_is_null: bool
+) -> Int64Array | None:
+    """Keys of numbers that are all of one type; None if one of them may be refused."""
+    import pyarrow as pa
+
+    types = set(map(type, values))
+    if types == {Decimal}:
+        try:
+            array = pa.array(values, pa.decimal128(MAX_PRECISION, attribute.scale))
+        except pa.ArrowInvalid:
+            return None
+        if array.null_count:  # NaN
+            return None
+        keys, refused = _decimal_column(attribute, array)
+    elif types in ({int}, {float}):
+        try:
+            numbers = np.array(values, np.float64 if types == {float} else np.int64)
+        except OverflowError:
+            return None
+        keys, refused = unscaled_numbers(numbers, attribute.precision, attribute.scale)
+        if not nan_is_null and (keys == ABSENT).any():
+            return None
+    else:
+        return None
+    return keys if refused is None else None
 
 
 def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]) -> Int64Array:
@@ -161,8 +205,13 @@ def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[An
 
             array = array.cast(pa.large_string())
         return _dictionary_keys(attribute, axis, array.dictionary_encode())
+    if attribute.labelled:
+        return _long_decimal_keys(attribute, axis, array)
     nulls = _nulls(array)
-    keys, refused = _TYPED[attribute.type](array)
+    if attribute.type == "decimal":
+        keys, refused = _decimal_column(attribute, array)
+    else:
+        keys, refused = _TYPED[attribute.type](array)
     if nulls is not None:
         keys[nulls] = ABSENT
         if refused is not None:
@@ -184,11 +233,11 @@ def check_type(attribute: Attribute, array: pa.Array[Any]) -> None:
         value = _python_value(array, row)
         try:
             key_of(attribute, None if is_absent(value) else value)
-            reason = "cannot be read as one"
+            reason = f"cannot be read as {attribute.type_name}"
         except AttributeValueError as error:
             reason = error.reason
         except TypeError:
-            reason = "is not a string"
+            reason = f"is not a {attribute.type_name}"
         raise Refused(row, value, f"(Arrow type {kind}) {reason}")
 
 
@@ -211,7 +260,9 @@ def readable(attribute_type: str, kind: Any) -> bool:
     if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
         return readable(attribute_type, kind.value_type)
     match attribute_type:
-        case "int" | "float":
+        case "decimal" if is_text(kind):
+            return True
+        case "int" | "float" | "decimal":
             if t.is_decimal(kind):
                 return bool(abs(kind.scale) <= _MOST_DIGITS[kind.bit_width])
             return bool(t.is_integer(kind) or t.is_floating(kind))
@@ -279,7 +330,7 @@ def _int_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
         try:
             array = _wide(array).cast(pa.int64())
         except pa.ArrowInvalid:  # a fraction or too large, somewhere
-            return _by_value("int", array)
+            return _by_value(_INT, array)
     return int_keys(_values(array))
 
 
@@ -299,9 +350,53 @@ def _float_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
         same: Any = pc.equal(floats.cast(pa.string()).cast(array.type), array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         # A float has more digits than the type, so it holds another number. Or Arrow cannot tell.
-        return _by_value("float", array)
+        return _by_value(_FLOAT, array)
     refused = ~same.fill_null(True).to_numpy(zero_copy_only=False)
     return float_keys(_values(floats))[0], refused
+
+
+def _decimal_column(
+    attribute: Attribute, array: pa.Array[Any]
+) -> tuple[Int64Array, BoolArray | None]:
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    kind: Any = array.type
+    precision, scale = attribute.precision, attribute.scale
+    if not t.is_decimal(kind):
+        return unscaled_numbers(_values(array), precision, scale)
+    if kind.scale > scale or kind.bit_width > 128:
+        try:
+            array = _wide(array).cast(pa.decimal128(MAX_PRECISION, scale))
+        except pa.ArrowInvalid:  # more decimal places than the attribute has, or too large
+            return _by_value(attribute, array)
+        kind = array.type
+    if kind.bit_width < 128:
+        return unscaled_numbers(_values(array), precision, scale, kind.scale)
+    words = _words(array)
+    low, high = words[:, 0], words[:, 1]
+    keys, refused = unscaled_numbers(low, precision, scale, kind.scale)
+    if not np.array_equal(high, low >> 63):
+        refused = (high != low >> 63) | (False if refused is None else refused)
+    return keys, refused
+
+
+def _long_decimal_keys(
+    attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]
+) -> Int64Array:
+    """Keys of decimals that are labelled: once for each that occurs."""
+    import pyarrow.types as t
+
+    found: Any = (_wide(array) if t.is_decimal(array.type) else array).dictionary_encode()
+    values = found.dictionary.to_pylist()
+    labels = np.full(len(values) + 1, ABSENT)
+    try:
+        labels[:-1] = object_keys(attribute, axis, values)
+    except Refused as refused:
+        row = int(np.argmax(found.indices.to_numpy(zero_copy_only=False) == refused.row))
+        raise Refused(row, refused.value, refused.reason) from None
+    places: Int64Array = found.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+    return labels[places]
 
 
 def _has_few_digits(array: pa.Array[Any]) -> bool:
@@ -341,9 +436,8 @@ def _timestamp_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | Non
     return counts * scale, refused
 
 
-def _by_value(kind: AttributeType, array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
+def _by_value(probe: Attribute, array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
     """The slow way, for a column that is most likely going to be refused: which row is it?"""
-    probe = Attribute("probe", kind)
     keys = np.full(len(array), ABSENT)
     refused = np.zeros(len(array), np.bool_)
     for row, value in enumerate(array.to_pylist()):
@@ -389,6 +483,15 @@ def _nulls(array: pa.Array[Any]) -> BoolArray | None:
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
+def _words(array: pa.Array[Any]) -> Int64Array:
+    """Decimals of 128 bits as they lie in memory: the low word, then the high one."""
+    buffer: Any = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros((len(array), 2), np.int64)
+    words = np.frombuffer(buffer, np.int64, 2 * len(array), array.offset * 16)
+    return words.reshape(-1, 2)
+
+
 def _values(array: pa.Array[Any]) -> npt.NDArray[Any]:
     """The fixed-width values as they lie in memory; arbitrary where null.
 
@@ -397,7 +500,7 @@ def _values(array: pa.Array[Any]) -> npt.NDArray[Any]:
     import pyarrow.types as t
 
     kind: Any = array.type
-    numeric = t.is_integer(kind) or t.is_floating(kind)  # else a date or a timestamp: a count
+    numeric = t.is_integer(kind) or t.is_floating(kind)  # else a date, a timestamp, a decimal
     dtype: np.dtype[Any] = np.dtype(
         kind.to_pandas_dtype() if numeric else f"i{kind.bit_width // 8}"
     )

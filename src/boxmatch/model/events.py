@@ -57,11 +57,12 @@ class EventEncoder:
         for position, attribute in enumerate(schema):
             kind = _OTHER
             known: Mapping[str, int] | None = None
-            if attribute.type == "string":
+            if attribute.labelled:
                 # Without an axis no filter names a string: all of them are alike.
                 axis = axes[position] if position in axes else StringAxis()
                 self._axes[position] = axis
-                kind, known = _LOOKUP, axis.labels
+                if attribute.type == "string":
+                    kind, known = _LOOKUP, axis.labels
             elif attribute.type == "enum":
                 kind, known = _LOOKUP, attribute.positions
             elif attribute.domain is None:

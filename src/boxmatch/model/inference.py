@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from boxmatch.errors import EventError, SchemaError
+from boxmatch.model.decimals import MAX_KEYED, MAX_PRECISION
 from boxmatch.model.keys import is_absent
 from boxmatch.model.schema import Attribute, AttributeType, Schema
 from boxmatch.model.tables import as_table
@@ -55,7 +56,7 @@ def infer_attributes(source: Any) -> list[Attribute]:
 
 def attributes_from_arrow(schema: pa.Schema) -> list[Attribute]:
     """The attributes of an Arrow schema's fields."""
-    return [_stored_attribute(field) or Attribute(field.name, _type_of(field)) for field in schema]
+    return [_stored_attribute(field) or _attribute_of(field) for field in schema]
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -75,7 +76,9 @@ def arrow_schema(schema: Schema) -> pa.Schema:
         [
             pa.field(
                 attribute.name,
-                types[attribute.type],
+                types[attribute.type]
+                if attribute.type != "decimal"
+                else pa.decimal128(attribute.precision, attribute.scale),
                 metadata={_METADATA: json.dumps(specs[attribute.name], ensure_ascii=False)},
             )
             for attribute in schema
@@ -95,7 +98,8 @@ def _stored_attribute(field: pa.Field[Any]) -> Attribute | None:
     return attribute if readable(attribute.type, field.type) else None
 
 
-def _type_of(field: pa.Field[Any]) -> AttributeType:
+def _attribute_of(field: pa.Field[Any]) -> Attribute:
+    """The attribute that a field's type suggests."""
     import pyarrow.types as t
 
     from boxmatch.model.columns import readable
@@ -107,15 +111,29 @@ def _type_of(field: pa.Field[Any]) -> AttributeType:
         )
     while t.is_dictionary(kind) or t.is_run_end_encoded(kind):
         kind = kind.value_type
+    if t.is_decimal(kind):
+        # Arrow's scales may be negative, or larger than the precision.
+        scale = max(kind.scale, 0)
+        return _decimal(field.name, max(kind.precision - kind.scale, 0), scale, str(field.type))
     if t.is_integer(kind):
-        return "int"
+        return Attribute(field.name, "int")
     candidates: tuple[AttributeType, ...] = ("float", "string", "bool", "timestamp")
     for candidate in candidates:
         if readable(candidate, kind):
-            return candidate
+            return Attribute(field.name, candidate)
     raise SchemaError(
         f"column {field.name!r}: no attribute type fits Arrow type {field.type}; drop the column"
     )
+
+
+def _decimal(name: str, whole_digits: int, scale: int, found: str) -> Attribute:
+    precision = max(whole_digits + scale, 1)
+    if precision > MAX_PRECISION:
+        raise SchemaError(
+            f"column {name!r}: no decimal has the {precision} digits of {found}; {MAX_PRECISION} "
+            "is the most: cast it, or write the schema by hand"
+        )
+    return Attribute(name, "decimal", precision=precision, scale=scale)
 
 
 def _from_chunks(name: str, chunks: tuple[pa.Array[Any], ...]) -> Attribute:
@@ -131,7 +149,7 @@ def _from_chunks(name: str, chunks: tuple[pa.Array[Any], ...]) -> Attribute:
         lists = {tuple(dictionary.to_pylist()) for dictionary in dictionaries}
         if len(lists) == 1:
             return Attribute(name, "enum", lists.pop())
-    return Attribute(name, _type_of(pa.field(name, kind)))
+    return _attribute_of(pa.field(name, kind))
 
 
 def _from_dicts(events: Iterable[Any]) -> list[Attribute]:
@@ -150,8 +168,9 @@ def _from_values(name: str, values: list[object]) -> Attribute:
         kind = _kind_of(name, value)
         if kind is not None:
             found.setdefault(kind, value)
-    if found.keys() == {"int", "float"}:
-        del found["int"]
+    for wider, narrower in (("decimal", "int"), ("float", "int"), ("float", "decimal")):
+        if wider in found:
+            found.pop(narrower, None)  # type: ignore[call-overload]  # both are types
     if len(found) > 1:
         (one, first), (other, second) = list(found.items())[:2]
         raise SchemaError(
@@ -163,12 +182,35 @@ def _from_values(name: str, values: list[object]) -> Attribute:
             f"attribute {name!r} has no value to infer a type from; "
             "drop it, or write the schema by hand"
         )
+    if "decimal" in found:
+        return _decimal_of_values(name, values)
     return Attribute(name, next(iter(found)))
 
 
+def _decimal_of_values(name: str, values: list[object]) -> Attribute:
+    """As many decimal places as the values need, and all the digits before them that cost nothing:
+    other values may be larger.
+    """
+    whole_digits = scale = 0
+    for value in values:
+        if is_absent(value) or not isinstance(value, (Decimal, int, np.integer)):
+            continue
+        number = value if isinstance(value, Decimal) else Decimal(int(value))
+        if not number.is_finite():
+            raise SchemaError(f"attribute {name!r}: no attribute type fits {value!r}")
+        whole_digits = max(whole_digits, number.adjusted() + 1)
+        exponent = number.as_tuple().exponent
+        scale = max(scale, -exponent if isinstance(exponent, int) else 0)
+    needed = _decimal(name, whole_digits, scale, "its values")
+    precision = MAX_KEYED if needed.precision <= MAX_KEYED else MAX_PRECISION
+    return Attribute(name, "decimal", precision=precision, scale=scale)
+
+
 def _kind_of(name: str, value: object) -> AttributeType | None:
-    if isinstance(value, (float, np.floating, Decimal)):  # NaN is absent, but says what it is
+    if isinstance(value, (float, np.floating)):  # NaN is absent, but says what it is
         return "float"
+    if isinstance(value, Decimal):
+        return "decimal"
     if is_absent(value):
         return None
     if isinstance(value, (bool, np.bool_)):

@@ -7,7 +7,9 @@
 | bool      | 0 or 1                                                                   |
 | timestamp | microseconds since 1970-01-01 UTC                                        |
 | enum      | the position in the declared list                                        |
+| decimal   | up to 18 digits: the unscaled number (1250 for 12.5 and two places)      |
 | string    | a label that a `StringAxis` gives out; not here                          |
+| decimal   | of more digits: the same, of `label_text`                                |
 
 Every float between -inf and inf has exactly one key and neighbouring floats have neighbouring
 keys; `-0.0` and `0.0` share key 0. None and pandas' NA are `ABSENT`. NaN and NaT have no key: as
@@ -34,6 +36,15 @@ import numpy.typing as npt
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.decimals import (
+    decimal_of,
+    label_text,
+    largest,
+    neighbours,
+    number_of,
+    unscaled_of_label,
+    why_no_decimal,
+)
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Attribute
@@ -76,6 +87,12 @@ _FINER_TIME: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 _NOTHING: Final = object()
 
+_JAVA: Final = {
+    sign * number: (Decimal(sign) * Decimal(written),)
+    for number, written in ((5e-324, "4.9e-324"), (1e-323, "9.9e-324"))
+    for sign in (1, -1)
+}
+
 NO_PLACE: Final = "has no place in an order; None says that there is no value"
 """Why NaN and NaT are refused."""
 
@@ -84,7 +101,7 @@ def key_of(attribute: Attribute, value: object) -> int:
     """The key of one value, `ABSENT` for None and pandas' NA.
 
     Raises `AttributeValueError` for NaN, NaT and values of another type. An attribute's domain is
-    not looked at (a filter may name any value), and string attributes have no keys of their own.
+    not looked at (a filter may name any value), and labelled attributes have no keys of their own.
     """
     return _KEY_OF[attribute.type](attribute, value)
 
@@ -92,10 +109,13 @@ def key_of(attribute: Attribute, value: object) -> int:
 def why_refused(attribute: Attribute, value: object) -> str:
     """The reason that `key_of` gives for refusing a value."""
     try:
-        key_of(attribute, value)
+        if attribute.labelled:
+            axis_text(attribute, value)
+        else:
+            key_of(attribute, value)
     except AttributeValueError as error:
         return error.reason
-    return f"is not a valid {attribute.type}"
+    return f"is not a valid {attribute.type_name}"
 
 
 def value_of(attribute: Attribute, key: int) -> Any:
@@ -119,6 +139,8 @@ def value_of(attribute: Attribute, key: int) -> Any:
             return bool(key)
         case "enum":
             return attribute.values[key]
+        case "decimal":
+            return decimal_of(key, attribute.scale)
         case _:
             try:
                 return _EPOCH + timedelta(microseconds=key)
@@ -127,7 +149,10 @@ def value_of(attribute: Attribute, key: int) -> Any:
 
 
 def key_range(attribute: Attribute) -> tuple[int, int]:
-    """The smallest and the largest key that a value of this type can have."""
+    """The smallest and the largest key that a value of this type can have.
+
+    For a labelled decimal these are unscaled numbers.
+    """
     match attribute.type:
         case "float":
             return -INFINITY_KEY, INFINITY_KEY
@@ -137,6 +162,9 @@ def key_range(attribute: Attribute) -> tuple[int, int]:
             return 0, len(attribute.values) - 1
         case "string":
             raise ValueError(f"attribute {attribute.name!r}: keys of strings live on a StringAxis")
+        case "decimal":
+            end = largest(attribute.precision)
+            return -end, end
         case _:
             return FIRST, LAST
 
@@ -190,6 +218,34 @@ def check_string(attribute: Attribute, value: object) -> str:
                 attribute.name, value, f"has a lone surrogate at offset {error.start}"
             ) from None
     return text
+
+
+def unscaled_of(attribute: Attribute, value: object) -> int:
+    """The unscaled number of a decimal attribute's value, which is not absent.
+
+    Raises `AttributeValueError` for what is no such decimal; nothing is rounded.
+    """
+    number = number_of(value)
+    if number is not None:
+        floor, ceil = neighbours(number, attribute.scale)
+        if floor == ceil and abs(floor) <= largest(attribute.precision):
+            return floor
+    reason = why_no_decimal(number, attribute.precision, attribute.scale)
+    raise AttributeValueError(attribute.name, value, reason)
+
+
+def axis_text(attribute: Attribute, value: object) -> str:
+    """The text by which a labelled attribute's axis knows a value that is not absent."""
+    if attribute.type == "string":
+        return check_string(attribute, value)
+    return label_text(unscaled_of(attribute, value))
+
+
+def value_of_text(attribute: Attribute, text: str) -> Any:
+    """The inverse of `axis_text`."""
+    if attribute.type == "string":
+        return text
+    return decimal_of(unscaled_of_label(text), attribute.scale)
 
 
 def float_key(value: float) -> int:
@@ -251,7 +307,25 @@ def exact_float(number: int | Decimal) -> float | None:
         nearest = float(number)
     except OverflowError:
         return None
-    return nearest if Decimal(repr(nearest)) == number else None
+    return nearest if number in _written(nearest) else None
+
+
+def _written(number: float) -> tuple[Decimal, ...]:
+    """The decimal that a float is written as. Java writes two floats with a digit more."""
+    return *_JAVA.get(number, ()), Decimal(repr(number))
+
+
+def float_keys_around(number: Decimal) -> tuple[int, int]:
+    """The keys of the largest float up to a number and of the smallest one from it on.
+
+    They are equal if a float holds the number; see `exact_float`, also for how the two compare.
+    """
+    nearest = float(number)
+    key = float_key(nearest)
+    written = _written(nearest)
+    if number in written:
+        return key, key
+    return key - (written[0] > number), key + (written[0] < number)
 
 
 def _no_float(attribute: Attribute, value: SupportsFloat) -> str:
@@ -264,7 +338,7 @@ def _no_float(attribute: Attribute, value: SupportsFloat) -> str:
         return "is outside the range of float64"
     return (
         f"cannot be held exactly by a float (the nearest is {nearest!r}): round it yourself, as "
-        f"CAST({attribute.name} AS DOUBLE) does, or make the attribute an int or a string"
+        f"CAST({attribute.name} AS DOUBLE) does, or make the attribute a decimal or an int"
     )
 
 
@@ -355,6 +429,12 @@ def _key_of_enum(attribute: Attribute, value: object) -> int:
     raise AttributeValueError(attribute.name, value, f"is not one of {shown}")
 
 
+def _key_of_decimal(attribute: Attribute, value: object) -> int:
+    if attribute.labelled:
+        raise TypeError(f"attribute {attribute.name!r}: keys of long decimals live on a StringAxis")
+    return null_key(attribute, value) if is_absent(value) else unscaled_of(attribute, value)
+
+
 def _key_of_string(attribute: Attribute, value: object) -> int:
     raise TypeError(f"attribute {attribute.name!r}: keys of strings live on a StringAxis")
 
@@ -366,6 +446,7 @@ _KEY_OF: Final[dict[str, Callable[[Attribute, object], int]]] = {
     "timestamp": _key_of_timestamp,
     "enum": _key_of_enum,
     "string": _key_of_string,
+    "decimal": _key_of_decimal,
 }
 
 

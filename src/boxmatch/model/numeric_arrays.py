@@ -12,6 +12,7 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.columns import Refused, check_domain, object_keys
+from boxmatch.model.decimals import unscaled_numbers
 from boxmatch.model.keys import float_keys, int_keys, why_refused
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import StringAxis
@@ -25,7 +26,8 @@ def array_keys(
 ) -> Int64Array:
     """Keys of an n × d array; NaN is absent.
 
-    Bools are 0 or 1, timestamps whole microseconds since 1970 in UTC. Columns of strings and
+    Bools are 0 or 1, timestamps whole microseconds since 1970 in UTC. A float stands for the
+    decimal that it is written as. Columns of strings and
     enums must be all NaN, except in arrays of Python objects, which hold values of any type.
     """
     check_shape(schema, values)
@@ -66,10 +68,28 @@ def array_keys(
             if refused.any():
                 row = int(refused.argmax())
                 raise number_error(attribute, values[row, position].item(), row)
+        elif attribute.type == "decimal":
+            keys[:, position] = decimal_keys(attribute, axes[position], values[:, position])
         try:
             check_domain(attribute, column)
         except Refused as error:
             raise error.at(attribute) from None
+    return keys
+
+
+def decimal_keys(
+    attribute: Attribute, axis: StringAxis | None, numbers: npt.NDArray[Any]
+) -> Int64Array:
+    """Keys of one column of numbers; NaN is absent."""
+    if attribute.labelled:
+        try:
+            return object_keys(attribute, axis, numbers.tolist())
+        except Refused as error:
+            raise error.at(attribute) from None
+    keys, refused = unscaled_numbers(numbers, attribute.precision, attribute.scale)
+    if refused is not None:
+        row = int(refused.argmax())
+        raise number_error(attribute, numbers[row].item(), row)
     return keys
 
 

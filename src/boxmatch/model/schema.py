@@ -11,16 +11,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from boxmatch.errors import AttributeValueError, SchemaError
-from boxmatch.model.keys import is_absent, key_of, value_of
+from boxmatch.model.decimals import MAX_KEYED, MAX_PRECISION, decimal_of, parse_spec, type_name
+from boxmatch.model.keys import is_absent, key_of, unscaled_of, value_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-AttributeType = Literal["int", "float", "string", "bool", "timestamp", "enum"]
+AttributeType = Literal["int", "float", "string", "bool", "timestamp", "enum", "decimal"]
 TYPES: Final[tuple[AttributeType, ...]] = get_args(AttributeType)
 MAX_ATTRIBUTES: Final = 65_535
 
-_WITH_DOMAIN: Final = ("int", "float", "timestamp")
+_WITH_DOMAIN: Final = ("int", "float", "timestamp", "decimal")
+_KNOWN_TYPES: Final = ", ".join("decimal(p, s)" if one == "decimal" else one for one in TYPES)
 
 
 @dataclass(frozen=True)
@@ -28,24 +30,48 @@ class Attribute:
     """One attribute: a name, a type, and what narrows it.
 
     `values` lists what an enum may be, in the order in which its values compare. `domain` is the
-    closed range of an int, float or timestamp that events must keep to; filters may go beyond.
-    Timestamps in a domain are kept as datetimes in UTC.
+    closed range of an int, float, decimal or timestamp that events must keep to; filters may go
+    beyond. Timestamps in a domain are kept as datetimes in UTC. A decimal has `precision` digits,
+    `scale` of them after the point; `Attribute(name, "decimal(10, 2)")` sets both.
     """
 
     name: str
     type: AttributeType
     values: tuple[str, ...] = ()
     domain: tuple[Any, Any] | None = None
+    precision: int = 0
+    scale: int = 0
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        digits = parse_spec(str(self.type))
+        if digits is not None:
+            for field, value in zip(
+                ("type", "precision", "scale"), ("decimal", *digits), strict=True
+            ):
+                object.__setattr__(self, field, value)
         if self.type not in TYPES:
             raise SchemaError(
                 f"attribute {self.name!r}: unknown type {self.type!r}; "
-                f"known types are {', '.join(TYPES)}"
+                f"known types are {_KNOWN_TYPES}"
             )
+        self._check_digits()
         object.__setattr__(self, "values", self._check_values())
         object.__setattr__(self, "domain", self._check_domain())
+
+    @property
+    def type_name(self) -> str:
+        """The type as schemas write it: that of a decimal has its digits."""
+        if self.type == "decimal":
+            return type_name(self.precision, self.scale)
+        return self.type
+
+    @cached_property
+    def labelled(self) -> bool:
+        """Whether the keys are labels on a `StringAxis`: of strings, and of decimals that are too
+        long for an int64.
+        """
+        return self.type == "string" or self.precision > MAX_KEYED
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -54,10 +80,26 @@ class Attribute:
 
     @cached_property
     def domain_keys(self) -> tuple[int, int] | None:
-        """The keys of the two ends of the domain, if there is one."""
-        if self.domain is None:
+        """The keys of the two ends of the domain, if there is one and the attribute has keys."""
+        if self.domain is None or self.labelled:
             return None
         return key_of(self, self.domain[0]), key_of(self, self.domain[1])
+
+    def _check_digits(self) -> None:
+        if self.type != "decimal":
+            if (self.precision, self.scale) != (0, 0):
+                raise SchemaError(f"attribute {self.name!r}: only a decimal has digits")
+            return
+        if (self.precision, self.scale) == (0, 0):
+            raise SchemaError(
+                f"attribute {self.name!r}: write a decimal with its digits, and how many of them "
+                "are after the point: decimal(10, 2)"
+            )
+        if not 1 <= self.precision <= MAX_PRECISION or not 0 <= self.scale <= self.precision:
+            raise SchemaError(
+                f"attribute {self.name!r}: {self.type_name} is not possible; a decimal has 1 to "
+                f"{MAX_PRECISION} digits, all, some or none of them after the point"
+            )
 
     def _check_values(self) -> tuple[str, ...]:
         if self.type != "enum":
@@ -95,15 +137,18 @@ class Attribute:
                 f"attribute {self.name!r}: domain starts at {domain[0]!r}, "
                 f"after its end {domain[1]!r}"
             )
+        if self.type == "decimal":
+            return decimal_of(low, self.scale), decimal_of(high, self.scale)
         return value_of(self, low), value_of(self, high)
 
     def _domain_end(self, end: object) -> int:
+        """The key of an end, or the unscaled number of a decimal."""
         if self.type == "float" and end in ("inf", "-inf"):
             end = float(str(end))  # JSON has no number for infinity
         if is_absent(end):
             raise SchemaError(f"attribute {self.name!r}: both ends of a domain must be given")
         try:
-            return key_of(self, end)
+            return unscaled_of(self, end) if self.type == "decimal" else key_of(self, end)
         except AttributeValueError as error:
             raise SchemaError(f"attribute {self.name!r}: domain: {end!r} {error.reason}") from None
 
@@ -259,7 +304,7 @@ def _attribute(name: str, spec: AttributeSpec) -> Attribute:
         return Attribute(name, "enum", tuple(spec))
     if not isinstance(spec, Mapping):
         raise SchemaError(
-            f"attribute {name!r}: {spec!r} is neither a type ({', '.join(TYPES)}) "
+            f"attribute {name!r}: {spec!r} is neither a type ({_KNOWN_TYPES}) "
             "nor a list of enum values"
         )
     unknown = [key for key in spec if key not in ("type", "values", "domain")]
@@ -277,9 +322,9 @@ def _spec(attribute: Attribute, *, as_json: bool = False) -> AttributeSpec:
     if attribute.type == "enum":
         return list(attribute.values)
     if attribute.domain is None:
-        return attribute.type
+        return attribute.type_name
     ends = [_json_end(end) if as_json else end for end in attribute.domain]
-    return {"type": attribute.type, "domain": ends}
+    return {"type": attribute.type_name, "domain": ends}
 
 
 def _json_end(end: Any) -> Any:

@@ -2,7 +2,8 @@
 
 The endpoints that filters mention get int64 labels in code point order (which is UTF-8's byte
 order too). Any other string takes the place right after the largest endpoint below it. So the
-axis knows only what filters name, however many distinct strings the events bring.
+axis knows only what filters name, however many distinct strings the events bring. Long decimals
+are strings here too (`decimals.label_text`).
 """
 
 from __future__ import annotations
@@ -214,12 +215,8 @@ class StringAxis:
 
 
 def string_axes(attributes: Iterable[Attribute]) -> dict[int, StringAxis]:
-    """An axis for each string attribute, by its place."""
-    return {
-        place: StringAxis()
-        for place, attribute in enumerate(attributes)
-        if attribute.type == "string"
-    }
+    """An axis for each labelled attribute, by its place."""
+    return {place: StringAxis() for place, attribute in enumerate(attributes) if attribute.labelled}
 
 
 def remap_bounds(keys: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:

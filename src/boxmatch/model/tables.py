@@ -6,17 +6,20 @@ Columns are opened one at a time, so that payload which Boxmatch cannot read doe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boxmatch.arrays import BoolArray
-from boxmatch.errors import EventError
+from boxmatch.errors import AttributeValueError, EventError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from boxmatch.model.schema import Attribute
 
 # Below this many rows to a chunk, looping over chunks costs more than joining them.
 _SMALL_CHUNK = 4096
@@ -153,8 +156,16 @@ def _from_polars(frame: Any) -> ColumnTable:
     return ColumnTable(frame.height, frame.columns, column)
 
 
-def strings_of(rows: ColumnTable | Sequence[Mapping[str, object]], name: str) -> set[str]:
-    """The strings in one column, if there is such a column."""
+def strings_of(
+    rows: ColumnTable | Sequence[Mapping[str, object]], attribute: Attribute
+) -> set[str]:
+    """What a labelled attribute's axis must know of the values in its column, if there is one.
+
+    Values of another type are left out: whoever reads the rows refuses them.
+    """
+    from boxmatch.model.keys import axis_text, is_absent
+
+    name = attribute.name
     columns: Sequence[Any] = []
     if not isinstance(rows, ColumnTable):
         columns = [[row.get(name) for row in rows]]
@@ -165,7 +176,14 @@ def strings_of(rows: ColumnTable | Sequence[Mapping[str, object]], name: str) ->
             if isinstance(column, list)
             else [chunk.unique().to_pylist() for chunk in column]
         )
-    return {value for values in columns for value in values if isinstance(value, str)}
+    if attribute.type == "string":
+        return {value for values in columns for value in values if isinstance(value, str)}
+    texts = set()
+    for value in chain.from_iterable(columns):
+        if not is_absent(value):
+            with suppress(AttributeValueError):
+                texts.add(axis_text(attribute, value))
+    return texts
 
 
 def as_column(values: Any) -> Any:

@@ -219,13 +219,19 @@ class Dimensions:
         given = list(values) if isinstance(values, Iterator) else values  # they are read twice
         keys = self._encoder.batch(given)
         if isinstance(given, np.ndarray):
+            for d in self._axes:
+                name = self.attributes[d].name
+                column = [{name: value} for value in given[:, d].tolist()]
+                self._learn(d, sorted(strings_of(column, self.attributes[d])), sides)
+            if self._axes:
+                keys = self._encoder.batch(given)
             return keys, keys == ABSENT
         rows = as_table(given) or list(given)
         names: Iterable[Any] = rows.names if isinstance(rows, ColumnTable) else set().union(*rows)
         freed = np.zeros(keys.shape, np.bool_)
         for name in names:
-            d = self._positions.get(name)
-            if d is None:
+            d = self._positions.get(name, -1)
+            if d < 0:
                 raise RegionError(
                     f"no space has a dimension {name!r}; there are {', '.join(self._positions)}"
                 )
@@ -233,7 +239,7 @@ class Dimensions:
             if not isinstance(rows, ColumnTable):
                 freed[:, d] &= [name in row for row in rows]
         for d in self._axes:
-            self._learn(d, strings_of(rows, self.attributes[d].name), sides)
+            self._learn(d, strings_of(rows, self.attributes[d]), sides)
         # Until they were known, some strings were alike.
         return self._encoder.batch(given) if self._axes else keys, freed
 
@@ -275,16 +281,16 @@ class Dimensions:
         everything that is stored change with them.
         """
         for d in self._axes:
-            name = self.attributes[d].name
+            attribute = self.attributes[d]
+            name = attribute.name
             given = [spec[name] for spec in specs if isinstance(spec, Mapping) and name in spec]
-            texts = [
-                end
+            ends = [
+                {name: end}
                 for one in given
                 if one is not None
-                for end in bounds_of(self.attributes[d], one)[:2]
-                if isinstance(end, str)
+                for end in bounds_of(attribute, one)[:2]
             ]
-            self._learn(d, texts, sides)
+            self._learn(d, sorted(strings_of(ends, attribute)), sides)
 
     def member(self, named: Mapping[str, RegionSpec], filter: str | None) -> Member:
         return self._compile({n: self._region(n, spec, {}) for n, spec in named.items()}, filter)

@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 from boxmatch.errors import AttributeValueError, RegionError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.interval import Interval, ends_of
-from boxmatch.model.keys import NO_PLACE, check_string, key_of, key_range, value_of
+from boxmatch.model.keys import (
+    NO_PLACE,
+    axis_text,
+    is_absent,
+    key_of,
+    key_range,
+    value_of,
+    value_of_text,
+)
 from boxmatch.model.schema import Attribute
 from boxmatch.model.strings import StringAxis
 
@@ -47,7 +55,7 @@ def keys_of(attribute: Attribute, given: Any, axis: StringAxis | None) -> KeyInt
         raise _refused(error) from None
     first = FIRST if low is None else low + low_open
     last = LAST if high is None else high - high_open
-    least, most = (FIRST, LAST) if attribute.type == "string" else key_range(attribute)
+    least, most = (FIRST, LAST) if attribute.labelled else key_range(attribute)
     if max(first, least) > min(last, most) or (interval.high == "" and interval.high_open):
         raise RegionError(f"dimension {attribute.name!r}: no value is in {interval}")
     return KeyInterval(first, last, low_open | high_open << 1)
@@ -67,7 +75,9 @@ def _end(
         if key == ABSENT:  # of pandas' NA
             raise AttributeValueError(attribute.name, value, NO_PLACE)
         return key, int(is_open)
-    text = check_string(attribute, value)
+    if is_absent(value):
+        raise AttributeValueError(attribute.name, value, NO_PLACE)
+    text = axis_text(attribute, value)
     if text in axis:
         return axis.label(text), int(is_open)
     # Nothing that is stored ends there, so it makes no difference whether this end is open.
@@ -86,4 +96,4 @@ def _value(attribute: Attribute, key: int, axis: StringAxis | None) -> Any:
     if axis is None:
         return value_of(attribute, key)
     bound = axis.bound(key)
-    return bound[0] if isinstance(bound, tuple) else bound
+    return value_of_text(attribute, bound[0]) if isinstance(bound, tuple) else bound

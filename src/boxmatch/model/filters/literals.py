@@ -12,8 +12,18 @@ import numpy as np
 
 from boxmatch.errors import AttributeValueError, FilterError, UnsupportedFilterError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.filters.expressions import Value
-from boxmatch.model.keys import NO_PLACE, check_string, datetime_key, exact_float, float_key, key_of
+from boxmatch.model.decimals import neighbours, number_of
+from boxmatch.model.filters.expressions import Operator, Value
+from boxmatch.model.keys import (
+    NO_PLACE,
+    check_string,
+    datetime_key,
+    float_keys_around,
+    is_absent,
+    key_of,
+    key_range,
+    unscaled_of,
+)
 from boxmatch.model.schema import Attribute
 
 _WHOLE: Final = re.compile(r"-?[0-9]+")
@@ -23,15 +33,17 @@ _FAR_TIMESTAMP: Final = re.compile(
 )
 INFINITE: Final = "1e999"
 """How infinity is written: SQL has no other word for it that is a number."""
+_MOST_EXPONENT: Final = 999_999_999
 _SUPPORTED_PATTERNS: Final = "supported is a prefix followed by %, as in LIKE 'ab%'"
 
 
 def key_of_value(attribute: Attribute, value: Value) -> int:
-    """The key of a constant for any type but string; raises `AttributeValueError`."""
+    """The key of a constant that is no number; raises `AttributeValueError`."""
     content = value.content
     match value.kind:
         case "number":
-            return _key_of_number(attribute, str(content))
+            number = str(content)
+            return key_of(attribute, int(number) if _short_whole(number) else float(number))
         case "text" if attribute.type == "timestamp":
             return _key_of_timestamp(attribute, str(content), value.zone)
         case "timestamp" | "date":
@@ -52,6 +64,77 @@ def key_of_value(attribute: Attribute, value: Value) -> int:
             if key == ABSENT:  # of pandas' NA
                 raise AttributeValueError(attribute.name, content, NO_PLACE)
             return key
+
+
+def keys_around(attribute: Attribute, value: Value, operator: Operator = "=") -> tuple[int, int]:
+    """The keys of the nearest values that are not above, and not below, a constant.
+
+    They are equal if the constant is a value of the attribute. A number may lie between two
+    values, as 2.5 does between ints, or beyond the first or the last one, next to which it then
+    gets the key that no value has. For a long decimal these are unscaled numbers.
+
+    Raises `AttributeValueError`, also for a float that is to equal what no float holds: whoever
+    writes that does not mean "never".
+    """
+    if attribute.type in ("int", "float", "decimal"):
+        number = _number(attribute, value)
+        if number is not None:
+            floor, ceil = around_number(attribute, number)
+            if floor != ceil and operator == "=" and attribute.type == "float":
+                raise AttributeValueError(attribute.name, value.content, _no_float(number))
+            return floor, ceil
+        if attribute.labelled:  # not a number: refused, with the reason that an event's value gets
+            key = unscaled_of(attribute, value.content)
+            return key, key
+    key = key_of_value(attribute, value)
+    return key, key
+
+
+def around_number(attribute: Attribute, number: Decimal) -> tuple[int, int]:
+    """The keys around a number; see `keys_around`."""
+    if attribute.type == "float":
+        return float_keys_around(number)
+    floor, ceil = neighbours(number, attribute.scale)
+    first, last = key_range(attribute)
+    if ceil < first:
+        return first - 1, first
+    if floor > last:
+        return last, last + 1
+    return floor, ceil
+
+
+def _no_float(number: Decimal) -> str:
+    """Why nothing equals a number."""
+    nearest = float(number)
+    if isinf(nearest):
+        return f"is outside the range of float64 (infinity is written {INFINITE})"
+    return f"has more digits than a float holds; the nearest float is {nearest!r}"
+
+
+def _number(attribute: Attribute, value: Value) -> Decimal | None:
+    """The number that a constant is, if it is one."""
+    content = value.content
+    if value.kind == "number":
+        text = str(content)
+        if attribute.type == "float" and text.removeprefix("-") == INFINITE:
+            return Decimal("-Infinity" if text[0] == "-" else "Infinity")
+        return _decimal_of_text(text)
+    if value.kind not in ("object", "text") or is_absent(content):
+        return None
+    if isinstance(content, str) and attribute.type != "decimal":
+        return None
+    return number_of(content)
+
+
+def _decimal_of_text(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond all that Decimal takes
+        mantissa, _, exponent = text.lower().partition("e")
+        sign, digits, _ = Decimal(mantissa).as_tuple()
+        if not any(digits):
+            return Decimal(0)
+        return Decimal((sign, (1,), -_MOST_EXPONENT if exponent[0] == "-" else _MOST_EXPONENT))
 
 
 def text_of_value(attribute: Attribute, value: Value) -> str:
@@ -114,44 +197,6 @@ def prefix_end(prefix: str) -> str | None:
 def is_short_number(text: str) -> bool:
     """Whether a number has so few digits that a float holds it in any case."""
     return len(text) <= 15 and "e" not in text and "E" not in text
-
-
-def _key_of_number(attribute: Attribute, text: str) -> int:
-    if attribute.type == "float":
-        return float_key(_float_of(attribute, text))
-    if _WHOLE.fullmatch(text):
-        if not _short_whole(text):
-            reason = "is outside the range of int64"
-            raise AttributeValueError(attribute.name, text, reason)
-        return key_of(attribute, int(text))
-    if attribute.type != "int":
-        return key_of(attribute, float(text))
-    # Never through a float, which would round 9007199254740993.0.
-    try:
-        return key_of(attribute, Decimal(text))
-    except InvalidOperation:
-        reason = "is outside the range of int64"
-    except AttributeValueError as error:
-        reason = error.reason
-    raise AttributeValueError(attribute.name, float(text), reason)
-
-
-def _float_of(attribute: Attribute, text: str) -> float:
-    """The float that holds a number. Events may be decimals: one that no float holds is refused."""
-    nearest = float(text)
-    if is_short_number(text) or repr(nearest) == text or text.removeprefix("-") == INFINITE:
-        return nearest
-    try:
-        held = exact_float(Decimal(text)) is not None
-    except InvalidOperation:  # an exponent of very many digits
-        held = False
-    if held:
-        return nearest
-    if isinf(nearest):
-        reason = f"is outside the range of float64 (infinity is written {INFINITE})"
-    else:
-        reason = f"has more digits than a float holds; the nearest float is {nearest!r}"
-    raise AttributeValueError(attribute.name, text, reason)
 
 
 def _short_whole(text: str) -> bool:

@@ -25,13 +25,13 @@ from typing import Any
 
 from boxmatch.errors import AttributeValueError, FilterError, UnknownAttributeError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.filters.axes import narrow, string_interval, widen
+from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
 from boxmatch.model.filters.compiled import EVERYTHING, NEVER, NULL, Bound, CompiledFilter, coalesce
-from boxmatch.model.filters.expressions import Value
-from boxmatch.model.filters.literals import key_of_value
+from boxmatch.model.filters.expressions import Operator, Value
+from boxmatch.model.filters.literals import keys_around
 from boxmatch.model.filters.regions import Budget
 from boxmatch.model.interval import ends_of
-from boxmatch.model.keys import check_string, float_key
+from boxmatch.model.keys import check_string, float_key, key_range
 from boxmatch.model.schema import Attribute, Schema
 
 _LISTS = (list, set, frozenset)
@@ -89,8 +89,10 @@ def _intervals(attribute: Attribute, listed: Collection[object]) -> list[tuple[B
     values = [value for value in listed if value is not None]
     null = NULL if len(values) < len(listed) else ()
     if attribute.type != "string":
-        keys = (_key(attribute, value) for value in values)
-        found = coalesce([*null, *(widen(attribute, key, key) for key in keys)])
+        around = [_around(attribute, value) for value in values]
+        if attribute.labelled:
+            return _decimal_intervals(attribute, around, bool(null))
+        found = coalesce([*null, *(widen(attribute, ceil, floor) for floor, ceil in around)])
         return [one if one == EVERYTHING[0] else narrow(attribute, *one) for one in found]
     texts = sorted({check_string(attribute, value) for value in values})
     points: list[tuple[Bound, Bound]] = [
@@ -99,6 +101,17 @@ def _intervals(attribute: Attribute, listed: Collection[object]) -> list[tuple[B
     if null and texts[:1] == [""]:  # the first value, and so next to absent
         return [(ABSENT, ("", 0)), *points[1:]]
     return [*null, *points]
+
+
+def _decimal_intervals(
+    attribute: Attribute, around: list[tuple[int, int]], null: bool
+) -> list[tuple[Bound, Bound]]:
+    """The same for long decimals."""
+    merged = coalesce((ceil, floor) for floor, ceil in around)
+    found = [one for ends in merged if (one := decimal_interval(attribute, *ends)) is not None]
+    if null and found and found[0][0] == FIRST:
+        return [(ABSENT, found[0][1]), *found[1:]]
+    return [*NULL, *found] if null else found
 
 
 def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | None:
@@ -110,26 +123,35 @@ def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | Non
         if attribute.type == "string":
             text = check_string(attribute, wanted)
             return string_interval(text, text, False, False)
-        key = _key(attribute, wanted)
-        return narrow(attribute, *widen(attribute, key, key))
-    low, high, low_open, high_open = ends
+        low = high = wanted
+        low_open = high_open = False
+    else:
+        low, high, low_open, high_open = ends
     if attribute.type == "string":
         start = None if low is None else check_string(attribute, low)
         end = None if high is None else check_string(attribute, high)
         return string_interval(start, end, low_open, high_open)
-    first = FIRST if low is None else _key(attribute, low) + low_open
-    last = LAST if high is None else _key(attribute, high) - high_open
+    first, last = key_range(attribute) if attribute.labelled else (FIRST, LAST)
+    if low is not None:
+        floor, ceil = _around(attribute, low, ">=" if ends else "=")
+        first = floor + 1 if low_open else ceil
+    if high is not None:
+        floor, ceil = _around(attribute, high, "<=" if ends else "=")
+        last = ceil - 1 if high_open else floor
+    if attribute.labelled:
+        return decimal_interval(attribute, first, last)
     first, last = widen(attribute, first, last)
     return narrow(attribute, first, last) if first <= last else None
 
 
-def _key(attribute: Attribute, value: object) -> int:
+def _around(attribute: Attribute, value: object, operator: Operator = "=") -> tuple[int, int]:
     # The common cases first: this is what a subscription of ten ranges spends its time on.
     if type(value) is int and attribute.type == "int" and FIRST <= value <= LAST:
-        return value
+        return value, value
     if type(value) is float and attribute.type == "float" and value == value:
-        return float_key(value)
-    return key_of_value(attribute, Value("object", value))
+        key = float_key(value)
+        return key, key
+    return keys_around(attribute, Value("object", value), operator)
 
 
 def _unknown(schema: Schema, name: object) -> UnknownAttributeError:

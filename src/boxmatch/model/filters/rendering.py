@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.decimals import decimal_of, unscaled_of_label
 from boxmatch.model.filters.axes import LocalAxes
 from boxmatch.model.filters.compiled import (
     PRESENT,
@@ -139,6 +140,11 @@ class _Renderer:
                 ):
                     points.append(_quote_text(high_bound[0]))
                     continue
+            elif attribute.labelled:
+                ends = self._unscaled(position, interval)
+                if ends[0] == ends[1]:
+                    points.append(_constant(attribute, ends[0]))
+                    continue
             elif interval[0] == interval[1]:
                 points.append(_constant(attribute, interval[0]))
                 continue
@@ -149,10 +155,19 @@ class _Renderer:
         attribute = self.axes.schema.attributes[position]
         if attribute.type == "string":
             return self._string_range(name, position, interval)
-        low, high = interval
-        above = None if low == FIRST else _end(attribute, low, -1)
-        below = None if high == LAST else _end(attribute, high, +1)
+        low, high = self._unscaled(position, interval) if attribute.labelled else interval
+        above = None if interval[0] == FIRST else _end(attribute, low, -1)
+        below = None if interval[1] == LAST else _end(attribute, high, +1)
         return _comparisons(name, above, below)
+
+    def _unscaled(self, position: int, interval: KeyInterval) -> KeyInterval:
+        """The first and the last of the long decimals in an interval, as unscaled numbers."""
+        low, high = self.axes.outward(position, interval)
+        first, last = key_range(self.axes.schema.attributes[position])
+        return (
+            unscaled_of_label(low[0]) if isinstance(low, tuple) else first,
+            unscaled_of_label(high[0]) if isinstance(high, tuple) else last,
+        )
 
     def _string_range(self, name: str, position: int, interval: KeyInterval) -> _Text:
         low, high = self.axes.outward(position, interval)
@@ -178,14 +193,18 @@ def _end(attribute: Attribute, key: int, outside: int) -> tuple[str, str]:
     inclusive = _constant(attribute, key)
     operator = ">" if outside < 0 else "<"
     first, last = key_range(attribute)
-    if attribute.type in ("float", "timestamp") and first <= key + outside <= last:
+    if attribute.type in ("float", "timestamp", "decimal") and first <= key + outside <= last:
         exclusive = _constant(attribute, key + outside)
-        if len(exclusive) < len(inclusive):
+        # Of decimals both are short: `> 3` is worth more than `>= 3.01`, `> 0.5` is not.
+        margin = 1 if attribute.type == "decimal" else 0
+        if len(exclusive) + margin < len(inclusive):
             return operator, exclusive
     return operator + "=", inclusive
 
 
 def _constant(attribute: Attribute, key: int) -> str:
+    if attribute.type == "decimal":
+        return f"{decimal_of(key, attribute.scale):f}"
     value = value_of(attribute, key)
     match attribute.type:
         case "bool":

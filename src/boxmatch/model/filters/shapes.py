@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from boxmatch.errors import AttributeValueError, FilterError
 from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.filters.axes import narrow, string_interval, widen
+from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
 from boxmatch.model.filters.compiled import NEVER, Bound, CompiledFilter
 from boxmatch.model.filters.compiler import between, compile_expression
 from boxmatch.model.filters.expressions import (
@@ -33,8 +33,8 @@ from boxmatch.model.filters.expressions import (
     leaves,
     values_of,
 )
-from boxmatch.model.filters.literals import is_short_number, key_of_value
-from boxmatch.model.keys import check_string, float_key
+from boxmatch.model.filters.literals import is_short_number, keys_around
+from boxmatch.model.keys import check_string, float_key, key_range
 from boxmatch.model.schema import Attribute, Schema
 
 # All repetition is possessive: these run over anything that anybody sends, and must not backtrack.
@@ -208,16 +208,18 @@ def _conjunction(
 
 def _interval(
     attribute: Attribute, tests: list[_Test], constants: list[str]
-) -> tuple[int, int] | None:
-    low, high = FIRST, LAST
+) -> tuple[Bound, Bound] | None:
+    ends = low, high = key_range(attribute) if attribute.labelled else (FIRST, LAST)
     for operator, slot, template, sign in tests:
         constant = constants[slot]
         if template.kind == "number" and attribute.type == "float" and is_short_number(constant):
-            key = float_key(sign * float(constant))
+            floor = ceil = float_key(sign * float(constant))
         else:
-            key = key_of_value(attribute, _value(template, constant))
-        first, last = between(operator, key)
+            floor, ceil = keys_around(attribute, _value(template, constant), operator)
+        first, last = between(operator, floor, ceil, *ends)
         low, high = max(low, first), min(high, last)
+    if attribute.labelled:
+        return decimal_interval(attribute, low, high)
     low, high = widen(attribute, low, high)
     return narrow(attribute, low, high) if low <= high else None
 
