@@ -60,7 +60,9 @@ def test_a_feed_is_made_shown_extended_and_dropped(http: httpx.Client) -> None:
     ("body", "said"),
     [
         ({"name": "bad name", "schema": TRADES}, "body/name"),
-        ({"name": "x", "schema": {"a": "number"}}, "body/schema/a: unknown type; known types are"),
+        ({"name": "x", "schema": {"a": "number"}}, "'a': unknown type 'number'; known types are"),
+        ({"name": "x", "schema": {"a": "decimal"}}, "write a decimal with its digits"),
+        ({"name": "x", "schema": {"a": "decimal(39, 0)"}}, "a decimal has 1 to 38 digits"),
         ({"name": "x", "schema": {"a": 3}}, "body/schema/a: unknown type; known types are"),
         ({"name": "x", "schema": {}}, "at least one"),
         ({"name": "x"}, "give a schema"),

@@ -27,7 +27,7 @@ _REASONS = 3
 def attribute_types(incomplete: str) -> list[str]:
     """`price=` is completed with the types that there are."""
     name, equals, _ = incomplete.partition("=")
-    kinds = ("int", "float", "string", "bool", "timestamp")
+    kinds = ("int", "float", "decimal(", "string", "bool", "timestamp")
     return filter_by_prefix([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
 
 
@@ -39,8 +39,8 @@ Attributes = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=TYPE",
-        help="An attribute of the schema; TYPE is int, float, string, bool, timestamp, or "
-        "the values of an enumeration separated by '|'. Repeatable.",
+        help="An attribute of the schema; TYPE is int, float, decimal(p,s), string, bool, "
+        "timestamp, or the values of an enumeration separated by '|'. Repeatable.",
         autocompletion=attribute_types,
     ),
 ]
@@ -87,7 +87,7 @@ class Inferred(NamedTuple):
     """Why columns were left out."""
 
     def __str__(self) -> str:
-        names = ", ".join(f"{attribute.name}={attribute.type}" for attribute in self.schema)
+        names = ", ".join(f"{attribute.name}={attribute.type_name}" for attribute in self.schema)
         left_out = "".join(f" Left out: {reason}." for reason in self.left_out[:_REASONS])
         return (
             f"The schema was inferred from the events: {names}.{left_out} "

@@ -32,10 +32,9 @@ def plain(value: Any) -> object:
     from boxmatch.model.keys import TOO_FINE, exact_float
 
     if isinstance(value, Decimal):
+        # Most who read JSON take numbers for floats. One that no float holds goes as text.
         number = float("nan") if value.is_nan() else exact_float(value)
-        if number is None:
-            raise TypeError(f"{value} is not a number that JSON holds exactly; send it as text")
-        return number
+        return str(value) if number is None else number
     missing = value != value  # pandas' NaT, and its NA, which is neither true nor false
     if missing is value or missing is True:
         return None

@@ -4,7 +4,7 @@ unnoticed.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -35,13 +35,23 @@ class RequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class AttributeSpec(RequestBody, frozen=True, omit_defaults=True):
-    type: Literal["int", "float", "string", "bool", "timestamp", "enum"] | None = None
+    type: str | None = None
     values: list[str] | None = None
     domain: Annotated[list[Scalar], Meta(min_length=2, max_length=2)] | None = None
 
 
-TypeName = Literal["int", "float", "string", "bool", "timestamp"]
-_TYPES = f"unknown type; known types are {', '.join(get_args(TypeName))}, or a list of texts"
+# Not a pattern: msgspec 0.22 fails where one is part of such a union. `Schema` checks the name.
+TypeName = Annotated[
+    str,
+    Meta(
+        description="int, float, decimal(p, s), string, bool or timestamp",
+        examples=["float", "decimal(10, 2)"],
+    ),
+]
+_TYPES = (
+    "unknown type; known types are int, float, decimal(p, s), string, bool, timestamp, or a list "
+    "of texts"
+)
 
 Attributes = dict[
     str,

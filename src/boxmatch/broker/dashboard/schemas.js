@@ -21,13 +21,13 @@ function typeName(spec) {
 }
 
 export function exampleFilter(attributes) {
-  const numeric = attributes.find(([, type]) => type === "float" || type === "int");
+  const numeric = attributes.find(([, type]) => /^(int|float|decimal\b.*)$/.test(type));
   if (numeric) return `${numeric[0]} >= 0`;
   return attributes.length > 0 ? `${attributes[0][0]} IS NOT NULL` : "";
 }
 
-const EXAMPLES = { int: 1, float: 1.5, string: "text", bool: true, timestamp: "2026-01-01T12:00:00Z" };
+const EXAMPLES = { int: 1, float: 1.5, decimal: "1", string: "text", bool: true, timestamp: "2026-01-01T12:00:00Z" };
 
 export function exampleEvent(attributes) {
-  return Object.fromEntries(attributes.slice(0, 12).map(([name, type]) => [name, EXAMPLES[type] ?? type.split(" | ")[0]]));
+  return Object.fromEntries(attributes.slice(0, 12).map(([name, type]) => [name, EXAMPLES[type.replace(/\(.*/, "")] ?? type.split(" | ")[0]]));
 }
