@@ -249,7 +249,7 @@ def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str
         if kind is None or not readable(attribute.type, kind):
             raise SparkError(
                 f"column {field.name!r} of the {what} is of type {shown}, which is no "
-                f"{attribute.type}: cast it first"
+                f"{attribute.type_name}: cast it first"
             )
         if " collate " in shown:
             raise SparkError(

@@ -11,9 +11,18 @@ import pyarrow as pa
 
 from boxmatch.errors import BoxmatchError, FilterError, SparkError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.decimals import decimal_of
 from boxmatch.model.filters import Bound, Box, compile_filter
 from boxmatch.model.interval import Interval
-from boxmatch.model.keys import check_string, is_absent, key_of, key_range, value_of
+from boxmatch.model.keys import (
+    check_string,
+    is_absent,
+    key_of,
+    key_range,
+    unscaled_of,
+    value_of,
+    value_of_text,
+)
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spark.columns import End, column, ends_of, subscription_columns
@@ -62,6 +71,8 @@ def _plain(attribute: Attribute, value: Any) -> Plain:
         return None
     if attribute.type == "string":
         return check_string(attribute, value)
+    if attribute.type == "decimal":
+        return str(decimal_of(unscaled_of(attribute, value), attribute.scale))
     if attribute.type == "timestamp":
         return value if isinstance(value, int) else key_of(attribute, value)
     return value_of(attribute, key_of(attribute, value))
@@ -137,13 +148,13 @@ def _region_of_box(schema: Schema, box: Box) -> dict[str, list[Any]]:
 
 def _bound(attribute: Attribute, bound: Bound) -> tuple[Plain, int]:
     if isinstance(bound, tuple):
-        return bound[0], int(bound[1] != 0)
-    if attribute.type == "string":
+        return _plain(attribute, value_of_text(attribute, bound[0])), int(bound[1] != 0)
+    if attribute.labelled:
         return None, 0  # its only keys are the ends of the axis
     least, most = key_range(attribute)
     if bound in (FIRST, LAST) or not least <= bound <= most:
         return None, 0
-    return (bound if attribute.type == "timestamp" else value_of(attribute, bound)), 0
+    return _plain(attribute, value_of(attribute, bound)), 0
 
 
 @lru_cache(maxsize=4)

@@ -7,11 +7,13 @@ what an event has beyond the columns is left out (`_body` has all of it).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import AttributeValueError, SparkError
 from boxmatch.model.axis import ABSENT
-from boxmatch.model.keys import key_of
+from boxmatch.model.decimals import decimal_of
+from boxmatch.model.keys import key_of, unscaled_of
 from boxmatch.model.schema import Attribute
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
     columns = StructType()
     if feed.kind == "events":
         for attribute in feed.schema:
-            columns.add(attribute.name, _SPARK_TYPES[attribute.type])
+            kind = _SPARK_TYPES.get(attribute.type, attribute.type_name)  # decimals: as in SQL
+            columns.add(attribute.name, kind)
     taken = {SEQUENCE, AT, BODY} & set(columns.fieldNames())
     if taken:
         raise SparkError(
@@ -119,6 +122,9 @@ def _array(field: pa.Field[Any], values: list[Any], sequences: Sequence[int]) ->
             numbers: Any = [_instant(field.name, value) for value in values]
             instants: pa.Array[Any] = pa.array(numbers, pa.timestamp("us", "UTC")).cast(kind)
             return instants
+        if t.is_decimal(kind):
+            decimals: Any = [_decimal(field.name, kind, value) for value in values]
+            return pa.array(decimals, kind)
         if t.is_string(kind) or t.is_large_string(kind):
             values = [v if v is None or isinstance(v, str) else _json(v) for v in values]
         made: pa.Array[Any] = pa.array(values, kind)
@@ -152,6 +158,17 @@ def _instant(name: str, value: Any) -> int | None:
     except AttributeValueError as error:
         raise ValueError(str(error)) from None
     return None if key == ABSENT else key
+
+
+def _decimal(name: str, kind: Any, value: Any) -> Decimal | None:
+    """A decimal, by the rules that the broker itself reads them by."""
+    if value is None:
+        return None
+    attribute = Attribute(name, "decimal", precision=kind.precision, scale=kind.scale)
+    try:
+        return decimal_of(unscaled_of(attribute, value), kind.scale)
+    except AttributeValueError as error:
+        raise ValueError(str(error)) from None
 
 
 def _microseconds(at: float) -> int:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
+from boxmatch.model.decimals import MAX_PRECISION
 from boxmatch.model.keys import LARGEST_WHOLE
-from boxmatch.model.schema import Attribute, AttributeType, Schema
+from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spark.columns import column, require_columns, with_names
 from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.pipeline.read import MALFORMED
@@ -24,11 +25,11 @@ REASON: Final = "_reason"
 ROW: Final = "_row"
 MALFORMED_ROW: Final = "malformed row"
 
-SPARK_TYPES: Final = {
+SPARK_TYPES: Final[Mapping[str, str]] = {
     "int": "bigint", "float": "double", "string": "string", "bool": "boolean",
     "timestamp": "timestamp", "enum": "string",
 }  # fmt: skip
-"""What a column of each attribute type is once it is clean."""
+"""What a column of each attribute type is once it is clean; a decimal is one of Spark as well."""
 
 _WHOLE: Final = {"tinyint", "smallint", "int", "bigint"}
 _FRACTIONS: Final = {"float", "double", "decimal"}
@@ -40,11 +41,12 @@ _CASTS: Final = {
     "bool": {"string", "boolean"},
     "timestamp": {"string", *_TIMES},
     "enum": {"string"},
+    "decimal": {"string", *_WHOLE, *_FRACTIONS},
 }
 
-_ATTRIBUTE_TYPES: Final[Mapping[str, AttributeType]] = {
+_ATTRIBUTE_TYPES: Final[Mapping[str, str]] = {
     "tinyint": "int", "smallint": "int", "int": "int", "bigint": "int",
-    "float": "float", "double": "float", "decimal": "float",
+    "float": "float", "double": "float",
     "string": "string", "varchar": "string", "char": "string",
     "boolean": "bool",
     "date": "timestamp", "timestamp": "timestamp", "timestamp_ntz": "timestamp",
@@ -198,12 +200,16 @@ def _cast(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]]
             f"column {name!r} is of Spark type {kind}, which does not become an attribute of type "
             f"{wanted}; derive a column from it instead"
         )
-    value = raw.try_cast(SPARK_TYPES[wanted])
-    wrong = raw.isNotNull() & value.isNull()
+    if wanted == "decimal":
+        value, rounded = _as_decimal(raw, kind, attribute)
+        wrong = raw.isNotNull() & rounded
+    else:
+        value = raw.try_cast(SPARK_TYPES[wanted])
+        wrong = raw.isNotNull() & value.isNull()
     if wanted == "int" and plain in _FRACTIONS:
         wrong |= value != raw  # 1.5 would become 1
     article = "an" if wanted == "int" else "a"
-    faults = [(wrong, f"{name} is not {article} {wanted}")] if wanted != "enum" else []
+    faults = [(wrong, f"{name} is not {article} {attribute.type_name}")] if wanted != "enum" else []
     if wanted == "enum":
         faults.append((~value.isin(*attribute.values), f"{name} is not one of its values"))
     if wanted == "float" and plain in ("bigint", "decimal"):
@@ -219,6 +225,22 @@ def _cast(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]]
     if outside is not None:
         faults.append((outside, f"{name} is outside its domain"))
     return value, faults
+
+
+def _as_decimal(raw: Column, kind: str, attribute: Attribute) -> tuple[Column, Column]:
+    """The column as a decimal, and where a cast would round: nothing is rounded on the way."""
+    from pyspark.sql import functions as f
+
+    precision, scale = attribute.precision, attribute.scale
+    if kind.partition("(")[0] == "decimal":
+        value = raw.try_cast(attribute.type_name)
+        return value, ~f.coalesce(value.try_cast(kind) == raw, f.lit(False))
+    # A float is the decimal that it is written as.
+    text = f.trim(raw.cast("string"))
+    value = text.try_cast(attribute.type_name)
+    all_places = text.try_cast(f"decimal({MAX_PRECISION}, {MAX_PRECISION - precision + scale})")
+    written = f.length(f.regexp_extract(text, r"\.([0-9]*?)0*$", 1))
+    return value, ~f.coalesce((value == all_places) & (written <= scale), f.lit(False))
 
 
 def _many_digits(number: Column, kind: str) -> Column:
@@ -273,19 +295,22 @@ def derive(events: DataFrame, expressions: Mapping[str, str]) -> DataFrame:
         with translate_errors(f"derive: {name} = {expression!r}"):
             derived = events.withColumn(name, f.expr(expression))
             kind = derived.schema[name].dataType.simpleString()
-        wanted = _ATTRIBUTE_TYPES.get(kind.partition("(")[0])
+        wanted = _attribute_type(kind)
         if wanted is None:
             raise SparkError(
                 f"derive: {name} = {expression!r} is of Spark type {kind}, which no attribute has"
             )
-        events = derived.withColumn(name, column(name).cast(SPARK_TYPES[wanted]))
+        events = derived.withColumn(name, column(name).cast(SPARK_TYPES.get(wanted, wanted)))
     return events
+
+
+def _attribute_type(kind: str) -> str | None:
+    """The type of the attribute that a column of a Spark type becomes."""
+    return kind if kind.startswith("decimal(") else _ATTRIBUTE_TYPES.get(kind.partition("(")[0])
 
 
 def extend_schema(schema: Schema, events: DataFrame, names: Iterable[str]) -> Schema:
     """The schema with the derived columns as attributes."""
-    added = [
-        Attribute(name, _ATTRIBUTE_TYPES[events.schema[name].dataType.simpleString()])
-        for name in names
-    ]
+    kinds = {name: _attribute_type(events.schema[name].dataType.simpleString()) for name in names}
+    added = Schema({name: kind for name, kind in kinds.items() if kind}) if kinds else ()
     return Schema([*schema.attributes, *added])
