@@ -350,9 +350,9 @@ class TestNotify:
         with pytest.raises(SparkError, match="need a date"):
             notifications(matches)
 
-    def test_an_event_time_called_date(self, matches: DataFrame) -> None:
-        dated = matches.withColumnRenamed("at", "DATE")
-        told = notifications(dated, event_time="DATE")
+    def test_an_event_time_called_date(self, events: DataFrame, matches: DataFrame) -> None:
+        dated = events.withColumnRenamed("at", "DATE")
+        told = notifications(matches, dated, event_time="DATE", columns=["DATE", "price"])
         assert told.columns[2] == "DATE"
         assert told.columns[-1] == "event_date"
         assert all(row["event_date"] == row["DATE"].date() for row in told.collect())
