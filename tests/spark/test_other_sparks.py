@@ -61,3 +61,27 @@ def test_a_worker_with_another_version_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(boxmatch, "__version__", "0.0.1")
     with pytest.raises(RuntimeError, match=r"has boxmatch 0.0.1, the driver has"):
         list(run(iter([])))
+
+
+def test_another_python_of_a_local_connect_server_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    from boxmatch.spark.session import _warn_of_other_python, require_spark
+
+    other = tmp_path / "python3"
+    other.write_text("")
+    other.chmod(0o755)
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    _warn_of_other_python.cache_clear()
+    require_spark()
+    require_spark()
+    (said,) = caplog.messages
+    assert said.startswith(f"workers of this Spark Connect server run {other} (PYSPARK_PYTHON is n")
+    caplog.clear()
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    _warn_of_other_python.cache_clear()
+    require_spark()
+    assert caplog.messages == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boxmatch.errors import SparkError
@@ -13,6 +16,8 @@ from boxmatch.extras import requires
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _OLDEST = (4, 2)
 """`repartitionById` and `arrow_udf` came with 4.1, streams of data sources that can be limited (the
@@ -34,6 +39,26 @@ def require_spark() -> None:
         raise SparkError(
             f"boxmatch needs PySpark {oldest} or later, and this is {pyspark.__version__}: "
             f"pip install 'pyspark>={oldest}'"
+        )
+    if "SPARK_LOCAL_REMOTE" in os.environ:  # set by PySpark while such a server runs
+        _warn_of_other_python()
+
+
+@cache
+def _warn_of_other_python() -> None:
+    """Say so if workers of a local Spark Connect server run another Python than this process.
+
+    They often lack a package then, and Spark's error does not say what to do.
+    """
+    given = os.environ.get("PYSPARK_PYTHON") or os.environ.get("PYSPARK_DRIVER_PYTHON")
+    found = shutil.which(given or "python3")
+    if found is None or Path(found).parent != Path(sys.executable).parent:
+        log.warning(
+            "workers of this Spark Connect server run %s (%s), not %s: if they lack packages, set "
+            "PYSPARK_PYTHON before the session starts, or use boxmatch.spark.local_session",
+            found or "no Python",
+            f"PYSPARK_PYTHON is {given}" if given else "PYSPARK_PYTHON is not set",
+            sys.executable,
         )
 
 
