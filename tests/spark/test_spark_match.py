@@ -155,6 +155,35 @@ def test_a_table_with_rejected_filters_is_warned_of(
 
 
 @pytest.mark.portable
+def test_a_table_at_a_path_or_of_a_function(
+    spark: SparkSession, events: DataFrame, tmp_path: Path
+) -> None:
+    filters = {one: text for one, text in list(alerts().items())[:50] if "side" not in text}
+    table = subscriptions_of(spark, filters.items())
+    table.write.parquet(str(tmp_path / "table"))
+    table.write.json(str(tmp_path / "json"))
+    expected = scanned(filters)
+    assert pairs(match(events, tmp_path / "table")) == expected
+    assert pairs(match(events, str(tmp_path / "json"), format="json")) == expected
+    assert pairs(match(events, lambda spark: subscriptions_of(spark, filters.items()))) == expected
+    assert "to be built" in str(explain(events, tmp_path / "table"))
+
+
+@pytest.mark.portable
+def test_events_without_an_id_are_skipped_and_counted(events: DataFrame, index: str) -> None:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    some = events.withColumn("event_id", f.when(f.col("event_id") % 5 != 0, f.col("event_id")))
+    expected = [pair for pair in scanned(alerts()) if pair[0] % 5]
+    assert pairs(match(some, index, on_null_id="skip")) == expected
+    observation = Observation()
+    counts = match(some, index, how="counts", plan="sharded", on_null_id=observation).collect()
+    assert sum(row["matches"] for row in counts) == len(expected)
+    assert observation.get["null_ids"] == TICKS // 5
+
+
+@pytest.mark.portable
 def test_columns_of_bounds_and_integer_ids(spark: SparkSession, events: DataFrame) -> None:
     table = MARKET.alerts(0, 300)
     rows = table.rename_columns(["subscription_id", *table.column_names[1:]]).to_pylist()
@@ -356,6 +385,10 @@ class TestBadInput:
             match(events, index, how="pears")  # type: ignore[arg-type]
         with pytest.raises(bm.SparkError, match="plan is one of"):
             match(events, index, plan="any")  # type: ignore[arg-type]
+        with pytest.raises(bm.SparkError, match="on_null_id is one of fail, skip, not 'drop'"):
+            match(events, index, on_null_id="drop")  # type: ignore[arg-type]
+        with pytest.raises(bm.SparkError, match="replicate_up_to is a whole number, not '8G'"):
+            match(events, index, replicate_up_to="8G")  # type: ignore[arg-type]
         with pytest.raises(bm.SparkError, match="no column 'colour'"):
             match(events, index, keep=["colour"])
         with pytest.raises(bm.SparkError, match="keep is a list"):
@@ -384,6 +417,8 @@ class TestBadInput:
             build_index(bounds, tmp_path, schema=schema)
         with pytest.raises(bm.SparkError, match="shards must be at least 1"):
             build_index(good, tmp_path, schema=schema, shards=0)
+        with pytest.raises(bm.SparkError, match="shards is a whole number, not 'x'"):
+            build_index(good, tmp_path, schema=schema, shards="x")  # type: ignore[arg-type]
         with pytest.raises(bm.IndexConfigError):
             build_index(good, tmp_path, schema=schema, index_options={"colour": 1})
         assert version_numbers(tmp_path) == []

@@ -128,6 +128,23 @@ def test_changes_take_effect_at_the_next_batch(spark: SparkSession, place: Place
 
 
 @pytest.mark.portable
+def test_events_without_an_id_are_skipped_and_counted(spark: SparkSession, place: Place) -> None:
+    place.subscribe(FIRST)
+    place.arrive()
+    null = pa.table({"event_id": pa.array([None] * 3, pa.int64()), "price": [1.0, 2.0, 3.0]})
+    pq.write_table(null, place.events / "0002.parquet")
+    stream = spark.readStream.schema(EVENT).parquet(str(place.events))
+    query = match_stream(
+        stream, place.table, sink=place.out, checkpoint=place.checkpoint, trigger=NOW,
+        on_null_id="skip",
+    )  # fmt: skip
+    query.awaitTermination()
+    assert place.rows() == place.expected((1, FIRST))
+    counts = [dict(p.observedMetrics) for p in query.recentProgress if p.numInputRows]
+    assert [one["boxmatch_null_ids"]["null_ids"] for one in counts] == [3]
+
+
+@pytest.mark.portable
 def test_changes_between_the_batches_of_one_run(spark: SparkSession, place: Place) -> None:
     """The sink changes the table, so the very next batch sees it."""
     place.subscribe(FIRST)

@@ -97,8 +97,8 @@ class IndexSettings:
     def __post_init__(self) -> None:
         index_class(self.index)(len(self.schema), **self.index_options)  # refuses bad options
         for name, given in (("shards", self.shards), ("keep_versions", self.keep_versions)):
-            if given is not None and given < 1:
-                raise SparkError(f"{name} must be at least 1, not {given}")
+            if given is not None:
+                check_number(name, given, 1)
         check_selectivity(self.schema, self.selectivity)
 
     def check(self, subscriptions: DataFrame) -> tuple[IdType, dict[str, str]]:
@@ -120,6 +120,14 @@ class IndexSettings:
     def known_shards(self, before: IndexVersion | None) -> int | None:
         """The number of shards, if it does not depend on the number of subscriptions."""
         return len(before.shards) if self.shards is None and before else self.shards
+
+
+def check_number(name: str, given: object, least: int) -> None:
+    """Raise an error unless an option is a whole number that is large enough."""
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise SparkError(f"{name} is a whole number, not {given!r}")
+    if given < least:
+        raise SparkError(f"{name} must be at least {least}, not {given}")
 
 
 def next_version(

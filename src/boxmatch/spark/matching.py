@@ -8,13 +8,13 @@ a time, for an index that is larger than a machine.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Attribute, Schema, SchemaSpec
-from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
+from boxmatch.spark.build import IndexSettings, check_number, next_version, warn_of_rejected
 from boxmatch.spark.columns import (
     Columns,
     Field,
@@ -29,16 +29,20 @@ from boxmatch.spark.columns import (
 from boxmatch.spark.entry import task
 from boxmatch.spark.skipping import Skipping, check_rate, choose
 from boxmatch.spark.store import Folder, require_one_machine, scratch_folder
-from boxmatch.spark.versions import IndexVersion, newest, read_version
+from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
 from boxmatch.spark.zones import instants, is_local, session_zone
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import DataType
 
 How = Literal["pairs", "arrays", "counts"]
+OnNullId = Literal["fail", "skip"]
 Plan = Literal["replicated", "sharded"]
 PlanChoice = Literal["auto", "replicated", "sharded"]
+Subscriptions: TypeAlias = (
+    "DataFrame | IndexVersion | str | os.PathLike[str] | Callable[[SparkSession], DataFrame]"
+)
 
 _REPLICATED_BYTES = 8 * 2**30
 """How large an index may be that every machine holds whole, by default."""
@@ -62,12 +66,25 @@ class MatchOptions:
     plan: PlanChoice = "auto"
     replicate_up_to: int = _REPLICATED_BYTES
     max_false_positive_rate: float | None = None
+    on_null_id: OnNullId | Observation = "fail"
 
     def __post_init__(self) -> None:
         check_rate(self.max_false_positive_rate)
-        for name, given, choices in (("how", self.how, How), ("plan", self.plan, PlanChoice)):
+        check_number("replicate_up_to", self.replicate_up_to, 0)
+        for name, given, choices in (
+            ("how", self.how, How),
+            ("plan", self.plan, PlanChoice),
+            ("on_null_id", "skip" if self.skips_null_ids else self.on_null_id, OnNullId),
+        ):
             if given not in get_args(choices):
                 raise SparkError(f"{name} is one of {', '.join(get_args(choices))}, not {given!r}")
+
+    @property
+    def skips_null_ids(self) -> bool:
+        """Are events without an id left out?"""
+        from pyspark.sql import Observation
+
+        return self.on_null_id == "skip" or isinstance(self.on_null_id, Observation)
 
     @property
     def found(self) -> str:
@@ -140,7 +157,7 @@ class MatchPlan:
 
 def match(
     events: DataFrame,
-    subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
+    subscriptions: Subscriptions,
     *,
     schema: SchemaSpec | None = None,
     how: How = "pairs",
@@ -153,37 +170,48 @@ def match(
     shards: int | None = None,
     replicate_up_to: int = _REPLICATED_BYTES,
     max_false_positive_rate: float | None = None,
+    on_null_id: OnNullId | Observation = "fail",
+    format: str = "parquet",
+    options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Find, for each event, every subscription that wants it.
 
-    Subscriptions are a table (see `build_index`), the path of an index, or one of its versions. An
-    index of a table is built at once, and kept at `path`, or until the end of the process where
-    driver and workers share this machine. If it leaves out rows of the table, a warning is logged.
-    `schema` is that of the events unless given; an index has its own.
+    Subscriptions are a table (see `build_index`), the path of one (with `format` and `options` as
+    for `spark.read`), a function from a session to one, the path of an index, or one of its
+    versions. An index of a table is built at once, and kept at `path`, or until the end of the
+    process where driver and workers share this machine. If it leaves out rows of the table, a
+    warning is logged. `schema` is that of the events unless given; an index has its own.
 
     `how` is `"pairs"` (a row for each match: `event_id`, `subscription_id`), `"arrays"` (a row for
-    each event: `event_id`, `subscription_ids`) or `"counts"` (`event_id`, `matches`). The columns
-    in `keep` (or `"all"`) come between. The plan is chosen by size, `replicate_up_to` bytes, and
-    can be given; `explain` shows it. With the sharded plan, arrays and counts need ids that no two
-    events share.
+    each event: `event_id`, `subscription_ids`, in no particular order) or `"counts"` (`event_id`,
+    `matches`). The columns in `keep` (or `"all"`) come between. The plan is chosen by size,
+    `replicate_up_to` bytes, and can be given; `explain` shows it. With the sharded plan, arrays and
+    counts need ids that no two events share.
 
     With a `max_false_positive_rate` above 0, and below 1, the result may have that many false
     matches for each true one, in expectation over many events, and never lacks one: predicates on
     rare attributes are not checked. The index must be one that is faster for it, such as `rein`;
     others stay exact. The metadata of the column with what was found says what was skipped.
 
+    An event whose id is null fails the job, or with `on_null_id="skip"` is left out. To count such
+    events, pass a `pyspark.sql.Observation` instead of `"skip"`: after the first action, its `get`
+    has their number as `null_ids`. In the progress of a stream it is in `observedMetrics`, under
+    `boxmatch_null_ids`.
+
     Streams of events are matched too, with the version of the index that is there now; see
     `match_stream` for subscriptions that change.
     """
-    options = MatchOptions(
-        how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate
-    )
-    return run_plan(_plan(events, subscriptions, options, schema, filter, path, shards), events)
+    wanted = MatchOptions(
+        how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate,
+        on_null_id,
+    )  # fmt: skip
+    subscriptions = _read(events, subscriptions, format, options)
+    return run_plan(_plan(events, subscriptions, wanted, schema, filter, path, shards), events)
 
 
 def explain(
     events: DataFrame,
-    subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
+    subscriptions: Subscriptions,
     *,
     schema: SchemaSpec | None = None,
     how: How = "pairs",
@@ -196,31 +224,47 @@ def explain(
     shards: int | None = None,
     replicate_up_to: int = _REPLICATED_BYTES,
     max_false_positive_rate: float | None = None,
+    on_null_id: OnNullId | Observation = "fail",
+    format: str = "parquet",
+    options: Mapping[str, Any] | None = None,
 ) -> MatchPlan:
     """What `match` would do with the same arguments; nothing is built, and no job is run.
 
     For a table of subscriptions the plan says where its index would be built. What depends on how
     large the index turns out, it leaves open.
     """
-    options = MatchOptions(
-        how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate
-    )
-    return _plan(events, subscriptions, options, schema, filter, path, shards)
+    wanted = MatchOptions(
+        how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate,
+        on_null_id,
+    )  # fmt: skip
+    subscriptions = _read(events, subscriptions, format, options)
+    return _plan(events, subscriptions, wanted, schema, filter, path, shards)
+
+
+def _read(
+    events: DataFrame, given: Subscriptions, format: str, options: Mapping[str, Any] | None
+) -> DataFrame | IndexVersion:
+    """Subscriptions, or the index that is at a path."""
+    require_frame(events, "events")
+    if callable(given):
+        return given(events.sparkSession)
+    if not isinstance(given, (str, os.PathLike)):
+        return given
+    if version_numbers(given) or not Folder.at(given).files():
+        return read_version(given)
+    return events.sparkSession.read.format(format).options(**(options or {})).load(os.fspath(given))
 
 
 def _plan(
     events: DataFrame,
-    subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
+    subscriptions: DataFrame | IndexVersion,
     options: MatchOptions,
     schema: SchemaSpec | None,
     filter: str,
     path: str | os.PathLike[str] | None,
     shards: int | None,
 ) -> MatchPlan:
-    require_frame(events, "events")
     schema = None if schema is None else Schema(schema)
-    if isinstance(subscriptions, (str, os.PathLike)):
-        subscriptions = read_version(subscriptions)
     if isinstance(subscriptions, IndexVersion):
         require_schema(subscriptions, schema)
         return plan_match(events, subscriptions, options)
@@ -285,6 +329,8 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
         plan = plan_match(events, index, options)
     if plan.plan == "sharded" and options.how != "pairs" and events.isStreaming:
         raise SparkError(f"{options.how} of a stream by the sharded plan need match_stream")
+    if options.skips_null_ids:
+        events = skip_null_ids(events, options)
     inside = _Inside.of(plan, index, events)
     if plan.plan == "replicated":
         return _noted(plan, inside.rename(_search(plan, index, inside, inside.events, None)))
@@ -300,6 +346,25 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
     if options.how != "pairs":
         found = _join_shards(plan, inside, shards, found)
     return _noted(plan, inside.rename(found))
+
+
+def skip_null_ids(events: DataFrame, options: MatchOptions) -> DataFrame:
+    """The events that have an id. The others are counted where somebody can see it."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    (field,) = Columns(events, "events").require([options.event_id])
+    number = f.count_if(field.column.isNull()).alias("null_ids")
+    if isinstance(options.on_null_id, Observation):
+        if events.isStreaming:
+            raise SparkError(
+                "an Observation does not work on a stream: pass on_null_id='skip', and look at "
+                "observedMetrics['boxmatch_null_ids'] in the progress of the query"
+            )
+        events = events.observe(options.on_null_id, number)
+    elif events.isStreaming:
+        events = events.observe("boxmatch_null_ids", number)
+    return events.where(field.column.isNotNull())
 
 
 def _noted(plan: MatchPlan, found: DataFrame) -> DataFrame:

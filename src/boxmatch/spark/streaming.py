@@ -19,10 +19,12 @@ from boxmatch.spark.columns import Keep, check_events, infer_schema, require_fra
 from boxmatch.spark.matching import (
     How,
     MatchOptions,
+    OnNullId,
     PlanChoice,
     plan_match,
     require_schema,
     run_plan,
+    skip_null_ids,
 )
 from boxmatch.spark.sinks import ParquetSink, Sink
 from boxmatch.spark.skipping import skipping_pays
@@ -60,6 +62,7 @@ def match_stream(
     keep: Keep = (),
     plan: PlanChoice = "auto",
     shards: int | None = None,
+    on_null_id: OnNullId = "fail",
     format: str = "parquet",
     options: Mapping[str, Any] | None = None,
     trigger: Mapping[str, Any] | None = None,
@@ -91,6 +94,9 @@ def match_stream(
     it was found, in `false_positive_rate`, 0 where nothing was skipped. `index` is the kind of
     index that is built of a table; see `boxmatch.spark.build_index`.
 
+    An event whose id is null fails the query; with `on_null_id="skip"` it is left out, and the
+    query's progress has the number of such events: `observedMetrics["boxmatch_null_ids"]`.
+
     Watermarks, deduplication and the like belong into `events`. For stateful operators behind the
     matching, use `match` on the stream: it keeps to one version of an index.
     """
@@ -109,6 +115,7 @@ def match_stream(
         keep,
         plan,
         max_false_positive_rate=max_false_positive_rate,
+        on_null_id=on_null_id,
     )
     rates = None
     if adjuster is not None:
@@ -152,6 +159,8 @@ def match_stream(
             "the index %r is not faster for skipping predicates: the stream stays exact",
             planned_index.index,
         )
+    if matching.skips_null_ids:
+        events = skip_null_ids(events, matching)
     batches = _Batches(wanted, write, str(folder / _PINS), matching, rates)
     writer = events.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint))
     if name is not None:
