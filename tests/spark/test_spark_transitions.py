@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fake_state import FakeState  # in this folder
 
 import boxmatch as bm
-from boxmatch.spark import ParquetSink, transitions
+from boxmatch.spark import IndexVersion, ParquetSink, build_index, transitions
 from boxmatch.spark.entry import scalar
-from boxmatch.spark.follower import Keeper
+from boxmatch.spark.keeper import Keeper, pack, unpack
 from boxmatch.spark.transitions import _processor
 
 if TYPE_CHECKING:
@@ -283,87 +285,67 @@ def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-class FakeState:
-    """The state of one key, and its timers, as Spark has them."""
-
-    def __init__(self) -> None:
-        self.value: tuple[Any, ...] | None = None
-        self.timers: set[int] = set()
-        self.now = 0
-
-    def getValueState(self, name: str, schema: Any) -> FakeState:
-        return self
-
-    def exists(self) -> bool:
-        return self.value is not None
-
-    def get(self) -> tuple[Any, ...] | None:
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.value = value
-
-    def clear(self) -> None:
-        self.value = None
-
-    def registerTimer(self, at: int) -> None:
-        self.timers.add(at)
-
-    def deleteTimer(self, at: int) -> None:
-        self.timers.remove(at)
-
-    def getCurrentProcessingTimeInMs(self) -> int:
-        return self.now
-
-
 class Clockwork:
     """A keeper of publications whose time is set by hand."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        table = spark.createDataFrame([("s", "x < 2"), ("t", "x >= 2")], FILTERS)
-        frame = spark.createDataFrame([("p", 1, 1.0)], f"{KEYS}, x double")
-        transitions(frame, table, schema=SCHEMA, path=folder)
-        (name,) = (path.name for path in folder.iterdir())
+    def __init__(self, index: IndexVersion) -> None:
         self.fake = FakeState()
+        self.index = index
+        self.keeper = self.make_keeper()
+
+    def make_keeper(self, buckets: int = 4) -> Keeper:
         handle: Any = self.fake
-        self.keeper = Keeper(
-            handle, ttl=1.0, folder=str(folder), name=name, schema=SCHEMA.to_json(),
+        return Keeper(
+            handle, ttl=1.0, buckets=buckets, path=self.index.path,
+            shards=self.index.segment_names, id_type="string", schema=SCHEMA.to_json(),
             ends=[["x", ""]], leave=True,
         )  # fmt: skip
 
     def update(self, now: int, order: int, x: float | None, gone: bool = False) -> list[Any]:
         self.fake.now = now
         timers: Any = self.fake
-        return self._told(self.keeper.update("p", [("p", order, gone, x)], timers))
+        row = {"bucket": 3, "key": "p", "order": order, "removed": gone, "c0": x, "hash": 7}
+        columns = ((name, pa.array([one])) for name, one in row.items())
+        batch = pa.RecordBatch.from_pydict(dict(columns) | {"c0": pa.array([x], pa.float64())})
+        (packs,) = pack(iter([batch]))
+        assert packs["bucket"].to_pylist() == [3]
+        return self._told(self.keeper.update(packs["pack"].to_pylist(), timers))
 
     def expire(self, at: int) -> list[Any]:
-        return self._told(self.keeper.expire("p", at))
+        return self._told(self.keeper.expire(at))
+
+    @property
+    def stored(self) -> dict[Any, Any]:
+        return self.fake.maps["pages"]
 
     @staticmethod
-    def _told(rows: Iterator[Any]) -> list[Any]:
-        return [(row.ids, row.kind, row.order) for row in rows]
+    def _told(packs: Iterator[bytes]) -> list[Any]:
+        batch = pa.RecordBatch.from_pydict({"pack": pa.array(list(packs), pa.binary())})
+        rows = [row for one in unpack(iter([batch])) for row in one.to_pylist()]
+        return [(row["ids"], row["kind"], row["order"]) for row in rows]
 
 
 @pytest.fixture(scope="module")
-def clockwork_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("clockwork")
+def clockwork_index(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> IndexVersion:
+    table = spark.createDataFrame([("s", "x < 2"), ("t", "x >= 2")], FILTERS)
+    return build_index(table, tmp_path_factory.mktemp("clockwork"), schema=SCHEMA)
 
 
 @pytest.fixture
-def clockwork(spark: SparkSession, clockwork_folder: Path) -> Clockwork:
-    return Clockwork(spark, clockwork_folder)
+def clockwork(clockwork_index: IndexVersion) -> Clockwork:
+    return Clockwork(clockwork_index)
 
 
 def test_every_update_begins_the_time_anew(clockwork: Clockwork) -> None:
     assert clockwork.update(0, 1, 1.0) == [(["s"], "enter", 1)]
-    assert clockwork.fake.timers == {1000}
     assert clockwork.update(600, 2, None) == []  # says no more than that it is still there
-    assert clockwork.fake.timers == {1600}
+    assert clockwork.fake.timers == {1000, 1600}
     assert clockwork.update(700, 2, 3.0) == []  # too late, as if it had not come
-    assert clockwork.fake.timers == {1600}
-    assert clockwork.expire(1000) == []  # of a timer that is no longer its own
+    assert clockwork.fake.timers == {1000, 1600}
+    assert clockwork.expire(1000) == []  # of an update that is not its last
     assert clockwork.expire(1600) == [(["s"], "deleted", 2)]
-    assert clockwork.fake.value is None
+    assert clockwork.stored == {}
+    assert clockwork.fake.maps["expiring"] == {}
 
 
 def test_the_memory_of_a_removed_publication_expires_too(clockwork: Clockwork) -> None:
@@ -372,10 +354,19 @@ def test_the_memory_of_a_removed_publication_expires_too(clockwork: Clockwork) -
     assert clockwork.update(20, 3, 9.0) == []  # does not bring it back
     assert clockwork.update(30, 5, 9.0) == [(["t"], "enter", 5)]
     assert clockwork.update(40, 6, None, gone=True) == [(["t"], "deleted", 6)]
-    assert clockwork.fake.timers == {1040}
+    assert clockwork.fake.timers == {1000, 1010, 1030, 1040}
+    assert [clockwork.expire(at) for at in (1000, 1010, 1030)] == [[], [], []]
+    assert len(clockwork.stored) == 1
     assert clockwork.expire(1040) == []
-    assert clockwork.fake.value is None
+    assert clockwork.stored == {}
     assert clockwork.expire(1040) == []
+
+
+def test_the_number_of_buckets_stays(clockwork: Clockwork) -> None:
+    clockwork.update(0, 1, 1.0)
+    clockwork.keeper = clockwork.make_keeper(buckets=5)
+    with pytest.raises(bm.SparkError, match="started with buckets=4"):
+        clockwork.update(0, 2, 1.0)
 
 
 def test_filters_mean_what_they_mean_to_a_matcher(spark: SparkSession) -> None:
@@ -485,12 +476,12 @@ def test_subscriptions_at_a_path(spark: SparkSession, tmp_path: Path) -> None:
     for _ in range(2):
         told = transitions(frame, tmp_path / "subscriptions.parquet", schema=SCHEMA, path=kept)
         assert listed(told.collect()) == [("p", "s", "enter", 1)]
-    (file,) = kept.iterdir()  # the same subscriptions, the same file
-    file.unlink()
+    assert len(list((kept / "versions").iterdir())) == 1  # the same subscriptions
+    told = transitions(frame, kept)
+    assert listed(told.collect()) == [("p", "s", "enter", 1)]
     other = bm.Schema({"x": "float", "z": "int"})  # so that no worker knows it yet
     told = transitions(frame, tmp_path / "subscriptions.parquet", schema=other, path=kept)
-    for file in kept.iterdir():
-        file.unlink()
+    shutil.rmtree(kept / "segments")
     with pytest.raises(Exception, match="is it a folder that driver and workers see"):
         told.collect()
 
@@ -526,12 +517,12 @@ def test_updates_that_do_not_serve(
     [
         ("subscription_id string", [("s",)], "neither a column 'filter' nor columns of bounds"),
         ("filter string", [("x > 1",)], "the subscriptions have no column 'subscription_id'"),
-        (FILTERS, [(None, "x > 1")], "'subscription_id' of the subscriptions has a null"),
+        (FILTERS, [(None, "x > 1")], "subscription: the id is null"),
         (FILTERS, [("s", None)], "subscription 's': there is no filter: it is null"),
         (FILTERS, [("s", "x >")], "subscription 's': the condition is incomplete"),
         (FILTERS, [("s", "x IS NULL")], "subscription 's': x IS NULL: a publication has"),
         (FILTERS, [("s", "TRUE")], "subscription 's': .* constrains no dimension"),
-        (FILTERS, [("s", "x > 1"), ("s", "x > 2")], "there is a subscription with id 's' already"),
+        (FILTERS, [("s", "x > 1"), ("s", "x > 2")], "subscription 's': the id occurs 2 times"),
         ("subscription_id int, x_low int, x_high int", [(1, 5, 4)], "subscription 1: .*no value"),
         ("subscription_id int, x int", [(1, None)], "subscription 1: .* constrains no dimension"),
         ("subscription_id int, x int, x_low int", [(1, 1, 1)], "give a value or a range"),
@@ -585,7 +576,7 @@ processor.init(None)
 def test_a_worker_without_the_package_says_so(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
-    processor = _processor(scalar("boxmatch.spark.follower:Keeper", ttl=None))
+    processor = _processor(scalar("boxmatch.spark.keeper:Keeper", ttl=None))
     (tmp_path / "processor").write_bytes(cloudpickle.dumps(processor))
     command = [sys.executable, "-c", WITHOUT_PACKAGE, str(tmp_path / "processor")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import boxmatch.spark.follower
+import boxmatch.spark.keeper
 import boxmatch.spark.pipeline.selectivity  # noqa: F401 - only to have them in memory
 from boxmatch.spark.daemon import serve
 

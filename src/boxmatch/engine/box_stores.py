@@ -264,7 +264,7 @@ class StoreView:
         """The positions, one per subscription, of the boxes that hold each point."""
         found = self._index.match(points, self.alive, skipped)
         owners = self._owners(skipped)
-        return found if owners is None else _once_per_owner(found, owners)
+        return found if owners is None else once_per_owner(found, owners)
 
     def count(self, points: Int64Array, skipped: BoolArray | None = None) -> Int64Array:
         """How many subscriptions have a box that holds each point."""
@@ -284,7 +284,7 @@ class StoreView:
         return np.flatnonzero(keep)
 
 
-def _once_per_owner(found: Matches, owners: Int32Array) -> Matches:
+def once_per_owner(found: Matches, owners: Int32Array) -> Matches:
     """Boxes of one subscription may overlap: keep one position per event and owner."""
     event = np.repeat(np.arange(len(found.counts)), found.counts)
     owner = owners[found.positions].astype(np.int64)

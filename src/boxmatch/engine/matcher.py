@@ -312,6 +312,11 @@ class Matcher:
 
     # Looking
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """What matching works on now, for searches of other kinds (`engine.overlaps`)."""
+        return self._stores.snapshot
+
     def __len__(self) -> int:
         return self._stores.snapshot.size
 

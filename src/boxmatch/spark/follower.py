@@ -1,197 +1,157 @@
-"""What updates of publications mean: in batch, and with what Spark's state knows of them."""
+"""Which subscriptions of an index publications enter and leave, as they go from state to state."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from boxmatch.engine.ids import IdArray
-from boxmatch.errors import BoxmatchError, SparkError
+from boxmatch.arrays import Int64Array
 from boxmatch.model.schema import Schema
-from boxmatch.spark.regions import Region, move_region, open_subscriptions, spec
+from boxmatch.spark.search import Subscriptions
+from boxmatch.spark.segments import open_shards
+from boxmatch.spark.states import (
+    DELETED,
+    ENTER,
+    KINDS,
+    LEAVE,
+    Array,
+    Changes,
+    Ends,
+    States,
+    Updates,
+    differences,
+)
 from boxmatch.spark.versions import IdType
+from boxmatch.spark.worker import Pace, task_threads
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
-    from pyspark.sql.types import StructType
-
-_ROWS = 100_000
-"""About how many rows a worker makes in batch before it hands them over."""
+Shards = Sequence[Sequence[str]]
+"""The segments of each shard of an index."""
 
 
 @dataclass
-class StoredPublication:
-    """What is known of a publication: its last update, and its region; free or gone if empty."""
+class IndexFollower:
+    """Follows publications through the subscriptions of one version of an index."""
 
-    last: int | None = None
-    region: Region = field(default_factory=dict)
+    schema: Schema
+    ends: Ends
+    leave: bool
+    path: str
+    shards: Shards
+    id_type: IdType
+    _pace: Pace = field(default_factory=Pace)
 
-
-class Change(NamedTuple):
-    """All subscriptions that an update tells the same."""
-
-    ids: IdArray
-    kind: str
-    order: int
-
-
-class Follower:
-    """Applies updates of publications, and finds which subscriptions they enter and leave."""
-
-    def __init__(
-        self, *, folder: str, name: str, schema: str, ends: Sequence[Sequence[Any]], leave: bool
-    ) -> None:
-        self._schema = Schema.from_json(schema)
-        self._spaces = open_subscriptions(folder, name, schema)
-        self._ends: list[Any] = [tuple(end) for end in ends]
-        self._leave = leave
+    @classmethod
+    def of(cls, *, schema: str, ends: Sequence[Any], **others: Any) -> IndexFollower:
+        """From plain values, as they reach a worker."""
+        return cls(Schema.from_json(schema), [(name, end) for name, end in ends], **others)
 
     def follow(
-        self, key: Any, publication: StoredPublication, rows: Iterable[Sequence[Any]]
-    ) -> list[Change]:
-        """Apply updates, rows of key, order, removed and ends; those that come late are dropped."""
-        changes: list[Change] = []
-        # With the rest of the row, so that it does not matter how rows with one order arrive.
-        for row in sorted((tuple(row) for row in rows), key=lambda row: (row[1], repr(row))):
-            order, removed = row[1:3]
-            if publication.last is not None and order <= publication.last:
-                continue
-            try:
-                if removed:
-                    changes += self.end(publication, order)
-                else:
-                    changes += self._update(publication, order, row[3:])
-            except BoxmatchError as error:
-                raise SparkError(f"publication {key!r}, update {order}: {error}") from None
-            publication.last = order
-        return changes
+        self, batches: Iterable[pa.RecordBatch], known: Updates | None = None
+    ) -> Iterator[tuple[States, pa.RecordBatch]]:
+        """The states of publications, and the transitions, in parts.
 
-    def end(self, publication: StoredPublication, order: int) -> list[Change]:
-        """End a publication."""
-        _, gone = self._changes(publication.region, {})
-        publication.region = {}
-        return [Change(gone, "deleted", order)] if len(gone) else []
-
-    def _update(
-        self, publication: StoredPublication, order: int, values: Sequence[Any]
-    ) -> list[Change]:
-        region = move_region(self._schema, publication.region, self._ends, values)
-        entered, gone = self._changes(publication.region, region)
-        publication.region = region
-        changes = [Change(entered, "enter", order)]
-        if self._leave:
-            changes.append(Change(gone, "leave", order))
-        return [each for each in changes if len(each.ids)]
-
-    def _changes(self, old: Region, new: Region) -> tuple[IdArray, IdArray]:
-        before, after = (spec(self._schema, region) or None for region in (old, new))
-        return self._spaces.changes_between(before, after)
-
-
-class Keeper:
-    """Publications in Spark's state: one for each key."""
-
-    def __init__(self, handle: StatefulProcessorHandle, *, ttl: float | None, **arguments: Any):
-        self._handle = handle
-        self._state = handle.getValueState("publication", _state_type())
-        self._ttl = None if ttl is None else max(1, round(1000 * ttl))
-        self._arguments = arguments
-        self._opened: Follower | None = None
-
-    @property
-    def _follower(self) -> Follower:
-        # Spark also asks for a processor on the driver, to see what its state is.
-        if self._opened is None:
-            self._opened = Follower(**self._arguments)
-        return self._opened
-
-    def update(self, key: Any, rows: Iterable[Any], timers: TimerValues) -> Iterator[Any]:
-        """The updates of a key in one micro-batch."""
-        publication, expiry = self._get()
-        last = publication.last
-        changes = self._follower.follow(key, publication, rows)
-        if publication.last != last:
-            if self._ttl is not None:
-                if expiry is not None:
-                    self._handle.deleteTimer(expiry)
-                expiry = timers.getCurrentProcessingTimeInMs() + self._ttl
-                self._handle.registerTimer(expiry)
-            self._state.update((publication.last, json.dumps(publication.region), expiry))
-        return _rows(key, changes)
-
-    def expire(self, key: Any, expiry: int) -> Iterator[Any]:
-        """A publication, or the record of one that was removed, has expired."""
-        publication, current = self._get()
-        if publication.last is None or expiry != current:
-            return iter(())
-        changes = self._follower.end(publication, publication.last)
-        self._state.clear()
-        return _rows(key, changes)
-
-    def _get(self) -> tuple[StoredPublication, int | None]:
-        # Asked first: Spark logs a warning for every key whose state is read in vain.
-        found = self._state.get() if self._state.exists() else None
-        if found is None:
-            return StoredPublication(), None
-        last, region, expiry = found
-        return StoredPublication(last, json.loads(region)), expiry
-
-
-def follow_all(
-    batches: Iterator[pa.RecordBatch], *, id_type: IdType, **arguments: Any
-) -> Iterator[pa.RecordBatch]:
-    """The same in batch: rows of one key are neighbours."""
-    follower: Follower | None = None
-    key_type: Any = None
-    keys: list[Any] = []
-    changes: list[Change] = []
-    size = 0
-
-    def make_batch() -> pa.RecordBatch:
-        kind: Any = pa.int64() if id_type == "long" else pa.string()
-        columns = [
-            pa.array(keys, key_type),
-            pa.array([each.ids for each in changes], pa.list_(kind)),
-            pa.array([each.kind for each in changes], pa.string()),
-            pa.array([each.order for each in changes], pa.int64()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, ["key", "ids", "kind", "order"])
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        nonlocal key_type
+        Rows of updates are in order, by publication, of which some are known. A publication's last
+        state is that in the last part that has one.
+        """
+        subscriptions: Subscriptions | None = None
+        last: Updates | None = None
         for batch in batches:
-            key_type = batch.schema.field(0).type
-            yield from zip(*(each.to_pylist() for each in batch.columns), strict=True)
+            for part in self._pace.slices(batch):
+                subscriptions = subscriptions or self._open(self.shards)
+                updates = Updates.of_batch(self.schema, self.ends, part)
+                if known is not None:
+                    updates = _after_known(updates, known)
+                if last is not None and last.key[0] == updates.key[0]:
+                    # What was known of it before is out of date.
+                    updates = last.join(updates.without_first() if updates.stored[0] else updates)
+                states = States.after(self.schema, updates)
+                start, found = subscriptions.find(states, task_threads())
+                self._pace.matches += len(found)
+                changes = differences(states, start, found, self.leave)
+                yield states, transitions_of(states, changes, subscriptions.ids)
+                last = states.known(np.array([len(states) - 1]))
 
-    for key, group in groupby(rows(), key=itemgetter(0)):
-        follower = follower or Follower(**arguments)
-        found = follower.follow(key, StoredPublication(), group)
-        keys += [key] * len(found)
-        changes += found
-        size += sum(len(each.ids) for each in found)
-        if size >= _ROWS:
-            yield make_batch()
-            keys, changes, size = [], [], 0
-    if changes:
-        yield make_batch()
+    def _open(self, shards: Shards) -> Subscriptions:
+        return Subscriptions(open_shards(self.path, shards), self.id_type)
+
+    def delete(self, known: Updates) -> pa.RecordBatch:
+        """The transitions of publications that are no more."""
+        states = States.after(self.schema, known)
+        subscriptions = self._open(self.shards)
+        start, found = subscriptions.find(states, task_threads())
+        rows = np.flatnonzero(np.diff(start))
+        kind = np.full(len(rows), DELETED, np.uint8)
+        changes = Changes(rows, kind, start[rows + 1], found)
+        return transitions_of(states, changes, subscriptions.ids)
+
+    def compare(self, known: Updates, old: Shards) -> pa.RecordBatch:
+        """The transitions of publications that stay, as subscriptions change.
+
+        `old` are those before. Of a subscription that is no more, nobody hears.
+        """
+        states = States.after(self.schema, known)
+        opened = open_shards(self.path, [*old, *self.shards])
+        before = Subscriptions(opened[: len(old)], self.id_type)
+        after = Subscriptions(opened[len(old) :], self.id_type)
+        both: Any = pa.concat_arrays([before.ids, after.ids]).dictionary_encode()
+        number: Int64Array = both.indices.to_numpy().astype(np.int64)
+        size = len(both.dictionary)
+        stays = np.zeros(size, bool)
+        stays[number[len(before.ids) :][after.alive]] = True
+        pairs = []
+        for part, first in ((before, 0), (after, len(before.ids))):
+            start, found = part.find(states, task_threads())
+            rows = np.repeat(np.arange(len(states)), np.diff(start))
+            pairs.append(np.sort(rows * size + number[found + first]))
+        entered = np.setdiff1d(pairs[1], pairs[0], assume_unique=True)
+        left = np.setdiff1d(pairs[0], pairs[1], assume_unique=True)
+        left = left[stays[left % size]] if self.leave else left[:0]
+        changed = np.concatenate([entered, left])
+        kind = np.repeat([ENTER, LEAVE], [len(entered), len(left)]).astype(np.uint8)
+        end = np.arange(1, len(changed) + 1)
+        changes = Changes(changed // size, kind, end, changed % size)
+        return transitions_of(states, changes, both.dictionary)
 
 
-def _state_type() -> StructType:
-    from pyspark.sql.types import LongType, StringType, StructField, StructType
+def _after_known(updates: Updates, known: Updates) -> Updates:
+    """Put what is known of a publication in front of its updates."""
+    encoded: Any = updates.key.dictionary_encode()
+    place: Any = pc.index_in(known.key, value_set=encoded.dictionary)
+    rows = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+    if len(rows) == 0:
+        return updates
+    places = np.concatenate([place.take(rows).to_numpy(), encoded.indices.to_numpy()])
+    return known.take(rows).join(updates).take(np.argsort(places, kind="stable"))
 
-    # As text the region takes what it needs, and a dimension can be added later.
-    fields = {"last": LongType(), "region": StringType(), "expiry": LongType()}
-    return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+def transitions_of(states: States, changes: Changes, ids: Array) -> pa.RecordBatch:
+    """A row for each state and kind, with all subscriptions concerned."""
+    rows = changes.state
+    offsets: Any = pa.array(np.concatenate([[0], changes.end]), pa.int32())
+    columns = [
+        states.key.take(rows),
+        pa.ListArray.from_arrays(offsets, ids.take(changes.items)),
+        KINDS.take(changes.kind),
+        pa.array(states.order[changes.state]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["key", "ids", "kind", "order"])
 
 
-def _rows(key: Any, changes: Sequence[Change]) -> Iterator[Any]:
-    from pyspark.sql import Row
+def sorted_updates(table: pa.Table) -> pa.Table:
+    """Updates by publication, in their order.
 
-    for each in changes:
-        yield Row(key=key, ids=each.ids.tolist(), kind=each.kind, order=each.order)
+    By all columns: so it does not matter how rows with one order arrive.
+    """
+    keys: Any = [(name, "ascending") for name in table.column_names]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def follow_all(batches: Iterator[pa.RecordBatch], **arguments: Any) -> Iterator[pa.RecordBatch]:
+    """The transitions of updates that are in order, by publication."""
+    for _, found in IndexFollower.of(**arguments).follow(batches):
+        yield found

@@ -22,7 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.ids import IdArray
 from boxmatch.engine.matcher import Matcher
+from boxmatch.engine.overlaps import Overlaps
+from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import SEGMENTS, SegmentEntry, Shard
@@ -69,6 +72,12 @@ class Segment:
         return Matcher.load(path) if path.exists() else None
 
     @cached_property
+    def overlaps(self) -> list[tuple[Overlaps, IdArray]]:
+        """For regions: searches of the matcher's boxes, and the rows at their positions."""
+        views = () if self.matcher is None else self.matcher.snapshot.views
+        return [(Overlaps(view), view.store.ids) for view in views]
+
+    @cached_property
     def _rows(self) -> pa.Table:
         return _map_table(self.folder / _IDS)
 
@@ -100,7 +109,13 @@ class Segment:
 
 def open_segment(path: str, name: str) -> Segment:
     """The segment of this name, of the index at `path`."""
-    return Segment((Folder.at(path) / SEGMENTS / name).fetch())
+    folder = (Folder.at(path) / SEGMENTS / name).fetch()
+    if not folder.exists():
+        raise SparkError(
+            f"{path} has no segment {name}, or no longer: is it a folder that driver and workers "
+            "see (path=)?"
+        )
+    return Segment(folder)
 
 
 def mark_current_rows(segments: Sequence[Segment]) -> list[BoolArray | None]:

@@ -7,13 +7,13 @@ update means is decided in one place for both, `boxmatch.spark.follower`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spark.build import IndexSettings, next_version
 from boxmatch.spark.columns import (
     INTEGERS,
     End,
@@ -24,9 +24,11 @@ from boxmatch.spark.columns import (
     require_frame,
 )
 from boxmatch.spark.entry import scalar, task
-from boxmatch.spark.regions import check_ends, file_of
-from boxmatch.spark.store import Folder, scratch_folder
-from boxmatch.spark.versions import IdType
+from boxmatch.spark.matching import require_schema
+from boxmatch.spark.regions import check_ends, check_regions
+from boxmatch.spark.segments import open_shards
+from boxmatch.spark.store import scratch_folder
+from boxmatch.spark.versions import IdType, IndexVersion, read_version, rejected, version_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,9 +42,9 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 def transitions(
     updates: DataFrame,
-    subscriptions: DataFrame | str | os.PathLike[str],
+    subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
     *,
-    schema: SchemaSpec,
+    schema: SchemaSpec | None = None,
     key: str = "publication_id",
     order: str = "sequence",
     subscription_id: str = "subscription_id",
@@ -51,6 +53,8 @@ def transitions(
     ttl: float | None = None,
     leave: bool = True,
     path: str | os.PathLike[str] | None = None,
+    shards: int | None = None,
+    buckets: int = 64,
 ) -> DataFrame:
     """What changes for whom: rows of `key`, `subscription_id`, `kind`, `order`.
 
@@ -67,49 +71,84 @@ def transitions(
     what has expired is forgotten altogether. A null key or order ends the job, as does a value that
     makes no sense, with a message that names it.
 
-    Subscriptions are a table as for `build_index`, or the path of one in Parquet. They are read
-    now, and kept at `path`, or until the end of the process where driver and workers share this
-    machine. If a stream is started again with others, publications meet them at their next update.
+    Subscriptions are a table as for `build_index` or the path of one in Parquet, of which an index
+    is built now, at `path`, or in a temporary folder where driver and workers share this machine;
+    a row that is no subscription is an error. Or they are an index that there is: its path, or one
+    of its versions. If a stream is started again with others, publications meet them at their next
+    update.
 
     A stream needs RocksDB as its state store, and is written in append mode. With `ttl` it runs a
-    micro-batch at every trigger, so `availableNow` does not end. A batch gives the rows that a
-    stream would to which no update came late; it has no `ttl`.
+    micro-batch at every trigger, so `availableNow` does not end. Its state is divided into
+    `buckets`, which are as many as tasks can run at once; the number stays as long as a checkpoint
+    is used. A batch gives the rows that a stream would to which no update came late; it has no
+    `ttl`.
     """
     require_frame(updates, "updates")
-    schema = Schema(schema)
-    ends = _check_updates(updates, schema, key, order, removed)
     if len({key, order, subscription_id, KIND}) < 4:
         raise SparkError(
             f"key, order and subscription_id must differ from each other and from {KIND!r}"
         )
     spark = updates.sparkSession
+    if ttl is not None and not ttl > 0:
+        raise SparkError(f"ttl is a number of seconds above 0, not {ttl!r}")
+    if buckets < 1:
+        raise SparkError(f"buckets must be at least 1, not {buckets!r}")
     if updates.isStreaming:
         _check_state_store(spark)
-    if ttl is not None:
-        if not ttl > 0:
-            raise SparkError(f"ttl is a number of seconds above 0, not {ttl!r}")
-        if not updates.isStreaming:
-            raise SparkError("ttl is for streams: in batch no time passes between updates")
+    elif ttl is not None:
+        raise SparkError("ttl is for streams: in batch no time passes between updates")
     if isinstance(subscriptions, (str, os.PathLike)):
-        subscriptions = spark.read.parquet(os.fspath(subscriptions))
-    require_frame(subscriptions, "subscriptions")
-    if subscriptions.isStreaming:
-        raise SparkError("the subscriptions are a stream; transitions takes a table that stays")
-    id_type, content = file_of(subscriptions, schema, subscription_id, filter)
-    folder, name = _keep(spark, content, schema, path)
+        if version_numbers(subscriptions):
+            subscriptions = read_version(subscriptions)
+        else:
+            subscriptions = spark.read.parquet(os.fspath(subscriptions))
+    if isinstance(subscriptions, IndexVersion):
+        index = subscriptions
+        require_schema(index, None if schema is None else Schema(schema))
+        ends = _check_updates(updates, index.schema, key, order, removed)
+    else:
+        if schema is None:
+            raise SparkError("the schema is not given; only an index has one of its own")
+        known = Schema(schema)
+        ends = _check_updates(updates, known, key, order, removed)
+        settings = IndexSettings(known, shards, subscription_id, filter)
+        index = _build(subscriptions, settings, path)
     changes = _follow(
         _select_updates(updates, key, order, removed, ends),
         {
-            "folder": folder,
-            "name": name,
-            "schema": schema.to_json(),
+            "path": index.path,
+            "shards": index.segment_names,
+            "id_type": index.id_type,
+            "schema": index.schema.to_json(),
             "ends": [[dimension, end] for dimension, end in ends.values()],
             "leave": bool(leave),
         },
-        id_type,
+        index.id_type,
         ttl,
+        buckets,
     )
     return _name_columns(changes, updates, key, order, subscription_id)
+
+
+def _build(
+    subscriptions: DataFrame, settings: IndexSettings, path: str | os.PathLike[str] | None
+) -> IndexVersion:
+    """An index of the subscriptions, all of which must be good."""
+    require_frame(subscriptions, "subscriptions")
+    if subscriptions.isStreaming:
+        raise SparkError("the subscriptions are a stream; transitions takes a table or an index")
+    _, columns = settings.check(subscriptions)
+    bounds = ends_of(columns, settings.schema)
+    check_ends(bounds, "subscriptions")
+    spark = subscriptions.sparkSession
+    index = next_version(subscriptions, path or scratch_folder(spark, "the index"), settings)
+    if index.rejected:
+        first = rejected(spark, index.path, index.version).head(1)[0]
+        name = "" if first["subscription_id"] is None else f" {first['subscription_id']!r}"
+        raise SparkError(f"subscription{name}: {first['reason']}")
+    for shard in open_shards(index.path, index.segment_names):
+        check_regions(shard, ranges=bool(bounds))
+    return index
 
 
 def _check_updates(
@@ -152,19 +191,6 @@ def _check_state_store(spark: SparkSession) -> None:
         )
 
 
-def _keep(
-    spark: SparkSession, content: bytes, schema: Schema, path: str | os.PathLike[str] | None
-) -> tuple[str, str]:
-    """Write the subscriptions where workers see them; the folder, and the name of the file."""
-    folder = Folder.at(path or scratch_folder(spark, "the table of subscriptions"))
-    folder.prepare()
-    # Named by what is in it: what a worker has loaded under a name never changes.
-    digest = hashlib.sha256(schema.to_json().encode() + content).hexdigest()[:32]
-    name = f"regions-{digest}.arrow"
-    folder.create(name, content)
-    return str(folder), name
-
-
 def _select_updates(
     updates: DataFrame,
     key: str,
@@ -181,10 +207,6 @@ def _select_updates(
         nothing = f.raise_error(f.lit(f"an update has no {name}: it is null"))
         return f.when(column(name).isNull(), nothing).otherwise(column(name))
 
-    def plain(name: str) -> Column:
-        # As a number a time does not depend on anybody's time zone.
-        return f.unix_micros(column(name)) if kinds[name] == "timestamp" else column(name)
-
     turn = require_value(order)
     return updates.select(
         require_value(key).cast("string" if kinds[key] == "string" else "long").alias("key"),
@@ -192,15 +214,27 @@ def _select_updates(
         (f.lit(False) if removed is None else f.coalesce(column(removed), f.lit(False))).alias(
             "removed"
         ),
-        *(plain(name).alias(f"c{place}") for place, name in enumerate(ends)),
+        *(column(name).alias(f"c{place}") for place, name in enumerate(ends)),
     )
 
 
 def _follow(
-    sent: DataFrame, arguments: Mapping[str, Any], id_type: IdType, ttl: float | None
+    sent: DataFrame,
+    arguments: Mapping[str, Any],
+    id_type: IdType,
+    ttl: float | None,
+    buckets: int,
 ) -> DataFrame:
     """A row for each update and kind, with all subscriptions concerned."""
-    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+    )
 
     ids = LongType() if id_type == "long" else StringType()
     result = StructType(
@@ -211,16 +245,30 @@ def _follow(
             StructField("order", LongType()),
         ]
     )
-    if sent.isStreaming:
-        work = scalar("boxmatch.spark.follower:Keeper", ttl=ttl, **arguments)
-        return sent.groupBy("key").transformWithState(
-            _processor(work), result, "Append", "None" if ttl is None else "ProcessingTime"
-        )
-    in_turn = sent.repartition("key").sortWithinPartitions("key")
-    name = "boxmatch.spark.follower:follow_all"
-    return in_turn.mapInArrow(
-        task(name, "boxmatch_transitions", id_type=id_type, **arguments), result
+    if not sent.isStreaming:
+        # In the order of `sorted_updates`, which has nulls last.
+        turn = [f.col(name).asc_nulls_last() for name in sent.columns]
+        in_turn = sent.repartition("key").sortWithinPartitions(*turn)
+        name = "boxmatch.spark.follower:follow_all"
+        return in_turn.mapInArrow(task(name, "boxmatch_transitions", **arguments), result)
+    work = scalar(
+        "boxmatch.spark.keeper:Keeper",
+        ttl=ttl,
+        buckets=buckets,
+        **arguments,
     )
+    mixed = f.xxhash64("key")
+    bucket = f.pmod(mixed, f.lit(buckets)).cast("int")
+    packs = sent.select(bucket.alias("bucket"), *sent.columns, mixed.alias("hash")).mapInArrow(
+        task("boxmatch.spark.keeper:pack", "boxmatch_pack"), "bucket int, pack binary"
+    )
+    told = packs.groupBy("bucket").transformWithState(
+        _processor(work),
+        StructType([StructField("pack", BinaryType())]),
+        "Append",
+        "None" if ttl is None else "ProcessingTime",
+    )
+    return told.mapInArrow(task("boxmatch.spark.keeper:unpack", "boxmatch_transitions"), result)
 
 
 def _name_columns(
@@ -243,6 +291,7 @@ def _name_columns(
 
 def _processor(work: Any) -> StatefulProcessor:
     """What Spark runs. Of a class that is pickled by value: see `boxmatch.spark.entry`."""
+    from pyspark.sql import Row
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Transitions(StatefulProcessor):
@@ -250,10 +299,12 @@ def _processor(work: Any) -> StatefulProcessor:
             self.keeper = work(handle)
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            return self.keeper.update(key[0], rows, timerValues)
+            packs = (row["pack"] for row in rows)
+            return (Row(pack=one) for one in self.keeper.update(packs, timerValues))
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-            return self.keeper.expire(key[0], expiredTimerInfo.getExpiryTimeInMs())
+            expiry = expiredTimerInfo.getExpiryTimeInMs()
+            return (Row(pack=one) for one in self.keeper.expire(expiry))
 
         def close(self) -> None:
             pass

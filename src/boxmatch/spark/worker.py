@@ -115,8 +115,8 @@ def match(
     `skipped` names the attributes whose predicates are not checked.
     """
     answer = {"pairs": _pairs, "arrays": _arrays, "counts": _counts}[how]
-    threads = _threads()
-    pace = _Pace()
+    threads = task_threads()
+    pace = Pace()
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -156,7 +156,7 @@ def wanted_by(
     require_instants(attributes, columns, instants)
     batch = pa.RecordBatch.from_arrays(columns, list(attributes))
     opened = open_shards(path, shards)
-    search = Search(_threads(), skipped)
+    search = Search(task_threads(), skipped)
     ((_, arrays, _),) = _arrays(opened, batch, search, id_type)
     return arrays
 
@@ -221,14 +221,15 @@ def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:
         )
 
 
-def _threads() -> int:
+def task_threads() -> int:
+    """Threads that a task of Spark may use."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     return context.cpus() if context else 1
 
 
-class _Pace:
+class Pace:
     """Cuts batches so that a worker holds a bounded number of matches at a time."""
 
     def __init__(self) -> None:

@@ -1,0 +1,129 @@
+"""Which subscriptions of an index match the states of publications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.results import by_chunks
+from boxmatch.indexes.base import Matches
+from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.columns import arrow_keys
+from boxmatch.spark.segments import Array, OpenShard, Segment
+from boxmatch.spark.states import States
+
+_ID_TYPES: dict[str, Any] = {"long": pa.int64(), "string": pa.string()}
+
+
+class Subscriptions:
+    """All subscriptions of a version, by number: those of a segment follow those of another."""
+
+    def __init__(self, shards: Sequence[OpenShard], id_type: str) -> None:
+        self._parts = [
+            (segment, alive)
+            for shard in shards
+            for segment, alive in zip(shard.segments, shard.alive, strict=True)
+        ]
+        kind = _ID_TYPES[id_type]
+        ids: Any = pa.chunked_array([part.ids.cast(kind) for part, _ in self._parts], kind)
+        self.ids: Array = ids.combine_chunks()
+        """Their ids by number, also of those that are no more."""
+
+    @property
+    def alive(self) -> BoolArray:
+        """Which numbers are subscriptions now, whether anything can match them or not."""
+        marks = [
+            np.ones(len(segment.ids), bool) if alive is None else alive
+            for segment, alive in self._parts
+        ]
+        return np.concatenate([np.empty(0, bool), *marks])
+
+    def find(self, states: States, threads: int = 1) -> tuple[Int64Array, Int64Array]:
+        """The numbers that match each state: where those of each begin, and all of them."""
+        pieces: list[tuple[Int64Array, Int64Array]] = []
+        constrained = states.constrained
+        first = 0
+        for segment, alive in self._parts:
+            for rows, numbers in _find(segment, states, constrained, threads):
+                if alive is not None:
+                    valid = alive[numbers]
+                    rows, numbers = rows[valid], numbers[valid]
+                pieces.append((rows, numbers + first))
+            first += len(segment.ids)
+        return _by_state(pieces, len(states))
+
+
+def _by_state(
+    pieces: Sequence[tuple[Int64Array, Int64Array]], states: int
+) -> tuple[Int64Array, Int64Array]:
+    counts = np.zeros(states, np.int64)
+    for rows, _ in pieces:
+        counts += np.bincount(rows, minlength=states)
+    start = np.concatenate([[0], np.cumsum(counts)])
+    if len(pieces) == 1:
+        return start, pieces[0][1]
+    found = np.empty(int(start[-1]), np.int64)
+    cursor = start[:-1].copy()
+    for rows, numbers in pieces:  # each in the order of states
+        own = np.bincount(rows, minlength=states)
+        begin = np.cumsum(own) - own
+        found[cursor[rows] + np.arange(len(rows)) - begin[rows]] = numbers
+        cursor += own
+    return start, found
+
+
+def _find(
+    segment: Segment, states: States, constrained: BoolArray, threads: int
+) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Matches of a segment as rows of states and numbers of subscriptions."""
+    matcher = segment.matcher
+    if matcher is None:
+        return
+    snapshot = matcher.snapshot
+    low, high = (
+        _keys(ends, states, snapshot.axes, matcher.schema) for ends in (states.low, states.high)
+    )
+    used = snapshot.used
+    # Where an end is free the keys are alike as well, but no key of a value.
+    at_point = ((low == high) & (low != ABSENT))[:, used].all(axis=1)
+    points = np.flatnonzero(constrained & at_point)
+    if len(points):
+        keys = low[points]
+        for view in snapshot.views:
+            parts = by_chunks(view.match, keys, threads)
+            yield from _rows(parts, points, view.store.ids)
+    regions = np.flatnonzero(constrained & ~at_point)
+    if len(regions):
+        low, high = low[regions], high[regions]
+        low[low == ABSENT] = FIRST
+        high[high == ABSENT] = LAST
+        for overlaps, ids in segment.overlaps:
+            yield from _rows([overlaps.find(low, high)], regions, ids)
+
+
+def _keys(ends: Int64Array, states: States, axes: Any, schema: Any) -> Int64Array:
+    """Codes of texts as the keys that they have here."""
+    if not states.texts:
+        return ends
+    keys = ends.copy()
+    for d, texts in states.texts.items():
+        if d in axes and len(texts):
+            given = ends[:, d] != ABSENT
+            labels = arrow_keys(schema.attributes[d], axes[d], texts)
+            keys[given, d] = labels[ends[given, d]]
+    return keys
+
+
+def _rows(
+    parts: Sequence[Matches], rows: Int64Array, ids: Any
+) -> Iterator[tuple[Int64Array, Int64Array]]:
+    first = 0
+    for counts, positions in parts:
+        own = rows[first : first + len(counts)]
+        first += len(counts)
+        if len(positions):
+            yield np.repeat(own, counts), np.asarray(ids)[positions]
