@@ -9,7 +9,14 @@ import pytest
 
 from boxmatch import Matcher, SparkError
 from boxmatch.spark import workloads
-from boxmatch.spark.workloads import Workload, event_stream, events, subscriptions
+from boxmatch.spark.workloads import (
+    EventWorkload,
+    event_stream,
+    events,
+    publications,
+    subscriptions,
+    updates,
+)
 from boxmatch.workloads import (
     BooleanWorkload,
     EqualityWorkload,
@@ -25,10 +32,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from boxmatch.workloads.regions import UpdateKind
+
 RANGES = RangeWorkload(subscriptions=20, attributes=6, predicates=3, event_size=4)
 PROPERTIES = BooleanWorkload(subscriptions=20, properties=5, zero=0.2, one=0.2)
 EQUALITIES = EqualityWorkload(subscriptions=20, accounts=30)
 MARKET = MarketWorkload(symbols=40)
+REGIONS = RegionWorkload(
+    publications=BLOCK + 5, subscriptions=20, dimensions=6, publication_constraints=4, width=0.2
+)
 
 Record = dict[str, Any]
 
@@ -43,7 +55,7 @@ def _records(frame: DataFrame, key: str) -> list[Record]:
     return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
-def _plain_events(workload: Workload, start: int, stop: int) -> list[Record]:
+def _plain_events(workload: EventWorkload, start: int, stop: int) -> list[Record]:
     if isinstance(workload, MarketWorkload):
         made = workload.tick_dicts(start, stop)
     else:
@@ -55,7 +67,9 @@ def _plain_events(workload: Workload, start: int, stop: int) -> list[Record]:
 @pytest.mark.parametrize(
     "workload", [RANGES, PROPERTIES, EQUALITIES, MARKET], ids=lambda made: type(made).__name__
 )
-def test_events_are_those_of_the_plain_generator(spark: SparkSession, workload: Workload) -> None:
+def test_events_are_those_of_the_plain_generator(
+    spark: SparkSession, workload: EventWorkload
+) -> None:
     start, count = BLOCK - 20, 50  # on both sides of a boundary between blocks
     frame = events(spark, workload, count, start=start, partitions=3)
     assert frame.columns == ["event_id", *workload.schema.names]
@@ -93,6 +107,49 @@ def test_equalities_as_columns(
     assert found == [{"subscription_id": row, **filter_} for row, filter_ in plain]
 
 
+@pytest.mark.portable
+@pytest.mark.parametrize("kind", ["random", "incremental"])
+def test_publications_and_their_updates(spark: SparkSession, kind: UpdateKind) -> None:
+    """On both sides of a boundary between blocks, whatever the partitions."""
+    start, count, last = BLOCK - 3, 8, 3
+    boxes = REGIONS.publication_boxes(start, start + count)
+    dimension = boxes.attribute.reshape(count, -1)
+    moved = REGIONS.updates(start, start + count, kind=kind, count=last)
+    path = [boxes.low.reshape(count, -1), *moved]
+    plain = [
+        {"publication_id": start + row, "sequence": sequence}
+        | {f"d{d}": int(value) for d, value in zip(dimension[row], values[row], strict=True)}
+        for sequence, values in enumerate(path)
+        for row in range(count)
+    ]
+
+    def found(frame: DataFrame) -> list[Record]:
+        ordered = frame.orderBy("sequence", "publication_id").toArrow().to_pylist()
+        return [{k: v for k, v in row.items() if v is not None} for row in ordered]
+
+    begun = publications(spark, REGIONS, count, start=start)
+    assert begun.columns == ["publication_id", "sequence", *REGIONS.names]
+    for partitions in (1, 3):
+        every = updates(
+            spark, REGIONS, count, start=start, kind=kind, last=last, partitions=partitions
+        )
+        assert found(every) == plain
+    late = updates(spark, REGIONS, count, start=start, kind=kind, first=2, last=last)
+    assert found(begun.union(late)) == [row for row in plain if row["sequence"] != 1]
+    assert publications(spark, REGIONS).count() == REGIONS.publications
+
+
+def test_regions_of_subscriptions(spark: SparkSession) -> None:
+    found = _records(subscriptions(spark, REGIONS), "subscription_id")
+    filters = REGIONS.filters(0, REGIONS.subscriptions)
+    assert found == [
+        {"subscription_id": row}
+        | {f"{name}_low": low for name, (low, _) in filter_.items()}
+        | {f"{name}_high": high for name, (_, high) in filter_.items()}
+        for row, filter_ in enumerate(filters)
+    ]
+
+
 @pytest.mark.parametrize("form", ["columns", "filters", "odd"])
 def test_alerts_of_the_market(spark: SparkSession, form: workloads.Form) -> None:
     plain = {"columns": MARKET.alerts, "filters": MARKET.alert_texts, "odd": MARKET.odd_texts}
@@ -103,10 +160,11 @@ def test_alerts_of_the_market(spark: SparkSession, form: workloads.Form) -> None
 
 
 @pytest.mark.parametrize(
-    "workload", [RANGES, PROPERTIES, EQUALITIES], ids=lambda made: type(made).__name__
+    "workload", [RANGES, PROPERTIES, EQUALITIES, REGIONS], ids=lambda made: type(made).__name__
 )
 def test_texts_mean_the_same_as_columns(
-    spark: SparkSession, workload: RangeWorkload | BooleanWorkload | EqualityWorkload
+    spark: SparkSession,
+    workload: RangeWorkload | BooleanWorkload | EqualityWorkload | RegionWorkload,
 ) -> None:
     """`filter_of` is one text for one meaning, so equal texts are equal subscriptions."""
     count = 200
@@ -189,6 +247,13 @@ def test_what_cannot_be_made_is_refused() -> None:
     form: Any = "rows"
     with pytest.raises(SparkError, match="not of RegionWorkload"):
         events(spark, regions, 1)
+    ranges: Any = RANGES
+    with pytest.raises(SparkError, match="such DataFrames of RegionWorkload, not of Range"):
+        updates(spark, ranges, 1, last=1)
+    with pytest.raises(SparkError, match="updates 3 to 2 are not a range"):
+        updates(spark, regions, first=3, last=2)
+    with pytest.raises(SparkError, match="kind must be one of random, incremental, not 'rows'"):
+        updates(spark, regions, kind=form, last=1)
     with pytest.raises(SparkError, match="are not a range"):
         events(spark, RANGES, -1)
     with pytest.raises(SparkError, match="partitions must be at least 1"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -41,6 +42,25 @@ def test_publications_are_points_and_subscriptions_intervals() -> None:
     assert (subscriptions.low <= subscriptions.high).all()
     # Two uniform ends are a third of the domain apart.
     assert (subscriptions.high - subscriptions.low).mean() == pytest.approx(33.3, rel=0.1)
+
+
+@pytest.mark.parametrize(("width", "span"), [(0.2, 20), (1.0, 100), (0.0, 1)])
+def test_intervals_of_one_width(width: float, span: int) -> None:
+    boxes = replace(SMALL, width=width).subscription_boxes()
+    assert (boxes.high - boxes.low == span - 1).all()
+    assert (boxes.low.min(), boxes.high.max()) == (0, 99)
+
+
+def test_regions_as_dicts() -> None:
+    boxes = SMALL.subscription_boxes(3, 5)
+    made = [
+        [(int(name[1:]), low, high) for name, (low, high) in filter_.items()]
+        for filter_ in SMALL.filters(3, 5)
+    ]
+    columns = (boxes.attribute.tolist(), boxes.low.tolist(), boxes.high.tolist())
+    wanted = list(zip(*columns, strict=True))
+    assert made == [wanted[:2], wanted[2:]]
+    assert SMALL.schema.names == tuple(SMALL.names)
 
 
 def test_random_updates_draw_from_the_whole_domain() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from boxmatch.arrays import AnyArray
+from boxmatch.arrays import AnyArray, Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.spark.entry import Batches, task
@@ -21,6 +21,7 @@ from boxmatch.workloads.boolean import BooleanWorkload
 from boxmatch.workloads.equality import EqualityWorkload
 from boxmatch.workloads.market import MarketWorkload
 from boxmatch.workloads.ranges import RangeWorkload
+from boxmatch.workloads.regions import RegionWorkload, UpdateKind
 from boxmatch.workloads.streams import BLOCK
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
 
     from boxmatch.model.boxes import Boxes
 
-Workload = RangeWorkload | BooleanWorkload | EqualityWorkload | MarketWorkload
+EventWorkload = RangeWorkload | BooleanWorkload | EqualityWorkload | MarketWorkload
+Workload = EventWorkload | RegionWorkload
 
 Form = Literal["columns", "filters", "odd"]
 """How subscriptions come: bounds, filter text for the same rows, or the market's odd texts."""
+
+Moves = dict[str, Any]
+"""Which updates of publications: `kind`, `first` and `last`."""
 
 _CELLS: Final = 2**21  # values in a record batch, at most; Spark holds a few of them at a time
 
@@ -47,7 +52,7 @@ _SQL_TYPES: Final = {
 
 def events(
     spark: SparkSession,
-    workload: Workload,
+    workload: EventWorkload,
     count: int,
     *,
     start: int = 0,
@@ -57,7 +62,7 @@ def events(
 
     An attribute that an event lacks is null. With an `event_file` every worker must see that file.
     """
-    _check_workload(workload)
+    _check_workload(workload, EventWorkload)
     _check_rows(start, count)
     return _rows(spark, workload, "events", start, start + count, partitions)
 
@@ -78,7 +83,7 @@ def subscriptions(
     the texts of `MarketWorkload.odd_texts`. Without a count they are as many as the workload says;
     a `MarketWorkload` does not say.
     """
-    _check_workload(workload)
+    _check_workload(workload, Workload)
     if form not in get_args(Form):
         raise SparkError(f"form must be one of {', '.join(get_args(Form))}, not {form!r}")
     if form == "odd" and not isinstance(workload, MarketWorkload):
@@ -91,15 +96,59 @@ def subscriptions(
     return _rows(spark, workload, form, start, start + count, partitions)
 
 
+def publications(
+    spark: SparkSession,
+    workload: RegionWorkload,
+    count: int | None = None,
+    *,
+    start: int = 0,
+    partitions: int | None = None,
+) -> DataFrame:
+    """Publications `start:start + count` before any update, as `transitions` takes them.
+
+    Columns are `publication_id`, the row number, `sequence`, which is 0, and the dimensions; a
+    dimension that a publication leaves free is null.
+    """
+    return updates(spark, workload, count, start=start, last=0, partitions=partitions)
+
+
+def updates(
+    spark: SparkSession,
+    workload: RegionWorkload,
+    count: int | None = None,
+    *,
+    start: int = 0,
+    kind: UpdateKind = "random",
+    first: int = 0,
+    last: int,
+    partitions: int | None = None,
+) -> DataFrame:
+    """Updates `first` to `last` of publications `start:start + count`, with these columns too.
+
+    Number 0 in `sequence` is the publication itself. Those that follow give all its values anew, to
+    any value (`random`) or by one up or down (`incremental`); row by row they are the values of
+    `RegionWorkload.updates`.
+    """
+    _check_workload(workload, RegionWorkload)
+    if kind not in get_args(UpdateKind):
+        raise SparkError(f"kind must be one of {', '.join(get_args(UpdateKind))}, not {kind!r}")
+    if not 0 <= first <= last:
+        raise SparkError(f"updates {first} to {last} are not a range")
+    count = workload.publications - start if count is None else count
+    _check_rows(start, count)
+    moves = {"kind": kind, "first": first, "last": last}
+    return _rows(spark, workload, "updates", start, start + count, partitions, moves)
+
+
 def event_stream(
-    spark: SparkSession, workload: Workload, rows_per_batch: int, *, partitions: int = 1
+    spark: SparkSession, workload: EventWorkload, rows_per_batch: int, *, partitions: int = 1
 ) -> DataFrame:
     """The same events as a stream: each micro-batch has the next `rows_per_batch` of them.
 
     A micro-batch is made in `partitions` slices of equal size, which should be multiples of 16,384
     rows when they are large: rows are made in such blocks, and part of one costs as much as all.
     """
-    _check_workload(workload)
+    _check_workload(workload, EventWorkload)
     if partitions < 1 or rows_per_batch < 1 or rows_per_batch % partitions:
         raise SparkError(
             f"rows_per_batch must be a multiple of partitions, both at least 1, "
@@ -119,10 +168,10 @@ def _kind(workload: object) -> str:
     return type(workload).__name__
 
 
-def _check_workload(workload: object) -> None:
-    if not isinstance(workload, Workload):
-        known = ", ".join(kind.__name__ for kind in get_args(Workload))
-        raise SparkError(f"there are DataFrames of {known}, not of {_kind(workload)}")
+def _check_workload(workload: object, kinds: Any) -> None:
+    if not isinstance(workload, kinds):
+        known = ", ".join(kind.__name__ for kind in get_args(kinds) or (kinds,))
+        raise SparkError(f"there are such DataFrames of {known}, not of {_kind(workload)}")
 
 
 def _check_rows(start: int, count: int) -> None:
@@ -137,20 +186,27 @@ def _rows(
     start: int,
     stop: int,
     partitions: int | None,
+    moves: Moves | None = None,
 ) -> DataFrame:
     if partitions is not None and partitions < 1:
         raise SparkError(f"partitions must be at least 1, not {partitions}")
     blocks = spark.range(start // BLOCK, -(-stop // BLOCK), numPartitions=partitions)
-    return _generate(blocks, workload, what, start, stop, BLOCK)
+    return _generate(blocks, workload, what, start, stop, BLOCK, moves)
 
 
 def _generate(
-    slices: DataFrame, workload: Workload, what: str, start: int, stop: int | None, size: int
+    slices: DataFrame,
+    workload: Workload,
+    what: str,
+    start: int,
+    stop: int | None,
+    size: int,
+    moves: Moves | None = None,
 ) -> DataFrame:
     """Number i in the column `id` becomes rows i · size to (i + 1) · size, within `start:stop`."""
     schema = ", ".join(
         f"`{field.name}` {_SQL_TYPES[str(field.type)]}"
-        for field in _table(workload, what, 0, 0).schema
+        for field in next(_tables(workload, what, 0, 0, moves)).schema
     )
     make = task(
         "boxmatch.spark.workloads:make_rows",
@@ -161,6 +217,7 @@ def _generate(
         start=start,
         stop=stop,
         size=size,
+        moves=moves,
     )
     return slices.mapInArrow(make, schema)
 
@@ -174,36 +231,65 @@ def make_rows(
     start: int,
     stop: int | None,
     size: int,
+    moves: Moves | None,
 ) -> Batches:
     """What a worker does for the slices in `batches`."""
     workload = {known.__name__: known for known in get_args(Workload)}[kind](**parameters)
     for batch in batches:
         for number in np.asarray(batch.column(0)).tolist():
             last = (number + 1) * size
-            yield from _batches(
-                workload, what, max(number * size, start), last if stop is None else min(last, stop)
-            )
+            end = last if stop is None else min(last, stop)
+            yield from _batches(workload, what, max(number * size, start), end, moves)
 
 
-def _batches(workload: Workload, what: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    workload: Workload, what: str, start: int, stop: int, moves: Moves | None = None
+) -> Iterator[pa.RecordBatch]:
     """Rows `start:stop`, block by block; a wide block in several batches."""
     while start < stop:
         end = min(stop, (start // BLOCK + 1) * BLOCK)
-        table = _table(workload, what, start, end)
-        yield from table.to_batches(max_chunksize=max(1, _CELLS // table.num_columns))
+        for table in _tables(workload, what, start, end, moves):
+            yield from table.to_batches(max_chunksize=max(1, _CELLS // table.num_columns))
         start = end
 
 
-def _table(workload: Workload, what: str, start: int, stop: int) -> pa.Table:
+def _tables(
+    workload: Workload, what: str, start: int, stop: int, moves: Moves | None
+) -> Iterator[pa.Table]:
+    """The tables of some rows: one, or one for each update."""
     import pyarrow as pa
 
-    made = _MAKERS[what](workload, start, stop)
+    numbers = pa.array(np.arange(start, stop, dtype=np.int64))
+    if isinstance(workload, RegionWorkload) and moves is not None:
+        boxes = workload.publication_boxes(start, stop)
+        for sequence, values in _updates(workload, boxes, start, stop, **moves):
+            place = {"publication_id": numbers, "sequence": np.full(stop - start, sequence)}
+            yield pa.table(place | _predicates(workload.names, boxes, {"": values}))
+        return
     name = "event_id" if what == "events" else "subscription_id"
-    columns = {name: pa.array(np.arange(start, stop, dtype=np.int64)), **made}
-    return pa.table(columns).combine_chunks()
+    yield pa.table({name: numbers, **_MAKERS[what](workload, start, stop)}).combine_chunks()
 
 
-def _events(workload: Workload, start: int, stop: int) -> dict[str, Any]:
+def _updates(
+    workload: RegionWorkload,
+    boxes: Boxes,
+    start: int,
+    stop: int,
+    *,
+    kind: UpdateKind,
+    first: int,
+    last: int,
+) -> Iterator[tuple[int, Int64Array]]:
+    """The numbers of updates, and the values of all constraints after each."""
+    if first == 0:
+        yield 0, boxes.low
+    since = max(first, 1)
+    each = workload.each_update(start, stop, kind=kind, first=since - 1, count=last - since + 1)
+    for number, values in enumerate(each, since):
+        yield number, values.reshape(-1)
+
+
+def _events(workload: EventWorkload, start: int, stop: int) -> dict[str, Any]:
     import pyarrow as pa
 
     if isinstance(workload, RangeWorkload):
@@ -228,6 +314,9 @@ def _subscriptions(workload: Workload, start: int, stop: int) -> dict[str, Any]:
     if isinstance(workload, BooleanWorkload):
         boxes = workload.boxes(start, stop)
         return _predicates(workload.names, boxes, {"": boxes.low == 1})
+    if isinstance(workload, RegionWorkload):
+        boxes = workload.subscription_boxes(start, stop)
+        return _predicates(workload.names, boxes, {"_low": boxes.low, "_high": boxes.high})
     if isinstance(workload, EqualityWorkload):
         return _columns_of(workload.table(start, stop))
     return _columns_of(workload.alerts(start, stop))

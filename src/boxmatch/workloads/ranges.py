@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -193,13 +194,7 @@ class RangeWorkload:
 
     def filters(self, start: int, stop: int) -> list[dict[str, tuple[int, int]]]:
         """Subscriptions `start:stop` as filters in dict form."""
-        boxes = self.boxes(start, stop)
-        names = np.array(self.names, object)[boxes.attribute].tolist()
-        ends = list(zip(boxes.low.tolist(), boxes.high.tolist(), strict=True))
-        return [
-            dict(zip(names[first:last], ends[first:last], strict=True))
-            for first, last in pairwise(boxes.start.tolist())
-        ]
+        return intervals_of(self.names, self.boxes(start, stop))
 
     def events(self, start: int, stop: int) -> Float64Array:
         """Events `start:stop` as an n × d array of values, NaN where the event has none."""
@@ -285,3 +280,13 @@ class RangeWorkload:
         filled = np.where(values == ABSENT, empty, values.astype(dense.dtype))
         np.put_along_axis(dense, attributes.astype(np.intp), filled, axis=1)
         return dense
+
+
+def intervals_of(names: Sequence[str], boxes: Boxes) -> list[dict[str, tuple[int, int]]]:
+    """For each box the attributes that it constrains, and between which values."""
+    attributes = np.array(names, object)[boxes.attribute].tolist()
+    ends = list(zip(boxes.low.tolist(), boxes.high.tolist(), strict=True))
+    return [
+        dict(zip(attributes[first:last], ends[first:last], strict=True))
+        for first, last in pairwise(boxes.start.tolist())
+    ]

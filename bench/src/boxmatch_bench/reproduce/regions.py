@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.ids import SubscriptionId
-from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import RegionSpec
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import ENTER, KINDS, LEAVE, Transitions
 from boxmatch.workloads import RegionWorkload
+from boxmatch.workloads.ranges import intervals_of
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.answers import MismatchError
 
@@ -46,30 +45,19 @@ class Regions:
 
     def __init__(self, workload: RegionWorkload) -> None:
         self.workload = workload
-        self.names = [f"d{number}" for number in range(workload.dimensions)]
-        self.schemas = {"space": Schema(dict.fromkeys(self.names, "int"))}
+        self.names = workload.names
+        self.schemas = {"space": workload.schema}
         self._subscriptions = workload.subscription_boxes()
         self.columns = Columns(self._subscriptions, workload.subscription_constraints)
 
     def store(self, spaces: Spaces) -> None:
         """Put everything into empty spaces, telling nobody."""
-        spaces.load(
-            publications=self._specs(self.workload.publication_boxes()),
-            subscriptions=self._specs(self._subscriptions),
+        publications, subscriptions = (
+            dict(enumerate(intervals_of(self.names, boxes)))
+            for boxes in (self.workload.publication_boxes(), self._subscriptions)
         )
+        spaces.load(publications=publications, subscriptions=subscriptions)
         gc.collect()  # or the next operations would pay for what was made to store all
-
-    def _specs(self, boxes: Boxes) -> dict[SubscriptionId, RegionSpec]:
-        start = boxes.start.tolist()
-        columns = (boxes.attribute.tolist(), boxes.low.tolist(), boxes.high.tolist())
-        constraints = list(zip(*columns, strict=True))
-        return {
-            row: {
-                self.names[d]: low if low == high else (low, high)
-                for d, low, high in constraints[first:last]
-            }
-            for row, (first, last) in enumerate(pairwise(start))
-        }
 
     def step(
         self, publication: int, dimensions: Int64Array, old: Int64Array | None, new: Int64Array
