@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import StringAxis, string_axes
+from boxmatch.model.strings import StringAxis, remap_bounds, string_axes
 from boxmatch.model.tables import ColumnTable, as_column, as_table, strings_of
+
+if TYPE_CHECKING:
+    from boxmatch.engine.box_stores import StoreView
+    from boxmatch.engine.snapshot import Snapshot
 
 NEVER = ((0, FIRST, ABSENT),)
 """The box of a subscription that no event can match: it still has an id and a place.
@@ -186,6 +190,50 @@ def place_filters(
         return Bulk(ids, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
 
     return place
+
+
+def place_copies(
+    schema: Schema, parts: Sequence[tuple[Snapshot, Int64Array]]
+) -> Callable[[Axes], Bulk]:
+    """What places subscriptions of other matchers of this schema on string axes.
+
+    With each snapshot comes an array: the new id by the old one, or -1 to leave it out.
+    """
+
+    def place(axes: Axes) -> Bulk:
+        copies = [
+            _copy(view, snapshot.axes, renamed, axes)
+            for snapshot, renamed in parts
+            for view in snapshot.views
+        ]
+        boxes = Boxes.concatenate([Boxes.empty(len(schema)), *(boxes for boxes, _, _ in copies)])
+        box_ids = np.concatenate([np.empty(0, np.int64), *(ids for _, ids, _ in copies)])
+        overlap = np.concatenate([np.empty(0, bool), *(overlap for _, _, overlap in copies)])
+        ids, owner = np.unique(box_ids, return_inverse=True)
+        overlapping = np.zeros(len(ids), bool)
+        overlapping[owner] = overlap
+        return Bulk(ids, "int", boxes, owner, overlapping)
+
+    return place
+
+
+def _copy(
+    view: StoreView, old_axes: Axes, renamed: Int64Array, axes: Axes
+) -> tuple[Boxes, Int64Array, BoolArray]:
+    """The boxes of a store that go elsewhere, with the ids that they have there."""
+    live = view.live_positions()
+    ids = renamed[view.store.ids[live].astype(np.int64)]
+    kept = live[ids >= 0]
+    boxes = view.store.boxes.take(kept)
+    for attribute, axis in old_axes.items():
+        mine = boxes.attribute == attribute
+        ends = np.concatenate([boxes.low[mine], boxes.high[mine]])
+        strings, labels = axis.used_by(ends)
+        axes[attribute].add(strings)
+        moved = np.array([axes[attribute].label(string) for string in strings], np.int64)
+        boxes.low[mine] = remap_bounds(boxes.low[mine], labels, moved)
+        boxes.high[mine] = remap_bounds(boxes.high[mine], labels, moved)
+    return boxes, ids[ids >= 0], view.store.overlapping(view.rows)[kept]
 
 
 def _compile_good(

@@ -16,7 +16,15 @@ import numpy.typing as npt
 from boxmatch.adaptive.excess import Excess
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine import saved_files
-from boxmatch.engine.bulk import Axes, Bulk, Rejected, place_filters, read_table, without_bad_rows
+from boxmatch.engine.bulk import (
+    Axes,
+    Bulk,
+    Rejected,
+    place_copies,
+    place_filters,
+    read_table,
+    without_bad_rows,
+)
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id, check_ids
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
@@ -25,6 +33,7 @@ from boxmatch.engine.stores import Stores
 from boxmatch.errors import (
     AttributeValueError,
     IndexConfigError,
+    SchemaError,
     StorageError,
     SubscriptionIdError,
 )
@@ -161,6 +170,18 @@ class Matcher:
                 f"boxes of {boxes.dimensions} dimensions for {len(self.schema)} attributes"
             )
         return self._add(lambda axes: Bulk.one_box_each(ids, boxes))
+
+    def subscribe_from(self, others: Sequence[tuple[Matcher, Int64Array]]) -> Subscribed:
+        """Take over subscriptions of other matchers of the same schema, whose ids are numbers.
+
+        With each matcher comes an array: the new id by the old one, or -1 to leave it out. No
+        filter is compiled again.
+        """
+        for other, _ in others:
+            if other.schema != self.schema:
+                raise SchemaError("only matchers of the same schema can be taken over")
+        parts = [(other._stores.snapshot, renamed) for other, renamed in others]
+        return self._add(place_copies(self.schema, parts))
 
     def _add_one(self, id: SubscriptionId, kind: IdKind, compiled: CompiledFilter) -> Subscribed:
         replaced = self._stores.add(id, kind, compiled)

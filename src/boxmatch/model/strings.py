@@ -167,6 +167,14 @@ class StringAxis:
                 return strings[place], key - labels[place]
         raise KeyError(f"no string has a label next to {key}")
 
+    def used_by(self, bounds: Int64Array) -> tuple[list[str], Int64Array]:
+        """The known strings that bounds of filters are tied to, in order, with their labels."""
+        strings, known = _flat(self._state[1])
+        labels = np.array(known, np.int64)
+        inner = bounds[(bounds != ABSENT) & (bounds != FIRST) & (bounds != LAST)]
+        used = np.unique(np.searchsorted(labels, inner + 1, side="right") - 1)
+        return [strings[place] for place in used.tolist()], labels[used]
+
     def respread(self) -> tuple[Int64Array, Int64Array]:
         """Space all labels evenly again; gives the old labels, sorted, and their new ones."""
         strings, old = _flat(self._state[1])
