@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from boxmatch.spark.broker import register_broker
     from boxmatch.spark.build import build_index
+    from boxmatch.spark.changes import follow_changes, update_index
     from boxmatch.spark.matching import MatchPlan, explain, match
     from boxmatch.spark.pipeline import Pipeline
     from boxmatch.spark.session import local_session
@@ -35,6 +36,7 @@ __all__ = [
     "TableSink",
     "build_index",
     "explain",
+    "follow_changes",
     "local_session",
     "match",
     "match_function",
@@ -44,11 +46,13 @@ __all__ = [
     "register_broker",
     "rejected",
     "transitions",
+    "update_index",
 ]
 
 _HOMES = {
     "broker": ("register_broker",),
     "build": ("build_index",),
+    "changes": ("follow_changes", "update_index"),
     "matching": ("MatchPlan", "explain", "match"),
     "pipeline": ("Pipeline",),
     "session": ("local_session",),

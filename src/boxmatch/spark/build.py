@@ -30,7 +30,7 @@ from boxmatch.spark.versions import (
 from boxmatch.spark.zones import instants, is_local, session_zone
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -144,9 +144,9 @@ def next_version(
     last = newest(path)
     number = last.version if last else 0
     before = last if last and settings.continues(last, id_type, time_zone) else None
-    shards = settings.known_shards(before) or _number_of_shards(subscriptions)
+    shards = settings.known_shards(before) or number_of_shards(subscriptions)
     options = dict(settings.index_options)
-    rows, names = _by_shard(
+    rows, names = by_shard(
         subscriptions, settings.subscription_id, id_type, wanted, shards, time_zone
     )
     made, figures = _update(
@@ -176,6 +176,7 @@ def next_version(
         made,
         figures,
         time_zone,
+        last.feeds if last else {},
     )
     publish(version)
     forget(path, before=version.version - settings.keep_versions + 1)
@@ -193,23 +194,25 @@ def warn_of_rejected(version: IndexVersion) -> None:
         )
 
 
-def _number_of_shards(subscriptions: DataFrame) -> int:
+def number_of_shards(subscriptions: DataFrame) -> int:
     count = subscriptions.count()
     slots = int(subscriptions.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     return max(-(-count // _LARGE_SHARD), min(slots, -(-count // _SMALL_SHARD)), 1)
 
 
-def _by_shard(
+def by_shard(
     table: DataFrame,
     subscription_id: str,
     id_type: IdType,
     wanted: Mapping[str, str],
     shards: int,
     time_zone: str,
+    *more: Column,
 ) -> tuple[DataFrame, dict[str, str]]:
     """The table as tasks take it, each partition a shard; and what its columns are called.
 
-    They have other names on the way, since `mapInArrow` does not take names with dots.
+    They have other names on the way, since `mapInArrow` does not take names with dots. `more`
+    columns may come along.
     """
     from pyspark.sql import functions as f
 
@@ -225,7 +228,11 @@ def _by_shard(
     own = column(subscription_id).cast(id_type)
     shard = f.pmod(f.xxhash64(own), f.lit(shards)).cast("int")
     rows = table.select(
-        shard.alias("shard"), own.alias("id"), f.xxhash64(*marks).alias("fingerprint"), *inside
+        shard.alias("shard"),
+        own.alias("id"),
+        f.xxhash64(*marks).alias("fingerprint"),
+        *inside,
+        *more,
     )
     return rows.repartitionById(shards, "shard"), names
 

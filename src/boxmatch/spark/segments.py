@@ -28,7 +28,7 @@ from boxmatch.engine.overlaps import Overlaps
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.store import Folder
-from boxmatch.spark.versions import SEGMENTS, SegmentEntry, Shard
+from boxmatch.spark.versions import SEGMENTS, SegmentEntry
 from boxmatch.spark.zones import zone_of
 
 Array: TypeAlias = "pa.Array[Any]"
@@ -44,11 +44,6 @@ _BAD = "bad.arrow"  # row, filter, reason: rows of this segment whose filter is 
 _ODD = "odd.arrow"  # as REJECTED: rows of the whole shard, at this time, whose id is wrong
 
 
-_MOST_SEGMENTS = 8
-_MOST_CHANGED = 0.25
-"""Share of a shard's rows that may be out of date before it is written afresh."""
-
-
 @dataclass(frozen=True)
 class Recipe:
     """How matchers are made."""
@@ -57,6 +52,10 @@ class Recipe:
     index: str
     index_options: Mapping[str, Any]
     time_zone: str = "UTC"
+
+    def new_matcher(self) -> Matcher:
+        """One without subscriptions."""
+        return Matcher(self.schema, index=self.index, **self.index_options)
 
 
 @dataclass(frozen=True)
@@ -78,18 +77,19 @@ class Segment:
         return [(Overlaps(view), view.store.ids) for view in views]
 
     @cached_property
-    def _rows(self) -> pa.Table:
+    def rows(self) -> pa.Table:
+        """The ids and fingerprints of its rows."""
         return _map_table(self.folder / _IDS)
 
     @cached_property
     def ids(self) -> Array:
         """The ids of its rows."""
-        return _one_chunk(self._rows["id"])
+        return _one_chunk(self.rows["id"])
 
     @property
     def fingerprints(self) -> npt.NDArray[np.int64]:
         """What tells whether a row has changed."""
-        return self._rows["fingerprint"].to_numpy()
+        return self.rows["fingerprint"].to_numpy()
 
     @property
     def changed(self) -> Array:
@@ -145,132 +145,37 @@ def rejected(segments: Sequence[Segment]) -> pa.Table:
     return pa.concat_tables(found) if found else REJECTED.empty_table()
 
 
-def update_shard(path: str, recipe: Recipe, old: Sequence[SegmentEntry], rows: pa.Table) -> Shard:
-    """Bring a shard to what `rows` say: columns `id`, `fingerprint` and the subscription itself."""
-    rows, odd = _with_usable_ids(rows)
-    segments = [open_segment(path, entry.name) for entry in old]
-    fresh, changed = _difference(segments, rows)
-    new = int(fresh.sum())
-    if old and new == 0 and len(changed) == 0 and _same_rows(odd, segments[-1].odd):
-        return _shard(old, segments)
-    stale = sum(entry.changed for entry in old) + len(changed)
-    if not old or len(old) >= _MOST_SEGMENTS or new + stale > _MOST_CHANGED * len(rows):
-        nothing = rows["id"].combine_chunks().slice(0, 0)
-        whole = write_segment(path, recipe, rows, nothing, odd)
-        return _shard([whole], [open_segment(path, whole.name)])
-    delta = write_segment(path, recipe, rows.filter(pa.array(fresh)), changed, odd)
-    return _shard([*old, delta], [*segments, open_segment(path, delta.name)])
-
-
-def _difference(segments: Sequence[Segment], rows: pa.Table) -> tuple[BoolArray, Array]:
-    """Which rows are new or not what they were, and the ids that are gone or no longer the same."""
-    ids = rows["id"].combine_chunks()
-    known = [ids.slice(0, 0)]
-    marks = [np.empty(0, np.int64)]
-    for segment, alive in zip(segments, mark_current_rows(segments), strict=True):
-        keep: Any = slice(None) if alive is None else alive
-        known.append(segment.ids if alive is None else segment.ids.filter(pa.array(alive)))
-        marks.append(segment.fingerprints[keep])
-    before, fingerprints = pa.concat_arrays(known), np.concatenate(marks)
-    place = pc.index_in(ids, value_set=before)
-    unknown: BoolArray = place.is_null().to_numpy(zero_copy_only=False)
-    fresh = unknown.copy()
-    if len(before):
-        was = fingerprints[place.fill_null(0).to_numpy()]
-        fresh |= was != rows["fingerprint"].to_numpy()
-    gone = before.filter(pc.invert(pc.is_in(before, value_set=ids)))
-    return fresh, pa.concat_arrays([ids.filter(pa.array(fresh & ~unknown)), gone])
-
-
-def _with_usable_ids(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows whose id is there and theirs alone, and the others with the reason.
-
-    Of rows that are the same throughout one is kept. Where they differ nobody can tell which is
-    meant, so none is.
-    """
-    number = pa.array(np.arange(len(rows)))
-    groups: Any = (
-        rows.select(["id", "fingerprint"])
-        .append_column("row", number)
-        .group_by("id")
-        .aggregate(
-            [("row", "count"), ("row", "min"), ("fingerprint", "min"), ("fingerprint", "max")]
-        )
+def compile_rows(recipe: Recipe, rows: pa.Table) -> tuple[Matcher | None, pa.Table]:
+    """A matcher of rows by their numbers, and those that are no subscriptions."""
+    if not len(rows):
+        return None, _BAD_ROWS.empty_table()
+    matcher = recipe.new_matcher()
+    wanted = rows.drop_columns(["id", "fingerprint"])
+    numbered = wanted.append_column("id", pa.array(np.arange(len(rows))))
+    zone = zone_of(recipe.time_zone)
+    skipped = matcher.subscribe_many(numbered, on_error="skip", time_zone=zone).rejected
+    numbers = np.array([one.row for one in skipped], np.int64)
+    bad = pa.table(
+        [numbers, texts(wanted.take(numbers)), [one.reason for one in skipped]], schema=_BAD_ROWS
     )
-    if len(groups) == len(rows) and rows["id"].null_count == 0:
-        return rows, REJECTED.empty_table()
-    alike: Any = pc.equal(groups["fingerprint_min"], groups["fingerprint_max"])
-    kept = np.zeros(len(rows), bool)
-    kept[groups["row_min"].filter(pc.and_(alike, groups["id"].is_valid())).to_numpy()] = True
-    lost = rows.filter(pa.array(~kept))
-    found = zip(groups["row_count"].to_pylist(), alike.to_pylist(), strict=True)
-    reason = {
-        one: _reason(one, times, same)
-        for one, (times, same) in zip(groups["id"].to_pylist(), found, strict=True)
-    }
-    reasons = [reason[one] for one in lost["id"].to_pylist()]
-    shown = texts(lost.drop_columns(["id", "fingerprint"]))
-    odd = pa.table([lost["id"].cast(pa.string()), shown, reasons], schema=REJECTED)
-    return rows.filter(pa.array(kept)), odd
-
-
-def _reason(subscription_id: object, times: int, same: bool) -> str:
-    if subscription_id is None:
-        return "the id is null"
-    if same:
-        return f"the id occurs {times} times, always with the same filter; one was kept"
-    return f"the id occurs {times} times with different filters; none was kept"
-
-
-def _same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """The same rows, in whatever order?"""
-
-    def sorted_rows(table: pa.Table) -> list[str]:
-        return sorted(map(repr, table.to_pylist()))
-
-    return len(one) == len(other) and sorted_rows(one) == sorted_rows(other)
-
-
-def _shard(entries: Sequence[SegmentEntry], segments: Sequence[Segment]) -> Shard:
-    rows = sum(
-        entry.rows if alive is None else int(alive.sum())
-        for entry, alive in zip(entries, mark_current_rows(segments), strict=True)
-    )
-    bad = len(rejected(segments))
-    odd = len(segments[-1].odd)
-    return Shard(tuple(entries), rows - (bad - odd), bad)
+    return matcher, bad
 
 
 def write_segment(
-    path: str, recipe: Recipe, rows: pa.Table, changed: Array, odd: pa.Table
+    path: str, matcher: Matcher | None, bad: pa.Table, rows: pa.Table, changed: Array, odd: pa.Table
 ) -> SegmentEntry:
-    """Write a segment for rows with columns `id`, `fingerprint` and the subscription itself."""
+    """Write a segment: a matcher of rows and the bad ones, of which `rows` has ids and prints."""
     name = uuid.uuid4().hex
     with (Folder.at(path) / SEGMENTS / name).open_for_writing() as folder:
-        bad, attributes = _save_matcher(folder, recipe, rows)
+        if matcher is not None:
+            matcher.save(folder / _MATCHER)
         _write(folder / _IDS, rows.select(["id", "fingerprint"]))
         _write(folder / _CHANGED, pa.table({"id": changed}))
         _write(folder / _BAD, bad)
         _write(folder / _ODD, odd)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    attributes = () if matcher is None else matcher.constrained_attributes
     return SegmentEntry(name, len(rows), len(changed), nbytes, attributes)
-
-
-def _save_matcher(folder: Path, recipe: Recipe, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """Save a matcher of the rows; returns those that are no subscriptions, and what it reads."""
-    if not len(rows):
-        return _BAD_ROWS.empty_table(), ()
-    matcher = Matcher(recipe.schema, index=recipe.index, **recipe.index_options)
-    wanted = rows.drop_columns(["id", "fingerprint"])
-    numbered = wanted.append_column("id", pa.array(np.arange(len(rows))))
-    zone = zone_of(recipe.time_zone)
-    skipped = matcher.subscribe_many(numbered, on_error="skip", time_zone=zone).rejected
-    matcher.save(folder / _MATCHER)
-    numbers = np.array([one.row for one in skipped], np.int64)
-    bad = pa.table(
-        [numbers, texts(wanted.take(numbers)), [one.reason for one in skipped]], schema=_BAD_ROWS
-    )
-    return bad, matcher.constrained_attributes
 
 
 def texts(subscriptions: pa.Table) -> list[str | None]:

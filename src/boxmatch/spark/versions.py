@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from boxmatch.errors import SparkError
@@ -72,9 +72,12 @@ class IndexVersion:
     id_type: IdType
     shards: tuple[Shard, ...]
     skipping: SkipFigures | None = None
-    """What skipping predicates adds; None if an index of this kind gains nothing from it."""
+    """What skipping predicates adds; None if an index of this kind gains nothing from it, or if it
+    has changed since that was counted."""
     time_zone: str = "UTC"
     """That of timestamps in filters that name no other: of the session that built the index."""
+    feeds: Mapping[str, int] = field(default_factory=dict)
+    """The last batch of each stream of changes that is part of this version."""
 
     @property
     def subscriptions(self) -> int:
@@ -125,6 +128,7 @@ class IndexVersion:
                 "shards": self.shards,
                 "skipping": self.skipping and self.skipping.as_json(),
                 "time_zone": self.time_zone,
+                "feeds": dict(self.feeds),
             }
         )
 
@@ -147,6 +151,7 @@ class IndexVersion:
             tuple(shard_of(*shard) for shard in found["shards"]),
             figures and SkipFigures.of_json(figures),
             found.get("time_zone", "UTC"),
+            found.get("feeds", {}),
         )
 
 

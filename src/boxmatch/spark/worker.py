@@ -23,9 +23,9 @@ from boxmatch.spark.segments import (
     open_segment,
     open_shards,
     rejected,
-    update_shard,
 )
 from boxmatch.spark.skipping import SkipFigures, count_figures, skipping_pays
+from boxmatch.spark.updates import ORDER, REMOVED, change_shard, update_shard
 from boxmatch.spark.versions import SegmentEntry, Shard
 
 Batches = Iterator[pa.RecordBatch]
@@ -75,6 +75,60 @@ def update(
         ],
         ["shard", "entry", "skipping"],
     )
+
+
+def change(
+    batches: Batches,
+    *,
+    path: str,
+    schema: str,
+    index: str,
+    index_options: Mapping[str, Any],
+    id_type: str,
+    names: Mapping[str, str],
+    time_zone: str,
+    old: Sequence[Sequence[SegmentEntry]],
+) -> Batches:
+    """Apply the changes in these rows, all of one shard, to it."""
+    found = [batch for batch in batches if batch.num_rows]
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    number: int = table["shard"][0].as_py()
+    ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
+    rows = _last_changes(table.drop_columns(["shard", "id"]).append_column("id", ids))
+    rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
+    recipe = Recipe(Schema.from_json(schema), index, index_options, time_zone)
+    entries = [SegmentEntry(*entry) for entry in old[number]]
+    shard = change_shard(path, recipe, entries, rows)
+    yield pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), pa.array([json.dumps(shard)])], ["shard", "entry"]
+    )
+
+
+def _last_changes(rows: pa.Table) -> pa.Table:
+    """Of the changes of each id those that are last in order, and each of them once."""
+    # What somebody wanted who is gone makes no difference.
+    prints = pc.if_else(rows[REMOVED], 0, rows["fingerprint"])
+    rows = rows.drop_columns("fingerprint").append_column("fingerprint", prints)
+    if ORDER in rows.column_names:
+        # A change without an order is before all that have one.
+        rows = rows.append_column("ordered", rows[ORDER].is_valid())
+        keys: Any = [(name, "ascending") for name in ("id", "ordered", ORDER)]
+        rows = _numbered(rows.sort_by(keys).drop_columns("ordered"))
+        last: Int64Array = rows.group_by("id").aggregate([("row", "max")])["row_max"].to_numpy()
+        last = np.sort(last)
+        order: Any = rows[ORDER].combine_chunks()
+        final = order.take(pa.array(last[np.searchsorted(last, np.arange(len(rows)))]))
+        same = pc.or_(pc.equal(order, final).fill_null(False), final.is_null())
+        rows = rows.filter(same).drop_columns([ORDER, "row"])
+    rows = _numbered(rows)
+    once: Any = rows.group_by(["id", "fingerprint"]).aggregate([("row", "min")])["row_min"]
+    return rows.take(once.combine_chunks()).drop_columns("row").sort_by("id")
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    return rows.append_column("row", pa.array(np.arange(len(rows))))
 
 
 def _figures(path: str, shard: Shard, selectivity: Mapping[str, float]) -> SkipFigures | None:
