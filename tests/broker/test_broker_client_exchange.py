@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
@@ -292,17 +291,12 @@ def test_infinity_is_refused_rather_than_lost(value: Any) -> None:
         encode({"b": None, "a": value}, 7)
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (Decimal("0.3000000000000000001"), "not a number that JSON holds exactly"),
-        (Decimal(2**53 + 1), "not a number that JSON holds exactly"),
-        (pd.Timestamp(1), "fraction of a microsecond"),
-    ],
-)
-def test_what_json_would_round_is_refused(value: Any, reason: str) -> None:
-    with pytest.raises(EventError, match=rf"event 7: {re.escape(str(value))} .*{reason}"):
-        encode({"a": value}, 7)
+def test_what_json_would_round_is_refused_or_text() -> None:
+    moment = pd.Timestamp(1)
+    with pytest.raises(EventError, match=rf"event 7: {moment} .*fraction of a microsecond"):
+        encode({"a": moment}, 7)
+    for number in ("0.3000000000000000001", str(2**53 + 1)):
+        assert encode({"a": Decimal(number)}, 7) == f'{{"a":"{number}"}}'.encode()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -67,6 +68,28 @@ def test_from_publishing_to_listening(client: Client) -> None:
     with pytest.raises(ClientError) as caught:
         client.subscription("ann", "ibm")
     assert caught.value.status == 404
+
+
+def test_decimals(client: Client) -> None:
+    """As numbers, as text and from Python: told apart, stored and delivered by all digits."""
+    long = "0.3000000000000000001"
+    client.create_feed("sums", {"amount": "decimal(10, 2)", "total": "decimal(38, 19)"})
+    assert client.feed("sums").schema["total"].type_name == "decimal(38, 19)"
+    client.subscribe("bea", "small", "sums", "amount < 0.305 AND total >= 0")
+    client.subscribe("bea", "exact", "sums", {"total": long})
+    client.publish("sums", {"amount": 0.3, "total": 0.3})
+    client.publish("sums", {"amount": "0.31", "total": long})
+    client.publish("sums", {"amount": Decimal("0.30"), "total": Decimal(long)})
+    client.publish("sums", pa.table({"amount": [Decimal("0.31")], "total": [Decimal(long)]}))
+    found = client.notifications("bea", wait=5).notifications
+    assert [(one.subscriptions, one.event) for one in found] == [
+        (("small",), {"amount": 0.3, "total": 0.3}),
+        (("exact",), {"amount": "0.31", "total": long}),
+        (("small", "exact"), {"amount": 0.3, "total": long}),
+        (("exact",), {"amount": 0.31, "total": long}),
+    ]
+    with pytest.raises(ClientError, match="has more than the 2 decimal places of a decimal"):
+        client.publish("sums", {"amount": 0.301})
 
 
 def test_asking_about_filters(client: Client) -> None:

@@ -186,6 +186,38 @@ class TestClean:
             ("4", "b has more digits than a float holds"),
         }
 
+    def test_decimals_are_not_rounded(self, spark: SparkSession) -> None:
+        events = spark.createDataFrame(
+            [
+                ("1", "1.50", 0.1, Decimal("5.000"), 7),
+                ("2", " -99.9900 ", None, None, None),
+                ("text", "1.005", None, None, None),
+                ("long text", "0.010000000000000000000000000000000000000001", None, None, None),
+                ("large text", "100", None, None, None),
+                ("word", "x", None, None, None),
+                ("float", None, 0.125, None, None),
+                ("NaN", None, float("nan"), None, None),
+                ("decimal", None, None, Decimal("5.001"), None),
+                ("int", None, None, None, 100),
+            ],
+            "event_id string, s string, f double, d decimal(38, 3), n long",
+        )
+        names = ("s", "f", "d", "n")
+        good, quarantined = clean(events, Schema(dict.fromkeys(names, "decimal(4, 2)")))
+        assert {kind for name, kind in good.dtypes if name != "event_id"} == {"decimal(4,2)"}
+        assert {row["event_id"]: row[1:5] for row in good.collect()} == {
+            "1": (Decimal("1.50"), Decimal("0.10"), Decimal(5), Decimal(7)),
+            "2": (Decimal("-99.99"), None, None, None),
+        }
+        assert {row["event_id"]: row["reason"] for row in quarantined.collect()} == {
+            **dict.fromkeys(
+                ("text", "long text", "large text", "word"), "s is not a decimal(4, 2)"
+            ),
+            **dict.fromkeys(("float", "NaN"), "f is not a decimal(4, 2)"),
+            "decimal": "d is not a decimal(4, 2)",
+            "int": "n is not a decimal(4, 2)",
+        }
+
     def test_other_keys_and_none(self, spark: SparkSession) -> None:
         events = spark.createDataFrame(
             [("1", "A", {"k": 1}), ("2", "A", {"k": 0}), ("2", "B", {"k": 2})],
@@ -241,7 +273,7 @@ class TestDerive:
         derived = derive(events, expressions)
         schema = extend_schema(Schema({"price": "float"}), derived, expressions)
         assert [(a.name, a.type) for a in schema] == [
-            ("price", "float"), ("worth", "float"), ("double worth", "float"), ("hour", "int"),
+            ("price", "float"), ("worth", "float"), ("double worth", "decimal"), ("hour", "int"),
             ("label", "string"), ("large", "bool"), ("day", "timestamp"),
         ]  # fmt: skip
         row = derived.collect()[0]

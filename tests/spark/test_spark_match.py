@@ -624,7 +624,7 @@ def test_what_no_float_holds_is_refused(spark: SparkSession, tmp_path: Path) -> 
         with pytest.raises(PySparkException, match=reason):
             match(edges_of(spark, {name: value}), tmp_path).collect()
     # Subscriptions are set apart instead, be they text or columns.
-    texts = [(name, f"{name} < {value}") for name, value in INEXACT.items()]
+    texts = [(name, f"{name} = {value}") for name, value in INEXACT.items()]
     build_index(subscriptions_of(spark, texts), tmp_path / "texts", schema=EDGE_SCHEMA)
     told = {
         r["subscription_id"]: r["reason"] for r in rejected(spark, tmp_path / "texts").collect()
