@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import boxmatch as bm
 from boxmatch.spark import segments as open_ones
-from boxmatch.spark.segments import Recipe, open_segment, open_shards, rejected
+from boxmatch.spark.segments import Recipe, Search, open_segment, open_shards, rejected
 from boxmatch.spark.store import Folder
 from boxmatch.spark.updates import update_shard
 from boxmatch.spark.versions import Shard
@@ -58,11 +58,11 @@ def found(path: str, shard: Shard, events: pa.RecordBatch = EVENTS) -> list[tupl
     (opened,) = open_shards(path, [[segment.name for segment in shard.segments]])
     pairs = [
         (row, one)
-        for event, ids in opened.find(events, 1)
+        for event, ids in opened.find(events, Search())
         for row, one in zip(event.tolist(), ids.to_pylist(), strict=True)
     ]
     counts = [sum(row == event for row, _ in pairs) for event in range(events.num_rows)]
-    assert opened.count(events, 1).tolist() == counts
+    assert opened.count(events, Search()).tolist() == counts
     return sorted(pairs)
 
 
