@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.daemon import manager
 
 import boxmatch.spark.worker  # noqa: F401 - only to have it in memory
-from boxmatch import Matcher, Schema
+from boxmatch.engine.matcher import Matcher
+from boxmatch.model.schema import Schema
 
 
 def load_kernels() -> None:
