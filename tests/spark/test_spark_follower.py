@@ -18,6 +18,7 @@ from boxmatch.spark import pages, worker
 from boxmatch.spark.follower import follow_all, sorted_updates
 from boxmatch.spark.keeper import Keeper, pack, unpack
 from boxmatch.spark.segments import Recipe, update_shard
+from boxmatch.spark.versions import IndexVersion, Shard
 
 SCHEMA = bm.Schema(
     [
@@ -131,6 +132,25 @@ class Oracle:
                 told = self.spaces.update_publication(key, region)
             self.told += [(key, one.subscription, one.kind, order) for one in told]
 
+    def replace(self, subscriptions: dict[int, list[Region]]) -> None:
+        """Subscriptions change; those that are gone are told nothing."""
+        known = {one: self.spaces.get_subscription(one) for one in self.spaces.subscriptions()}
+        for one in known.keys() - subscriptions.keys():
+            self.spaces.unsubscribe(one)
+        for one, regions in subscriptions.items():
+            if one not in known:
+                told = list(self.subscribe(one, regions))
+            else:
+                # From all old regions to the new ones in one step, so by other names.
+                gone: dict[str, Any] = dict.fromkeys(known[one].regions)
+                mark = "m" if "n0" in gone else "n"
+                new = {f"{mark}{n}": region for n, region in enumerate(regions)}
+                text = " OR ".join(new)
+                told = list(self.spaces.update_subscription(one, regions=gone | new, filter=text))
+            for transition in told:
+                key = str(transition.publication)
+                self.told.append((key, one, transition.kind, self.last[key]))
+
     @staticmethod
     def _region(row: dict[str, Any]) -> Region:
         region: Region = {}
@@ -221,12 +241,14 @@ def test_a_batch_tells_what_spaces_tell(chance: random.Random, tmp_path: Path) -
 class Stream:
     """Two buckets of publications."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, follows: bool = False, **arguments: Any) -> None:
         self.states = [FakeState(), FakeState()]
         handles: Any = self.states
-        self.keepers = [Keeper(one, ttl=None, buckets=2, **arguments) for one in handles]
+        self.keepers = [
+            Keeper(one, ttl=None, buckets=2, follows=follows, **arguments) for one in handles
+        ]
 
-    def take(self, rows: Sequence[dict[str, Any]]) -> list[Told]:
+    def take(self, rows: Sequence[dict[str, Any]], versions: Sequence[str] = ()) -> list[Told]:
         table = pa.Table.from_pylist(list(rows), COLUMNS)
         bucket = pa.array([row["hash"] % 2 for row in rows], pa.int32())
         batches = table.add_column(0, "bucket", bucket).to_batches(max_chunksize=20)
@@ -236,8 +258,9 @@ class Stream:
                 packs[row["bucket"]].append(row["pack"])
         told: list[Told] = []
         for keeper, given in zip(self.keepers, packs, strict=True):
-            if given:
-                found = list(keeper.update(given, Any))
+            if given or versions:
+                timers: Any = None
+                found = list(keeper.take(given, versions, timers))
                 batch = pa.RecordBatch.from_pydict({"pack": pa.array(found, pa.binary())})
                 told += told_of(unpack(iter([batch])))
         return told
@@ -258,6 +281,49 @@ def test_a_stream_tells_what_spaces_tell(chance: random.Random, tmp_path: Path) 
         told += stream.take(batch)
     assert sorted(told) == sorted(oracle.told)
     for state in stream.states:
-        buckets, number, publications = state.maps["counts"][()]
+        buckets, number, publications, *_ = state.maps["about"][()]
         assert (buckets, len(state.maps["pages"]) <= number) == (2, True)
         assert publications > number > 2
+
+
+def test_publications_meet_subscriptions_that_change(chance: random.Random, tmp_path: Path) -> None:
+    """New versions come with updates, which meet them, and several at once."""
+    subscriptions = random_subscriptions(chance, 60)
+    oracle = Oracle(subscriptions)
+    shards = write_index(tmp_path, subscriptions)
+    stream = Stream(follows=True, **arguments(tmp_path, shards))
+    versions = [version_text(tmp_path, 1, shards)]
+    told: list[Told] = []
+    for turn in range(6):
+        updates = [random_update(chance, 50 * turn + n) for n in range(50)]
+        told += stream.take(updates, versions)
+        oracle.take(updates)
+        versions = []
+        for step in range(chance.choice([0, 1, 2])):
+            before = subscriptions
+            subscriptions = dict(before)
+            for one in chance.sample(sorted(before), chance.choice([2, 30])):
+                del subscriptions[one]
+                if chance.random() < 0.7:
+                    subscriptions[one] = [random_region(chance)]
+            subscriptions[100 + 10 * turn + step] = [random_region(chance)]
+            shards = write_index(tmp_path, subscriptions, shards)
+            versions.append(version_text(tmp_path, 10 * turn + step + 2, shards))
+        chance.shuffle(versions)
+        oracle.replace(subscriptions)
+    told += stream.take([], versions)
+    assert sorted(told) == sorted(oracle.told)
+    stream.take([], [version_text(tmp_path, 1, [])])  # has been seen: it is no news
+
+
+def version_text(path: Path, number: int, shards: Sequence[Any]) -> str:
+    made = tuple(Shard(tuple(segments)) for segments in shards)
+    return IndexVersion(str(path), number, SCHEMA, "tile", {}, "long", made).to_json()
+
+
+def test_a_version_of_another_schema_is_refused(chance: random.Random, tmp_path: Path) -> None:
+    shards = write_index(tmp_path, random_subscriptions(chance, 5))
+    stream = Stream(follows=True, **arguments(tmp_path, shards))
+    other = IndexVersion(str(tmp_path), 3, bm.Schema({"x": "int"}), "tile", {}, "long", ())
+    with pytest.raises(bm.SparkError, match=r"version 3 of the index at .* has another schema"):
+        stream.take([], [other.to_json()])

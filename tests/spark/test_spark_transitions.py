@@ -222,6 +222,38 @@ def test_a_batch_tells_the_same(spark: SparkSession) -> None:
     assert listed(told.collect()) == sorted(model.told)
 
 
+@pytest.mark.portable
+def test_a_stream_follows_an_index(stateful: SparkSession, place: Place, tmp_path: Path) -> None:
+    """Stored publications meet new versions first; then come the updates of the micro-batch."""
+    index = tmp_path / "index"
+    nothing: Row = dict.fromkeys(ARROW.names)
+
+    def subscribe(*filters: tuple[str, str]) -> None:
+        build_index(stateful.createDataFrame(filters, FILTERS), index, schema=SCHEMA)
+
+    def run(*points: tuple[str, int, float]) -> set[Told]:
+        before = set(place.rows()) if place.out.exists() else set()
+        if points:
+            rows = [{"publication_id": p, "sequence": n, "x": x} for p, n, x in points]
+            place.arrive([nothing | row for row in rows])
+        place.run(transitions(place.stream(stateful), index))
+        return set(place.rows()) - before
+
+    subscribe(("s", "x < 5"), ("t", "x > 2"))
+    assert run(("p", 1, 3.0), ("q", 1, 8.0)) == {
+        ("p", "s", "enter", 1), ("p", "t", "enter", 1), ("q", "t", "enter", 1),
+    }  # fmt: skip
+    subscribe(("s", "x < 9"), ("u", "x > 4"))  # t is gone
+    assert run() == {("q", "s", "enter", 1), ("q", "u", "enter", 1)}
+    assert run() == set()
+    subscribe(("s", "x < 5"), ("u", "x > 4"))
+    assert run(("p", 2, 6.0), ("r", 1, 6.0)) == {
+        ("q", "s", "leave", 1), ("p", "s", "leave", 2), ("p", "u", "enter", 2),
+        ("r", "u", "enter", 1),
+    }  # fmt: skip
+    assert len(place.rows()) == 9
+
+
 def test_a_restart_neither_loses_nor_repeats(stateful: SparkSession, place: Place) -> None:
     """The second batch fails after its state and its rows were written, and runs again."""
     subscriptions = random_subscriptions(40, 7)
@@ -309,7 +341,7 @@ class Clockwork:
         batch = pa.RecordBatch.from_pydict(dict(columns) | {"c0": pa.array([x], pa.float64())})
         (packs,) = pack(iter([batch]))
         assert packs["bucket"].to_pylist() == [3]
-        return self._told(self.keeper.update(packs["pack"].to_pylist(), timers))
+        return self._told(self.keeper.take(packs["pack"].to_pylist(), [], timers))
 
     def expire(self, at: int) -> list[Any]:
         return self._told(self.keeper.expire(at))

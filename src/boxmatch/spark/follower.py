@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from boxmatch.arrays import Int64Array
+from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.search import Subscriptions
 from boxmatch.spark.segments import open_shards
@@ -26,7 +27,7 @@ from boxmatch.spark.states import (
     Updates,
     differences,
 )
-from boxmatch.spark.versions import IdType
+from boxmatch.spark.versions import IdType, IndexVersion
 from boxmatch.spark.worker import Pace, task_threads
 
 Shards = Sequence[Sequence[str]]
@@ -89,12 +90,20 @@ class IndexFollower:
         changes = Changes(rows, kind, start[rows + 1], found)
         return transitions_of(states, changes, subscriptions.ids)
 
-    def compare(self, known: Updates, old: Shards) -> pa.RecordBatch:
+    def at(self, version: IndexVersion) -> IndexFollower:
+        """The same for another version of the index."""
+        if (version.schema, version.id_type) != (self.schema, self.id_type):
+            raise SparkError(
+                f"version {version.version} of the index at {self.path} has another schema or "
+                "other ids than that with which the query was started: start it again"
+            )
+        return replace(self, shards=version.segment_names)
+
+    def compare(self, known: Updates, old: Shards) -> Iterator[pa.RecordBatch]:
         """The transitions of publications that stay, as subscriptions change.
 
-        `old` are those before. Of a subscription that is no more, nobody hears.
+        `old` are those before. A subscription that is no more is told nothing.
         """
-        states = States.after(self.schema, known)
         opened = open_shards(self.path, [*old, *self.shards])
         before = Subscriptions(opened[: len(old)], self.id_type)
         after = Subscriptions(opened[len(old) :], self.id_type)
@@ -103,19 +112,23 @@ class IndexFollower:
         size = len(both.dictionary)
         stays = np.zeros(size, bool)
         stays[number[len(before.ids) :][after.alive]] = True
-        pairs = []
-        for part, first in ((before, 0), (after, len(before.ids))):
-            start, found = part.find(states, task_threads())
-            rows = np.repeat(np.arange(len(states)), np.diff(start))
-            pairs.append(np.sort(rows * size + number[found + first]))
-        entered = np.setdiff1d(pairs[1], pairs[0], assume_unique=True)
-        left = np.setdiff1d(pairs[0], pairs[1], assume_unique=True)
-        left = left[stays[left % size]] if self.leave else left[:0]
-        changed = np.concatenate([entered, left])
-        kind = np.repeat([ENTER, LEAVE], [len(entered), len(left)]).astype(np.uint8)
-        end = np.arange(1, len(changed) + 1)
-        changes = Changes(changed // size, kind, end, changed % size)
-        return transitions_of(states, changes, both.dictionary)
+        for rows in self._pace.parts(len(known)):
+            states = States.after(self.schema, known.take(np.arange(rows.start, rows.stop)))
+            pairs = []
+            for part, first in ((before, 0), (after, len(before.ids))):
+                start, found = part.find(states, task_threads())
+                self._pace.matches += len(found)
+                row = np.repeat(np.arange(len(states)), np.diff(start))
+                pairs.append(np.sort(row * size + number[found + first]))
+            entered = np.setdiff1d(pairs[1], pairs[0], assume_unique=True)
+            left = np.setdiff1d(pairs[0], pairs[1], assume_unique=True)
+            left = left[stays[left % size]] if self.leave else left[:0]
+            changed = np.concatenate([entered, left])
+            kind = np.repeat([ENTER, LEAVE], [len(entered), len(left)]).astype(np.uint8)
+            end = np.arange(1, len(changed) + 1)
+            changes = Changes(changed // size, kind, end, changed % size)
+            if len(changed):
+                yield transitions_of(states, changes, both.dictionary)
 
 
 def _after_known(updates: Updates, known: Updates) -> Updates:

@@ -8,8 +8,10 @@ transitions come back in the same way. The state of a bucket has its publication
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,16 +32,15 @@ from boxmatch.spark.pages import (
     updates_of,
 )
 from boxmatch.spark.states import Updates
+from boxmatch.spark.versions import IndexVersion
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
     from pyspark.sql.types import DataType, StructType
 
-BUCKET, PACK = "bucket", "pack"
-
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Updates as packs: rows of bucket and bytes. The bucket is the first column."""
+    """Updates as packs: rows of bucket, bytes and no version. The bucket is the first column."""
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -53,7 +54,12 @@ def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for start, end in zip(first.tolist(), ends.tolist(), strict=True)
         ]
         yield pa.RecordBatch.from_arrays(
-            [pa.array(numbers, pa.int32()), pa.array(packs, pa.binary())], [BUCKET, PACK]
+            [
+                pa.array(numbers, pa.int32()),
+                pa.array(packs, pa.binary()),
+                pa.nulls(len(numbers), pa.string()),
+            ],
+            ["bucket", "pack", "version"],
         )
 
 
@@ -62,6 +68,18 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for one in batch.column(0):
             yield from from_bytes(one.as_py())
+
+
+class _About(NamedTuple):
+    """What a bucket knows besides its publications."""
+
+    buckets: int
+    pages: int = 1
+    publications: int = 0
+    version: int = NEVER
+    """Of the index that it follows; `NEVER` if it has seen none."""
+    shards: str = "[]"
+    """The segments of that version, as JSON."""
 
 
 class Keeper:
@@ -73,11 +91,14 @@ class Keeper:
         *,
         ttl: float | None,
         buckets: int,
+        follows: bool = False,
         **arguments: Any,
     ) -> None:
         self._handle = handle
-        counts = _struct(buckets="long", pages="long", publications="long")
-        self._counts = handle.getValueState("counts", counts)
+        about = _struct(
+            buckets="long", pages="long", publications="long", version="long", shards="string"
+        )
+        self._about = handle.getValueState("about", about)
         self._pages = handle.getMapState("pages", _struct(page="long"), _struct(rows="binary"))
         self._expiring = handle.getMapState(
             "expiring", _struct(expiry="long"), _struct(hashes="binary")
@@ -86,6 +107,7 @@ class Keeper:
         self._buckets = buckets
         self._arguments = arguments
         self._opened: IndexFollower | None = None
+        self._follows = follows
 
     @property
     def _follower(self) -> IndexFollower:
@@ -94,13 +116,50 @@ class Keeper:
             self._opened = IndexFollower.of(**self._arguments)
         return self._opened
 
-    def update(self, packs: Iterable[bytes], timers: TimerValues) -> Iterator[bytes]:
-        """The updates of a bucket in one micro-batch."""
-        follower = self._follower
+    def take(
+        self, packs: Sequence[bytes], versions: Sequence[str], timers: TimerValues
+    ) -> Iterator[bytes]:
+        """What a micro-batch has for a bucket: updates, and new versions of the index.
+
+        First publications meet the newest version, as they are. Then come the updates.
+        """
+        about = self._read_about()
+        if versions:
+            about, told = self._meet(about, versions)
+            if told:
+                yield to_bytes(told)
+        if packs:
+            found = self._update(about, packs, timers)
+            if found:
+                yield to_bytes(found)
+
+    def _meet(self, about: _About, versions: Sequence[str]) -> tuple[_About, list[pa.RecordBatch]]:
+        """Compare publications with the newest of some versions of the index."""
+        path = self._follower.path
+        newest = max(
+            (IndexVersion.from_json(path, text) for text in versions), key=lambda one: one.version
+        )
+        if newest.version <= about.version:
+            return about, []
+        follower = self._follower.at(newest)
+        told: list[pa.RecordBatch] = []
+        if about.version != NEVER:
+            stored = self._pages_of(about).read_all()
+            if stored is not None:
+                known = updates_of(follower.schema, stored)
+                told = list(follower.compare(known, json.loads(about.shards)))
+        seen = about._replace(version=newest.version, shards=json.dumps(newest.segment_names))
+        self._about.update(seen)
+        return seen, told
+
+    def _update(
+        self, about: _About, packs: Sequence[bytes], timers: TimerValues
+    ) -> list[pa.RecordBatch]:
+        follower = self._current(about)
         batches = [batch for one in packs for batch in from_bytes(one)]
         table = sorted_updates(pa.Table.from_batches(batches)).combine_chunks()
         hashes = table[HASH].to_numpy()
-        pages = self._open_pages()
+        pages = self._pages_of(about)
         stored = pages.read(np.unique(hashes))
         known = None if stored is None else updates_of(follower.schema, stored)
         found: list[pa.RecordBatch] = []
@@ -117,9 +176,9 @@ class Keeper:
             if self._ttl is not None:
                 expiry = timers.getCurrentProcessingTimeInMs() + self._ttl
                 self._expire_at(expiry, own)
-            self._write(pages, stored, last.key, table_of(follower.schema, last, own, expiry))
-        if found:
-            yield to_bytes(found)
+            rows = table_of(follower.schema, last, own, expiry)
+            self._write(about, pages, stored, last.key, rows)
+        return found
 
     def expire(self, expiry: int) -> Iterator[bytes]:
         """Publications, or the records of those that were removed, expire."""
@@ -127,7 +186,8 @@ class Keeper:
         if listed is None:
             return
         self._expiring.removeKey((expiry,))
-        pages = self._open_pages()
+        about = self._read_about()
+        pages = self._pages_of(about)
         stored = pages.read(np.frombuffer(bytes(listed[0]), np.int64))
         if stored is None:
             return
@@ -136,8 +196,9 @@ class Keeper:
         gone = stored.filter(due)
         if gone.num_rows == 0:
             return
-        self._write(pages, stored, gone[KEY], gone.slice(0, 0))
-        told = self._follower.delete(updates_of(self._follower.schema, gone))
+        self._write(about, pages, stored, gone[KEY], gone.slice(0, 0))
+        follower = self._current(about)
+        told = follower.delete(updates_of(follower.schema, gone))
         if told.num_rows:
             yield to_bytes([told])
 
@@ -147,30 +208,45 @@ class Keeper:
         self._expiring.updateValue((expiry,), (before + hashes.tobytes(),))
         self._handle.registerTimer(expiry)
 
-    def _open_pages(self) -> Pages:
+    def _read_about(self) -> _About:
         # Asked first: Spark logs a warning for every value that is read in vain.
-        known = self._counts.get() if self._counts.exists() else None
-        buckets, pages, publications = known or (self._buckets, 1, 0)
-        if buckets != self._buckets:
+        known = self._about.get() if self._about.exists() else None
+        about = _About(self._buckets) if known is None else _About(*known)
+        if about.buckets != self._buckets:
             raise SparkError(
-                f"this stream was started with buckets={buckets}, and keeps to that as long as "
-                f"its checkpoint is used; now it is {self._buckets}"
+                f"this stream was started with buckets={about.buckets}, and keeps to that as long "
+                f"as its checkpoint is used; now it is {self._buckets}"
             )
-        return Pages(self._pages, pages, publications)
+        return about
 
-    def _write(self, pages: Pages, stored: pa.Table | None, keys: Any, new: pa.Table) -> None:
+    def _current(self, about: _About) -> IndexFollower:
+        """The follower of the version that the bucket has seen, if it is one that changes."""
+        if not self._follows:
+            return self._follower
+        return replace(self._follower, shards=json.loads(about.shards))
+
+    def _pages_of(self, about: _About) -> Pages:
+        return Pages(self._pages, about.pages, about.publications)
+
+    def _write(
+        self, about: _About, pages: Pages, stored: pa.Table | None, keys: Any, new: pa.Table
+    ) -> None:
         """Store rows in the place of those that have these keys."""
         if stored is not None:
             others = stored.filter(pc.invert(pc.is_in(stored[KEY], value_set=keys)))
             new = pa.concat_tables([others, new], promote_options="default")
-        counts = pages.pages, pages.publications
         pages.write(new)
-        if (pages.pages, pages.publications) != counts or stored is None:
-            self._counts.update((self._buckets, pages.pages, pages.publications))
+        after = about._replace(pages=pages.pages, publications=pages.publications)
+        if after != about:
+            self._about.update(after)
 
 
 def _struct(**fields: str) -> StructType:
-    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+    from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-    kinds: dict[str, DataType] = {"long": LongType(), "binary": BinaryType()}
+    kinds: dict[str, DataType] = {
+        "long": LongType(),
+        "string": StringType(),
+        "binary": BinaryType(),
+    }
     return StructType([StructField(name, kinds[kind]) for name, kind in fields.items()])

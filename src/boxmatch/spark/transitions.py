@@ -16,6 +16,7 @@ from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.build import IndexSettings, next_version
 from boxmatch.spark.columns import (
     INTEGERS,
+    Columns,
     End,
     check_types,
     column,
@@ -28,7 +29,15 @@ from boxmatch.spark.matching import require_schema
 from boxmatch.spark.regions import check_ends, check_regions
 from boxmatch.spark.segments import open_shards
 from boxmatch.spark.store import scratch_folder
-from boxmatch.spark.versions import IdType, IndexVersion, read_version, rejected, version_numbers
+from boxmatch.spark.versions import (
+    VERSIONS,
+    IdType,
+    IndexVersion,
+    read_version,
+    rejected,
+    version_numbers,
+)
+from boxmatch.spark.zones import instants, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -73,9 +82,13 @@ def transitions(
 
     Subscriptions are a table as for `build_index` or the path of one in Parquet, of which an index
     is built now, at `path`, or in a temporary folder where driver and workers share this machine;
-    a row that is no subscription is an error. Or they are an index that there is: its path, or one
-    of its versions. If a stream is started again with others, publications meet them at their next
-    update.
+    a row that is no subscription is an error. Or they are a version of an index, or the path of an
+    index: a batch takes its newest version. A stream follows it: once there is a new version, every
+    stored publication is compared with it, before the updates of the same micro-batch. A
+    subscription that is new gets `enter` for what it matches and one that has changed `enter` and
+    `leave`, with the `order` of the publication's last update; one that is gone gets nothing. If a
+    stream that does not follow an index is started again with other subscriptions, publications
+    meet them at their next update.
 
     A stream needs RocksDB as its state store, and is written in append mode. With `ttl` it runs a
     micro-batch at every trigger, so `availableNow` does not end. Its state is divided into
@@ -97,8 +110,10 @@ def transitions(
         _check_state_store(spark)
     elif ttl is not None:
         raise SparkError("ttl is for streams: in batch no time passes between updates")
+    follows = False
     if isinstance(subscriptions, (str, os.PathLike)):
         if version_numbers(subscriptions):
+            follows = updates.isStreaming
             subscriptions = read_version(subscriptions)
         else:
             subscriptions = spark.read.parquet(os.fspath(subscriptions))
@@ -114,7 +129,7 @@ def transitions(
         settings = IndexSettings(known, shards, subscription_id, filter)
         index = _build(subscriptions, settings, path)
     changes = _follow(
-        _select_updates(updates, key, order, removed, ends),
+        _select_updates(updates, key, order, removed, ends, index.time_zone),
         {
             "path": index.path,
             "shards": index.segment_names,
@@ -126,6 +141,7 @@ def transitions(
         index.id_type,
         ttl,
         buckets,
+        follows,
     )
     return _name_columns(changes, updates, key, order, subscription_id)
 
@@ -157,6 +173,7 @@ def _check_updates(
     """The columns that say what changes: of which dimension, and which end."""
     own = [key, order] if removed is None else [key, order, removed]
     require_columns(updates, own, "updates")
+    Columns(updates, "updates").check_schema(schema)
     kinds = {name: kind.lower() for name, kind in updates.dtypes}
     if kinds[key] not in (*INTEGERS, "string"):
         raise SparkError(
@@ -170,7 +187,9 @@ def _check_updates(
         )
     if removed is not None and kinds[removed] != "boolean":
         raise SparkError(f"column {removed!r} of the updates is {kinds[removed]}, not boolean")
-    ends = ends_of((name for name in updates.columns if name not in own), schema)
+    sensitive = Columns(updates, "updates").case_sensitive
+    others = (name for name in updates.columns if name not in own)
+    ends = ends_of(others, schema, case_sensitive=sensitive)
     check_ends(ends, "updates")
     if not ends:
         raise SparkError(
@@ -197,8 +216,9 @@ def _select_updates(
     order: str,
     removed: str | None,
     ends: Mapping[str, tuple[str, End]],
+    time_zone: str,
 ) -> DataFrame:
-    """The updates as workers take them."""
+    """The updates as workers take them. Local times are of this zone."""
     from pyspark.sql import functions as f
 
     kinds = dict(updates.dtypes)
@@ -207,6 +227,10 @@ def _select_updates(
         nothing = f.raise_error(f.lit(f"an update has no {name}: it is null"))
         return f.when(column(name).isNull(), nothing).otherwise(column(name))
 
+    def given(name: str) -> Column:
+        local = time_zone != "UTC" and is_local(updates.schema[name].dataType)
+        return instants(column(name), time_zone) if local else column(name)
+
     turn = require_value(order)
     return updates.select(
         require_value(key).cast("string" if kinds[key] == "string" else "long").alias("key"),
@@ -214,7 +238,7 @@ def _select_updates(
         (f.lit(False) if removed is None else f.coalesce(column(removed), f.lit(False))).alias(
             "removed"
         ),
-        *(column(name).alias(f"c{place}") for place, name in enumerate(ends)),
+        *(given(name).alias(f"c{place}") for place, name in enumerate(ends)),
     )
 
 
@@ -224,6 +248,7 @@ def _follow(
     id_type: IdType,
     ttl: float | None,
     buckets: int,
+    follows: bool,
 ) -> DataFrame:
     """A row for each update and kind, with all subscriptions concerned."""
     from pyspark.sql import functions as f
@@ -255,13 +280,17 @@ def _follow(
         "boxmatch.spark.keeper:Keeper",
         ttl=ttl,
         buckets=buckets,
+        follows=follows,
         **arguments,
     )
     mixed = f.xxhash64("key")
     bucket = f.pmod(mixed, f.lit(buckets)).cast("int")
     packs = sent.select(bucket.alias("bucket"), *sent.columns, mixed.alias("hash")).mapInArrow(
-        task("boxmatch.spark.keeper:pack", "boxmatch_pack"), "bucket int, pack binary"
+        task("boxmatch.spark.keeper:pack", "boxmatch_pack"),
+        "bucket int, pack binary, version string",
     )
+    if follows:
+        packs = packs.unionByName(_new_versions(sent.sparkSession, arguments["path"], buckets))
     told = packs.groupBy("bucket").transformWithState(
         _processor(work),
         StructType([StructField("pack", BinaryType())]),
@@ -269,6 +298,24 @@ def _follow(
         "None" if ttl is None else "ProcessingTime",
     )
     return told.mapInArrow(task("boxmatch.spark.keeper:unpack", "boxmatch_transitions"), result)
+
+
+def _new_versions(spark: SparkSession, path: str, buckets: int) -> DataFrame:
+    """A row for each bucket and new version of the index.
+
+    So Spark's checkpoint says which micro-batch has seen which version.
+    """
+    from pyspark.sql import functions as f
+
+    # A version that is deleted before it was read has been followed by others.
+    options = {"pathGlobFilter": "*.json", "wholetext": "true", "ignoreMissingFiles": "true"}
+    files = spark.readStream.schema("value string").options(**options)
+    every = f.explode(f.sequence(f.lit(0), f.lit(buckets - 1)))
+    return files.text(f"{path}/{VERSIONS}").select(
+        every.alias("bucket"),
+        f.lit(None).cast("binary").alias("pack"),
+        f.col("value").alias("version"),
+    )
 
 
 def _name_columns(
@@ -299,8 +346,10 @@ def _processor(work: Any) -> StatefulProcessor:
             self.keeper = work(handle)
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            packs = (row["pack"] for row in rows)
-            return (Row(pack=one) for one in self.keeper.update(packs, timerValues))
+            given = [(row["pack"], row["version"]) for row in rows]
+            packs = [pack for pack, _ in given if pack is not None]
+            versions = [version for _, version in given if version is not None]
+            return (Row(pack=one) for one in self.keeper.take(packs, versions, timerValues))
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
             expiry = expiredTimerInfo.getExpiryTimeInMs()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 2
-_VERSIONS = "versions"
+VERSIONS = "versions"
 SEGMENTS = "segments"
 
 IdType = Literal["long", "string"]
@@ -170,7 +170,7 @@ def shard_of(segments: Sequence[Sequence[Any]], subscriptions: int, rejected: in
 
 def version_numbers(path: str | os.PathLike[str]) -> list[int]:
     """The versions that are there, oldest first."""
-    names = (Folder.at(path) / _VERSIONS).names()
+    names = (Folder.at(path) / VERSIONS).names()
     return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[0] != ".")
 
 
@@ -182,7 +182,7 @@ def read_version(path: str | os.PathLike[str], version: int | None = None) -> In
         if not numbers:
             raise SparkError(f"there is no index at {folder}: make one with build_index")
         version = numbers[-1]
-    text = (folder / _VERSIONS).read(_file(version))
+    text = (folder / VERSIONS).read(_file(version))
     if text is None:
         raise SparkError(
             f"the index at {folder} has no version {version}, or no longer; it has "
@@ -199,7 +199,7 @@ def newest(path: str | os.PathLike[str]) -> IndexVersion | None:
 
 def publish(version: IndexVersion) -> None:
     """Make a version known. Only one writer can win its number."""
-    folder = Folder.at(version.path) / _VERSIONS
+    folder = Folder.at(version.path) / VERSIONS
     if not folder.create(_file(version.version), version.to_json().encode()):
         raise SparkError(
             f"another writer has just made version {version.version} of {version.path}; "
@@ -214,7 +214,7 @@ def forget(path: str | os.PathLike[str], before: int) -> None:
     kept = [number for number in numbers if number >= before] or numbers[-1:]
     for number in numbers:
         if number not in kept:
-            (folder / _VERSIONS).remove(_file(number))
+            (folder / VERSIONS).remove(_file(number))
     named = {
         segment.name
         for number in kept

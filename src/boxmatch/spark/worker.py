@@ -291,13 +291,18 @@ class Pace:
         self.matches = 0
 
     def slices(self, batch: pa.RecordBatch) -> Batches:
+        """The batch in slices, each of a size that what was found so far suggests."""
+        return (batch.slice(rows.start, len(rows)) for rows in self.parts(batch.num_rows))
+
+    def parts(self, count: int) -> Iterator[range]:
+        """The same for so many rows."""
         start = 0
-        while start < batch.num_rows:
+        while start < count:
             size = _FIRST_EVENTS
             if self.events:
                 size = max(1, int(_MATCHES * self.events / max(self.matches, 1)))
-            size = min(size, 4 * max(self.events, _FIRST_EVENTS), batch.num_rows - start)
-            yield batch.slice(start, size)
+            size = min(size, 4 * max(self.events, _FIRST_EVENTS), count - start)
+            yield range(start, start + size)
             start += size
             self.events += size
 
