@@ -410,13 +410,18 @@ def test_filters_mean_what_they_mean_to_a_matcher(spark: SparkSession) -> None:
             bm.Attribute("side", "enum", ("buy", "sell", "hold")),
             bm.Attribute("ok", "bool"),
             bm.Attribute("at", "timestamp"),
+            bm.Attribute("d", "decimal(6, 2)"),
+            bm.Attribute("w", "decimal(38, 20)"),
         ]
     )
+    tiny = Decimal("0.00000000000000000001")
     filters = [
         "x > 3 AND x <= 7", "x = 5", "NOT x BETWEEN 2 AND 8", "s LIKE 'a%'", "s > 'ab' OR x < 1",
         "s <> 'b'", "s = '' OR s = 'b'", "side <> 'sell'", "side > 'buy' AND ok", "NOT ok",
         "at >= '2024-05-01' AND at < '2024-06-01 12:00:00'", "x > 5 AND x < 5", "x IS NOT NULL",
         "x IN (1, 5, 9) AND s IN ('a', 'b') AND at > '2024-01-01'", "x < 1e300 AND x > -1e300",
+        "d > 1.005", "d BETWEEN 1.01 AND 2", "d <> 2", f"w > {1 + tiny:f}", f"w = {1 + tiny:f}",
+        f"w >= {1 - tiny:f} AND w < {1 + tiny:f} AND d < 2", "w <= 0.999 OR w > 10",
     ]  # fmt: skip
     chance = random.Random(9)
     events = [
@@ -426,6 +431,8 @@ def test_filters_mean_what_they_mean_to_a_matcher(spark: SparkSession) -> None:
             "side": chance.choice(["buy", "sell", "hold"]),
             "ok": chance.random() < 0.5,
             "at": datetime(2024, 4, 1, tzinfo=UTC) + timedelta(hours=chance.randrange(2400)),
+            "d": Decimal(chance.choice(["1", "1.00", "1.01", "2", "-3.5"])),
+            "w": 1 + tiny * chance.randint(-2, 2),
         }
         for _ in range(60)
     ]
@@ -440,6 +447,7 @@ def test_filters_mean_what_they_mean_to_a_matcher(spark: SparkSession) -> None:
         for n, (x, *rest) in enumerate(list(event.values()) for event in events)
     ]
     kinds = "x decimal(10, 3), s string, side string, ok boolean, at timestamp"
+    kinds += ", d decimal(10, 3), w decimal(38, 20)"
     frame = spark.createDataFrame(rows, f"publication_id int, sequence tinyint, {kinds}")
     table = spark.createDataFrame(list(enumerate(filters)), "subscription_id int, filter string")
     told = transitions(frame, table, schema=schema)

@@ -399,6 +399,28 @@ def _long_decimal_keys(
     return labels[places]
 
 
+def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:
+    """A column of a labelled attribute as the texts by which axes know its values."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if attribute.type == "string":
+        return array
+    found: Any = (_wide(array) if t.is_decimal(array.type) else array).dictionary_encode()
+    texts: list[str | None] = []
+    for place, value in enumerate(found.dictionary.to_pylist()):
+        try:
+            text = None if is_absent(value) else axis_text(attribute, value)
+            if text is not None:
+                check_text_domain(attribute, value, text)
+        except AttributeValueError as error:
+            row = int(np.argmax(found.indices.to_numpy(zero_copy_only=False) == place))
+            raise Refused(row, value, error.reason) from None
+        texts.append(text)
+    taken: pa.Array[Any] = pa.array(texts, pa.string()).take(found.indices)
+    return taken
+
+
 def _has_few_digits(array: pa.Array[Any]) -> bool:
     """Whether decimals all have at most 15 digits, which floats hold."""
     import pyarrow.compute as pc

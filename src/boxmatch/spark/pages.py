@@ -69,7 +69,7 @@ def _restored(attribute: Attribute, table: pa.Table, name: str) -> Any:
     if name not in table.column_names:
         return None
     column: Any = table[name].combine_chunks()
-    if attribute.type == "string":
+    if attribute.labelled:
         return column
     if attribute.type == "enum":
         return arrow_keys(attribute, None, column)

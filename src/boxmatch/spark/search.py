@@ -12,7 +12,6 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.results import by_chunks
 from boxmatch.indexes.base import Matches
 from boxmatch.model.axis import ABSENT, FIRST, LAST
-from boxmatch.model.columns import arrow_keys
 from boxmatch.spark.segments import Array, OpenShard, Segment
 from boxmatch.spark.states import States
 
@@ -113,7 +112,7 @@ def _keys(ends: Int64Array, states: States, axes: Any, schema: Any) -> Int64Arra
     for d, texts in states.texts.items():
         if d in axes and len(texts):
             given = ends[:, d] != ABSENT
-            labels = arrow_keys(schema.attributes[d], axes[d], texts)
+            labels = np.array(axes[d].between(texts.to_pylist()))
             keys[given, d] = labels[ends[given, d]]
     return keys
 

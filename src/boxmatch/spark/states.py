@@ -19,8 +19,8 @@ from boxmatch.arrays import BoolArray, Int64Array, UInt8Array
 from boxmatch.errors import SparkError
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT
-from boxmatch.model.columns import Refused, arrow_keys
-from boxmatch.model.keys import value_of
+from boxmatch.model.columns import Refused, arrow_keys, axis_texts
+from boxmatch.model.keys import value_of, value_of_text
 from boxmatch.model.schema import Schema
 from boxmatch.spark.columns import End
 
@@ -53,13 +53,16 @@ class Updates:
         key, order = batch.column(0), batch.column(1).to_numpy()
         for (name, end), column in zip(ends, batch.columns[3:], strict=True):
             d = schema.names.index(name)
-            given: Any = column
-            if schema[name].type != "string":
-                try:
-                    given = arrow_keys(schema[name], None, column)
-                except Refused as refused:
-                    error = refused.at(schema[name]).without_row()
-                    raise _wrong(key, order, refused.row, error) from None
+            attribute = schema[name]
+            given: Any
+            try:
+                if attribute.labelled:
+                    given = axis_texts(attribute, column)
+                else:
+                    given = arrow_keys(attribute, None, column)
+            except Refused as refused:
+                error = refused.at(attribute).without_row()
+                raise _wrong(key, order, refused.row, error) from None
             if end != "high":
                 low[d] = given
             if end != "low":
@@ -151,7 +154,7 @@ class States:
         low, high = np.full(shape, ABSENT), np.full(shape, ABSENT)
         texts: dict[int, Array] = {}
         for d, pair in enumerate(zip(updates.low, updates.high, strict=True)):
-            if schema.attributes[d].type == "string":
+            if schema.attributes[d].labelled:
                 texts[d], pair = _codes(pair)
             for target, given in zip((low, high), pair, strict=True):
                 if given is not None:
@@ -190,7 +193,7 @@ class States:
         if key == ABSENT:
             return None
         if d in self.texts:
-            return self.texts[d][int(key)].as_py()
+            return value_of_text(schema.attributes[d], self.texts[d][int(key)].as_py())
         return value_of(schema.attributes[d], int(key))
 
     def __len__(self) -> int:
