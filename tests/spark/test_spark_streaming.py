@@ -140,8 +140,8 @@ def test_events_without_an_id_are_skipped_and_counted(spark: SparkSession, place
     )  # fmt: skip
     query.awaitTermination()
     assert place.rows() == place.expected((1, FIRST))
-    counts = [dict(p.observedMetrics) for p in query.recentProgress if p.numInputRows]
-    assert [one["boxmatch_null_ids"]["null_ids"] for one in counts] == [3]
+    seen = [p.observedMetrics["boxmatch_null_ids"] for p in query.recentProgress if p.numInputRows]
+    assert [row[0] for row in seen] in ([3], [[3]])  # Connect has the values in a list of their own
 
 
 @pytest.mark.portable

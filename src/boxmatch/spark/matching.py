@@ -82,9 +82,14 @@ class MatchOptions:
     @property
     def skips_null_ids(self) -> bool:
         """Are events without an id left out?"""
-        from pyspark.sql import Observation
+        return self.on_null_id == "skip" or self.observation is not None
 
-        return self.on_null_id == "skip" or isinstance(self.on_null_id, Observation)
+    @property
+    def observation(self) -> Observation | None:
+        """What counts events without an id, if the caller has given it."""
+        # By name, since Spark Connect has a class of its own.
+        given: Any = self.on_null_id
+        return given if type(given).__name__ == "Observation" else None
 
     @property
     def found(self) -> str:
@@ -350,18 +355,17 @@ def run_plan(plan: MatchPlan, events: DataFrame) -> DataFrame:
 
 def skip_null_ids(events: DataFrame, options: MatchOptions) -> DataFrame:
     """The events that have an id. The others are counted where somebody can see it."""
-    from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     (field,) = Columns(events, "events").require([options.event_id])
     number = f.count_if(field.column.isNull()).alias("null_ids")
-    if isinstance(options.on_null_id, Observation):
+    if options.observation is not None:
         if events.isStreaming:
             raise SparkError(
                 "an Observation does not work on a stream: pass on_null_id='skip', and look at "
                 "observedMetrics['boxmatch_null_ids'] in the progress of the query"
             )
-        events = events.observe(options.on_null_id, number)
+        events = events.observe(options.observation, number)
     elif events.isStreaming:
         events = events.observe("boxmatch_null_ids", number)
     return events.where(field.column.isNotNull())
