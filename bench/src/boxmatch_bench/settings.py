@@ -278,6 +278,30 @@ class Bed:
 # --- Spark -------------------------------------------------------------------------------------
 
 
+_HALF: Final = replace(_WORKLOAD, subscriptions=50_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overload:
+    """A stream on Spark whose load fluctuates, as in Ada-REIN's Figure 5."""
+
+    workload: RangeWorkload = _HALF
+    index: str = "rein"
+    seconds: int = 60
+    """For which events arrive."""
+    load: float = 1.0
+    """Average of the arrivals, as a share of what exact matching carries in one large batch."""
+    fluctuation: float = 7.6757
+    pool: int = 4_000
+    """Different events."""
+    adjustment: Adjustment = Adjustment(name="up to 5 %", threshold=2.0, step=0.01, maximum=0.05)
+    """A batch is one decision, so a step is larger than the paper's."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.load <= 10:
+            raise ValueError(f"load must be above 0 and at most 10, not {self.load}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SparkSetting:
     """One measurement: the workload has the subscriptions, `events` of its events are matched."""

@@ -266,6 +266,30 @@ def spark_tables(results: Sequence[Row]) -> list[Table]:
     return [table for table in made if table.rows]
 
 
+def adapt_tables(results: Sequence[Row]) -> list[Table]:
+    """A stream under a fluctuating load: latency, and false matches against the promise."""
+    columns = (
+        "adjuster", "capacity\nevents/s", "events", "batches", "mean\ns", "deviation\ns", "99 %\ns",
+        "max\ns", "inexact\nevents", "false\n%", "tolerated\n%", "highest\nrate %",
+    )  # fmt: skip
+    rows = []
+    for row in results:
+        took = row["latency_ms"]
+        rates = [row[name] for name in ("measured_rate", "promised_rate", "highest_rate")]
+        rows.append(
+            (
+                row["setting"]["adjustment"]["name"] if row["adaptive"] else "off",
+                number(row["capacity"]),
+                f"{row['events']:,}",
+                f"{row['batches']:,}",
+                *(number(took[name] / 1e3) for name in ("mean", "std", "p99", "max")),
+                f"{row['inexact_events']:,}",
+                *(number(100 * rate) for rate in rates),
+            )
+        )
+    return [Table("Latency on Spark, event due to match", columns, tuple(rows), 1)]
+
+
 def _spark_table(title: str, columns: Sequence[str], rows: list[tuple[Row, list[str]]]) -> Table:
     """A row begins with the numbers of subscriptions and events of its result."""
     made = (

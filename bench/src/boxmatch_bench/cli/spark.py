@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from boxmatch.extras import requires
 from boxmatch_bench.cli.rows import (
     JsonPath,
     Row,
+    bar,
     folder_or_temporary,
     measure_parts,
     present,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 @examples(
     "boxmatch bench spark --subscriptions 100000 --events 100000",
     "boxmatch bench spark --sweep subscriptions --json spark.jsonl",
+    "boxmatch bench spark --adapt --repeats 2   # a stream with an adjuster",
     "boxmatch bench spark --estimate --json spark.jsonl   # for a cluster",
 )
 @with_options
@@ -55,6 +58,18 @@ def bench_spark(
         typer.Option(metavar="DIR", file_okay=False, help="Folder for temporary files."),
     ] = None,
     json_path: JsonPath = None,
+    adapt: Annotated[
+        bool,
+        typer.Option(
+            "--adapt",
+            help="Measure a stream under a fluctuating load instead, with and without the "
+            "adjuster; 50,000 subscriptions by default.",
+        ),
+    ] = False,
+    load: Annotated[
+        float | None,
+        typer.Option(help="With --adapt: average load, as a share of the exact capacity; 1.0."),
+    ] = None,
     estimate: Annotated[
         bool,
         typer.Option(
@@ -68,8 +83,15 @@ def bench_spark(
     Compares Spark with the engine alone and with a join in Spark SQL. Spark's pairs are checked
     against the engine's by count and checksum, and some events against scan.
     """
+    if load is not None and not adapt:
+        raise typer.BadParameter("--load is for --adapt")
     if estimate:
         _estimate(json_path)
+        return
+    if adapt:
+        if sweep or events is not None:
+            raise typer.BadParameter("--adapt measures one setting, and finds its own events")
+        _adapt(subscriptions, seed, 1.0 if load is None else load, options, scratch, json_path)
         return
     from boxmatch_bench.settings import choose_sweeps
     from boxmatch_bench.tables import spark_tables
@@ -96,6 +118,37 @@ def bench_spark(
             for setting in settings
         ]
         present(measure_parts(parts, STAGES * len(parts)), json_path, spark_tables, say)
+
+
+def _adapt(
+    subscriptions: int | None,
+    seed: int,
+    load: float,
+    options: SparkOptions,
+    scratch: Path | None,
+    json_path: Path | None,
+) -> None:
+    from boxmatch_bench.settings import Overload
+    from boxmatch_bench.tables import adapt_tables
+
+    with refused_parameters():
+        setting = Overload(load=load)
+        count = subscriptions or setting.workload.subscriptions
+        workload = replace(setting.workload, seed=seed, subscriptions=count)
+        setting = replace(setting, workload=workload)
+    with requires("spark", "matching on Spark"):
+        import pyspark  # noqa: F401 - to see now whether it is there
+    from boxmatch_bench.spark.overload import measure_overload
+
+    def say(_: Console, rows: list[Row]) -> str:
+        return f"{options.master}, {setting.index}; no match was missing"
+
+    with folder_or_temporary(scratch) as folder, bar(counted=False) as shown:
+        task = shown.add_task("", total=None)
+        rows = measure_overload(
+            setting, options, folder, lambda name: shown.update(task, description=name)
+        )
+    present(rows, json_path, adapt_tables, say)
 
 
 def _estimate(json_path: Path | None) -> None:

@@ -41,7 +41,8 @@ _SLICE = 500  # the first, cold job takes every 500th event
 
 
 @contextmanager
-def _session(options: SparkOptions) -> Iterator[SparkSession]:
+def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """A session that is stopped at the end."""
     conf = {"spark.driver.memory": options.driver_memory}
     session = local_session(options.master, name="boxmatch bench", conf=conf)
     try:
@@ -58,7 +59,7 @@ def prepare(
     Both in one session, since starting one takes longer than a small join. Matching has its own,
     so that no worker has anything left from here.
     """
-    with _session(options) as spark:
+    with spark_session(options) as spark:
         prepared = _prepared(spark, setting, options, files)
         joined = _joined(spark, setting, options, files) if options.sql_sample else None
     return prepared, joined
@@ -105,7 +106,7 @@ def match_on_spark(setting: SparkSetting, options: SparkOptions, files: Files) -
         return perf_counter() - began
 
     began = perf_counter()
-    with _session(options) as spark:
+    with spark_session(options) as spark:
         session_seconds, version = perf_counter() - began, spark.version
         cold = run(f"event_id % {_SLICE} = 0")
         with watched(str(files.index)) as peak:
