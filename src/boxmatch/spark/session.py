@@ -29,6 +29,13 @@ _UNLIMITED = str(2**31 - 1)
 after every row, which takes longer than writing the row. Batches still have at most 10,000 rows."""
 
 
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""The default one asks for links of every file of a checkpoint, and for a local file Hadoop starts
+a process `readlink` to answer: 24 of them for each micro-batch."""
+
+
 def require_spark() -> None:
     """Raise an error unless PySpark is installed, and new enough."""
     with requires("spark", "a Spark session"):
@@ -73,10 +80,11 @@ def local_session(
 
     Workers run the Python that this process runs, timestamps are in UTC, and shuffles make as many
     parts as there are cores. Workers are forked from a process that has the engine in memory
-    already (`boxmatch.spark.daemon`), and Spark does not measure each Arrow batch after every row.
-    `conf` goes before these defaults. With `connect` a local Spark
-    Connect server is started and the session talks to that. On a cluster make the session
-    yourself: everything in `boxmatch.spark` takes DataFrames and asks for no particular session.
+    already (`boxmatch.spark.daemon`), Spark does not measure each Arrow batch after every row, and
+    checkpoints of streams start fewer processes. `conf` goes before these defaults. With `connect`
+    a local Spark Connect server is started and the session talks to that. On a cluster make the
+    session yourself: everything in `boxmatch.spark` takes DataFrames and asks for no particular
+    session.
     """
     require_spark()
     from pyspark.sql import SparkSession
@@ -98,6 +106,7 @@ def local_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(_cores(master)),
         "spark.sql.execution.arrow.maxBytesPerBatch": _UNLIMITED,
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         **({"spark.python.daemon.module": "boxmatch.spark.daemon"} if _workers_have_us() else {}),
         **(conf or {}),
     }
