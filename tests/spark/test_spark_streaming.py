@@ -17,7 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import boxmatch as bm
-from boxmatch.spark import ParquetSink, SparkSink, TableSink, build_index, match, match_stream
+from boxmatch.spark import (
+    ParquetSink,
+    SparkSink,
+    TableSink,
+    build_index,
+    match,
+    match_stream,
+    stream_metrics,
+)
 from boxmatch.spark.build import IndexSettings
 from boxmatch.spark.streaming import FollowedIndex, SubscriptionTable
 from boxmatch.spark.versions import version_numbers
@@ -124,7 +132,42 @@ def test_changes_take_effect_at_the_next_batch(spark: SparkSession, place: Place
     place.arrive()
     place.run(spark)
     second = (2, SECOND)
-    assert place.rows() == place.expected((1, FIRST), second, second, second)
+    expected = place.expected((1, FIRST), second, second, second)
+    assert place.rows() == expected
+    told = stream_metrics(spark, place.checkpoint).orderBy("batch").collect()
+    shown = [(r.batch, r.events, r.index_version, r.subscriptions, r.rejected) for r in told]
+    assert shown == [(0, 40, 1, 20, 0), *((batch, 40, 2, 20, 1) for batch in (1, 2, 3))]
+    batches = [{event["event_id"] for event in events} for events in place.arrived]
+    assert [row.matches for row in told] == [
+        sum(event in events for _, event, _ in expected) for events in batches
+    ]
+    assert all(0 < row.index_seconds < row.seconds for row in told)
+
+
+@pytest.mark.portable
+@pytest.mark.parametrize("how", ["arrays", "counts"])
+def test_jobs_are_described_and_matches_counted(
+    spark: SparkSession, place: Place, how: Any
+) -> None:
+    place.subscribe({**FIRST, "never": "FALSE"})
+    place.arrive()
+    place.run(spark, how=how)
+    (row,) = stream_metrics(spark, place.checkpoint).collect()
+    assert (row.events, row.matches) == (40, len(place.expected((1, FIRST))))
+    if os.environ.get("BOXMATCH_TEST_SPARK") == "connect":
+        return
+
+    descriptions = []
+
+    def sink(matches: DataFrame, batch_id: int) -> None:
+        descriptions.append(spark.sparkContext.getLocalProperty("spark.job.description"))
+
+    place.arrive()
+    place.run(spark, sink)
+    assert descriptions[0].endswith("batch = 1<br/>boxmatch, index version 1")
+    counts = stream_metrics(spark, place.checkpoint).where("batch = 1").collect()[0]
+    assert (counts.events, counts.matches, counts.subscriptions) == (None, None, 21)
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
 
 
 @pytest.mark.portable

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from boxmatch.spark.build import build_index
     from boxmatch.spark.changes import follow_changes, update_index
     from boxmatch.spark.matching import MatchPlan, explain, match
+    from boxmatch.spark.metrics import stream_metrics
     from boxmatch.spark.pipeline import Pipeline
     from boxmatch.spark.session import local_session
     from boxmatch.spark.sinks import ParquetSink, SparkSink, TableSink
@@ -45,6 +46,7 @@ __all__ = [
     "register",
     "register_broker",
     "rejected",
+    "stream_metrics",
     "transitions",
     "update_index",
 ]
@@ -54,6 +56,7 @@ _HOMES = {
     "build": ("build_index",),
     "changes": ("follow_changes", "update_index"),
     "matching": ("MatchPlan", "explain", "match"),
+    "metrics": ("stream_metrics",),
     "pipeline": ("Pipeline",),
     "session": ("local_session",),
     "sinks": ("ParquetSink", "SparkSink", "TableSink"),

@@ -15,6 +15,7 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.columns import column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
+from boxmatch.spark.metrics import described
 from boxmatch.spark.skipping import SkipFigures, check_selectivity
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import (
@@ -195,7 +196,8 @@ def warn_of_rejected(version: IndexVersion) -> None:
 
 
 def number_of_shards(subscriptions: DataFrame) -> int:
-    count = subscriptions.count()
+    with described(subscriptions.sparkSession, "build_index: number of subscriptions"):
+        count = subscriptions.count()
     slots = int(subscriptions.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     return max(-(-count // _LARGE_SHARD), min(slots, -(-count // _SMALL_SHARD)), 1)
 
@@ -240,10 +242,9 @@ def by_shard(
 def _update(
     rows: DataFrame, shards: int, **arguments: Any
 ) -> tuple[tuple[Shard, ...], SkipFigures | None]:
-    made = rows.mapInArrow(
-        task("boxmatch.spark.worker:update", "build_index", **arguments),
-        "shard int, entry string, skipping string",
-    ).collect()
+    work = task("boxmatch.spark.worker:update", "build_index", **arguments)
+    with described(rows.sparkSession, f"build_index {arguments['path']}"):
+        made = rows.mapInArrow(work, "shard int, entry string, skipping string").collect()
     found = {row["shard"]: shard_of(*json.loads(row["entry"])) for row in made}
     # In their order: sums of floats depend on it.
     counted = [json.loads(row["skipping"]) for row in sorted(made, key=itemgetter("shard"))]

@@ -23,6 +23,7 @@ from boxmatch.spark.build import (
 )
 from boxmatch.spark.columns import Columns, column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
+from boxmatch.spark.metrics import described
 from boxmatch.spark.store import Folder
 from boxmatch.spark.updates import ORDER, REMOVED
 from boxmatch.spark.versions import (
@@ -244,10 +245,9 @@ class _Feed:
             time_zone=time_zone,
             old=[shard.segments for shard in old],
         )
-        found = {
-            row["shard"]: shard_of(*json.loads(row["entry"]))
-            for row in rows.mapInArrow(work, "shard int, entry string").collect()
-        }
+        with described(changes.sparkSession, f"update_index {Folder.at(self.path)}"):
+            made = rows.mapInArrow(work, "shard int, entry string").collect()
+        found = {row["shard"]: shard_of(*json.loads(row["entry"])) for row in made}
         return tuple(found.get(number, shard) for number, shard in enumerate(old))
 
     def _more_columns(self) -> list[Column]:

@@ -148,6 +148,19 @@ class Folder:
         filesystem.move(hidden, f"{path}/{name}")
         return True
 
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a small file in the place of any of this name; a crash may lose it."""
+        filesystem, path = self._opened
+        filesystem.create_dir(path, recursive=True)
+        if filesystem.type_name in _PUBLISHES_ON_CLOSE:
+            with filesystem.open_output_stream(f"{path}/{name}") as file:
+                file.write(content)
+            return
+        hidden = f"{path}/.{name}-{uuid.uuid4().hex}"
+        with filesystem.open_output_stream(hidden) as file:
+            file.write(content)
+        filesystem.move(hidden, f"{path}/{name}")
+
     def remove(self, name: str) -> None:
         """Delete a file or a folder, if it is there."""
         from pyarrow.fs import FileType

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,8 @@ from boxmatch.spark.matching import (
     run_plan,
     skip_null_ids,
 )
-from boxmatch.spark.sinks import ParquetSink, Sink
+from boxmatch.spark.metrics import METRICS, BatchMetrics, Watch, described
+from boxmatch.spark.sinks import ParquetSink, Sink, SparkSink, TableSink
 from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, newest, read_version, version_numbers
@@ -161,7 +163,7 @@ def match_stream(
         )
     if matching.skips_null_ids:
         events = skip_null_ids(events, matching)
-    batches = _Batches(wanted, write, str(folder / _PINS), matching, rates)
+    batches = _Batches(wanted, write, str(folder / _PINS), str(folder / METRICS), matching, rates)
     writer = events.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint))
     if name is not None:
         writer = writer.queryName(name)
@@ -278,6 +280,7 @@ class _Batches:
     index: FollowedIndex
     sink: Sink
     pins: str
+    metrics: str
     options: MatchOptions
     rates: BatchRates | None = None
     """None if all batches are matched at the rate of the options."""
@@ -286,16 +289,36 @@ class _Batches:
         from pyspark.sql import functions as f
 
         began = 0.0 if self.rates is None else self.rates.clock()
+        started = time.monotonic()
         index, rate = self._pinned(events, batch_id)
+        ready = time.monotonic()
+        # A sink of ours reads the matches once, so that they can be counted on the way.
+        watch = Watch() if isinstance(self.sink, (ParquetSink, SparkSink, TableSink)) else None
+        if watch is not None:
+            events = watch.see_events(events)
         plan = plan_match(events, index, replace(self.options, max_false_positive_rate=rate))
         found = run_plan(plan, events)
+        if watch is not None:
+            found = watch.see_matches(found, self.options.how, self.options.found)
         found = found.withColumn(VERSION_COLUMN, f.lit(index.version).cast("long"))
         if plan.skipping is not None:
             effective = plan.skipping.rate if plan.skipping.attributes else 0.0
             found = found.withColumn(RATE_COLUMN, f.lit(float(effective)))
-        self.sink(found, batch_id)
+        with described(events.sparkSession, f"boxmatch, index version {index.version}"):
+            self.sink(found, batch_id)
         if self.rates is not None:
             self.rates.note(began)
+        number_of_events, matches = (None, None) if watch is None else watch.counted()
+        BatchMetrics(
+            batch_id,
+            number_of_events,
+            matches,
+            index.version,
+            index.subscriptions,
+            index.rejected,
+            ready - started,
+            time.monotonic() - started,
+        ).write(Folder.at(self.metrics), _KEPT)
 
     def _pinned(self, events: DataFrame, batch_id: int) -> tuple[IndexVersion, float | None]:
         """The version and the rate that this batch had the first time, or those of now."""
