@@ -91,6 +91,7 @@ EXPORTED_BY_SPARK = [
     "TableSink",
     "build_index",
     "explain",
+    "follow_changes",
     "local_session",
     "match",
     "match_function",
@@ -99,7 +100,9 @@ EXPORTED_BY_SPARK = [
     "register",
     "register_broker",
     "rejected",
+    "stream_metrics",
     "transitions",
+    "update_index",
 ]
 
 
