@@ -6,6 +6,7 @@ import random
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import boxmatch as bm
 from boxmatch.spark import pages, worker
 from boxmatch.spark.follower import follow_all, sorted_updates
 from boxmatch.spark.keeper import Keeper, pack, unpack
-from boxmatch.spark.segments import Recipe, update_shard
+from boxmatch.spark.segments import Recipe
+from boxmatch.spark.updates import update_shard
 from boxmatch.spark.versions import IndexVersion, Shard
 
 SCHEMA = bm.Schema(
@@ -27,16 +29,18 @@ SCHEMA = bm.Schema(
         bm.Attribute("s", "string"),
         bm.Attribute("side", "enum", ("buy", "sell", "hold")),
         bm.Attribute("at", "timestamp"),
+        bm.Attribute("m", "decimal(6, 2)"),
+        bm.Attribute("w", "decimal(30, 4)"),
     ]
 )
 ENDS = [["x", ""], ["y", "low"], ["y", "high"], ["s", ""], ["side", ""], ["at", "low"],
-        ["at", "high"]]  # fmt: skip
+        ["at", "high"], ["m", ""], ["w", ""]]  # fmt: skip
 MOMENT = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema(
     {
         "key": pa.string(), "order": pa.int64(), "removed": pa.bool_(), "c0": pa.float64(),
         "c1": pa.int32(), "c2": pa.int32(), "c3": pa.string(), "c4": pa.string(), "c5": MOMENT,
-        "c6": MOMENT, "hash": pa.int64(),
+        "c6": MOMENT, "c7": pa.decimal128(6, 2), "c8": pa.decimal128(30, 4), "hash": pa.int64(),
     }
 )  # fmt: skip
 NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
@@ -59,6 +63,8 @@ def random_region(chance: random.Random) -> Region:
         region["side"] = chance.choice(["buy", "sell"])
     if chance.random() < 0.3:
         region["at"] = (None, NOON + timedelta(hours=chance.randrange(5)))
+    if chance.random() < 0.3:
+        region[chance.choice("mw")] = (Decimal("1.5"), Decimal(chance.randrange(2, 5)))
     return region or {"y": 3}
 
 
@@ -69,7 +75,7 @@ def text_of(region: Region) -> str:
         low, high = given if isinstance(given, tuple) else (given, given)
         for sign, end in ((">=", low), ("<=", high)):
             if end is not None:
-                shown = end if isinstance(end, (int, float)) else f"'{end}'"
+                shown = end if isinstance(end, (int, float, Decimal)) else f"'{end}'"
                 parts.append(f"{name} {sign} {shown}")
     return "(" + " AND ".join(parts) + ")"
 
@@ -98,6 +104,8 @@ def random_update(chance: random.Random, order: int) -> dict[str, Any]:
     if chance.random() < 0.4:
         moment = NOON + timedelta(hours=chance.randrange(6))
         row |= {"c5": moment, "c6": moment if whole else moment + timedelta(hours=2)}
+    if chance.random() < 0.4:
+        row |= {name: Decimal(chance.randrange(500)) / 100 for name in ("c7", "c8")}
     return row
 
 
@@ -159,7 +167,7 @@ class Oracle:
         for name, low, high in (("y", "c1", "c2"), ("at", "c5", "c6")):
             if row[low] is not None:
                 region[name] = (row[low], row[high])
-        for name, column in (("s", "c3"), ("side", "c4")):
+        for name, column in (("s", "c3"), ("side", "c4"), ("m", "c7"), ("w", "c8")):
             if row[column] is not None:
                 region[name] = row[column]
         return region
@@ -327,3 +335,18 @@ def test_a_version_of_another_schema_is_refused(chance: random.Random, tmp_path:
     other = IndexVersion(str(tmp_path), 3, bm.Schema({"x": "int"}), "tile", {}, "long", ())
     with pytest.raises(bm.SparkError, match=r"version 3 of the index at .* has another schema"):
         stream.take([], [other.to_json()])
+
+
+def test_a_dimension_keeps_its_type(chance: random.Random, tmp_path: Path) -> None:
+    shards = write_index(tmp_path, random_subscriptions(chance, 5))
+    given = arguments(tmp_path, shards)
+    stream = Stream(**given)
+    updates = [random_update(chance, n) for n in range(9)]
+    stream.take(updates)
+    others = [attribute for attribute in SCHEMA if attribute.name != "m"]
+    schema = bm.Schema([*others, bm.Attribute("m", "decimal(6, 3)")])
+    handles: Any = stream.states
+    given["schema"] = schema.to_json()
+    stream.keepers = [Keeper(one, ttl=None, buckets=2, **given) for one in handles]
+    with pytest.raises(bm.SparkError, match=r"'m' is decimal\(6, 3\), but .* was decimal\(6, 2\)"):
+        stream.take(updates)

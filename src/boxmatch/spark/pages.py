@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from boxmatch.arrays import Int64Array
+from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.columns import arrow_keys
 from boxmatch.model.schema import Attribute, Schema
@@ -39,21 +40,38 @@ def table_of(schema: Schema, known: Updates, hashes: Int64Array, expiry: int) ->
     }
     for end, given in (("low", known.low), ("high", known.high)):
         for attribute, values in zip(schema, given, strict=True):
-            columns[f"{end} {attribute.name}"] = _stored(attribute, values)
+            columns[_name(end, attribute)] = _stored(attribute, values)
     return pa.table(columns)
 
 
 def updates_of(schema: Schema, table: pa.Table) -> Updates:
     """Stored publications as rows that updates can follow."""
+    _check_types(schema, table)
     count = table.num_rows
     table = table.combine_chunks()
     low, high = (
-        [_restored(attribute, table, f"{end} {attribute.name}") for attribute in schema]
+        [_restored(attribute, table, _name(end, attribute)) for attribute in schema]
         for end in ("low", "high")
     )
     key: Any = table[KEY].combine_chunks()
     nothing, all_rows = np.zeros(count, bool), np.ones(count, bool)
     return Updates(key, table[ORDER].to_numpy(), nothing, all_rows, low, high)
+
+
+def _name(end: str, attribute: Attribute) -> str:
+    return f"{end} {attribute.name}: {attribute.type_name}"
+
+
+def _check_types(schema: Schema, table: pa.Table) -> None:
+    """Raise an error if a dimension had another type when publications were stored."""
+    for name in table.column_names:
+        end, _, rest = name.partition(" ")
+        dimension, _, kind = rest.rpartition(": ")
+        if end == "low" and dimension in schema and schema[dimension].type_name != kind:
+            raise SparkError(
+                f"dimension {dimension!r} is {schema[dimension].type_name}, but the publications "
+                f"of this checkpoint were stored when it was {kind}: use another checkpoint"
+            )
 
 
 def _stored(attribute: Attribute, values: Any) -> Any:
@@ -70,7 +88,7 @@ def _restored(attribute: Attribute, table: pa.Table, name: str) -> Any:
         return None
     column: Any = table[name].combine_chunks()
     if attribute.labelled:
-        return column
+        return column.cast(pa.string())
     if attribute.type == "enum":
         return arrow_keys(attribute, None, column)
     return column.fill_null(ABSENT).to_numpy()
