@@ -577,6 +577,79 @@ def test_subscriptions_that_do_not_serve(
         transitions(frame, subscriptions, schema=SCHEMA)
 
 
+PLANT = {
+    "map": bm.Schema({"x": "float", "y": "float"}),
+    "engine": bm.Schema({"temperature": "float", "rpm": "int"}),
+}
+BUS = (
+    "publication_id string, sequence int, region string, filter string, x double, y double, "
+    "temperature double, off boolean"
+)
+ZONES = (
+    "subscription_id string, region string, filter string, x_low double, x_high double, "
+    "y_low double, y_high double, temperature_low double"
+)
+
+
+@pytest.mark.portable
+def test_several_spaces_and_regions(stateful: SparkSession, tmp_path: Path) -> None:
+    """The example of the guide to spaces, in batch and as a stream."""
+    zones = [
+        ("overheating", "hot", "hot AND (centre OR station)", None, None, None, None, 100.0),
+        ("overheating", "centre", None, 4.0, 6.0, 4.0, 6.0, None),
+        ("overheating", "station", None, 8.0, 9.0, 4.0, 5.0, None),
+        ("near the station", None, None, 7.0, 10.0, 3.0, 6.0, None),
+    ]
+    rows = [
+        ("bus", 1, "position", "position OR motor", 1.0, 5.0, None, None),
+        ("bus", 1, "motor", None, None, None, 80.0, None),
+        ("bus", 2, "motor", None, None, None, 105.0, None),
+        ("bus", 3, "position", None, 8.5, None, None, None),
+        ("bus", 4, "motor", "position", None, None, None, True),
+        ("bus", 5, None, None, None, None, None, True),
+    ]
+    expected = [
+        ("bus", "near the station", "deleted", 5),
+        ("bus", "near the station", "enter", 3),
+        ("bus", "overheating", "enter", 3),
+        ("bus", "overheating", "leave", 4),
+    ]
+    subscriptions = stateful.createDataFrame(zones, ZONES)
+    updates = stateful.createDataFrame(rows, BUS)
+    options: Row = {"spaces": PLANT, "removed": "off"}
+    told = transitions(updates, subscriptions, **options)
+    assert dict(told.dtypes)["sequence"] == "int"
+    assert listed(told.collect()) == expected
+    place = Place(tmp_path)
+    for last in (2, 5):
+        some = updates.where(f"sequence between {last - 2} and {last}")  # number 2 comes twice
+        some.coalesce(1).write.mode("append").parquet(str(place.updates))
+        stream = stateful.readStream.schema(BUS).parquet(str(place.updates))
+        place.run(transitions(stream, subscriptions, **options))
+    assert place.rows() == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([("s", "a", "a AND c", 1.0), ("s", "b", None, 1.0)], {}, "'s': no region is named 'c'"),
+        ([("s", "a", "a", 1.0), ("s", "b", "b", 1.0)], {}, "'s': it has two filters: 'a' and 'b'"),
+        ([("s", "a", None, 1.0), ("s", "a", None, 2.0)], {}, "two rows with region 'a'"),
+        ([("s", None, None, None)], {}, "subscription 's': it constrains no dimension"),
+        ([(None, None, None, 1.0)], {}, "'subscription_id' of the subscriptions has a null"),
+        ([("s", None, None, 1.0)], {"schema": SCHEMA}, "spaces are for a table"),
+        ([("s", None, None, 1.0)], {"shards": 2}, "spaces are for a table"),
+    ],
+)
+def test_subscriptions_of_spaces_that_do_not_serve(
+    spark: SparkSession, rows: list[Any], options: Row, message: str
+) -> None:
+    frame = spark.createDataFrame([], f"{KEYS}, x double")
+    columns = "subscription_id string, region string, filter string, x double"
+    with pytest.raises(bm.SparkError, match=message):
+        transitions(frame, spark.createDataFrame(rows, columns), spaces=PLANT, **options)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

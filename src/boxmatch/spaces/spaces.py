@@ -231,11 +231,12 @@ class Spaces:
             return self._state.expiry.expired(self._state.clock() if now is None else now)
 
     def changes_between(
-        self, old: RegionSpec | None, new: RegionSpec | None
+        self, old: RegionSpec | Stored | None, new: RegionSpec | Stored | None
     ) -> tuple[IdArray, IdArray]:
         """Which stored subscriptions begin to match a publication, and which cease to.
 
-        It goes from one region to another; None is no publication at all. Nothing is stored.
+        It goes from one region, or one `Stored` with several and a filter, to another; None is no
+        publication at all. Nothing is stored.
         """
         return self._state.changes_between(old, new)
 

@@ -25,7 +25,7 @@ from boxmatch.spaces.expiry import Expiry, check_ttl
 from boxmatch.spaces.journal import Journal, Ticket
 from boxmatch.spaces.journal_rows import MemberChange
 from boxmatch.spaces.members import Members
-from boxmatch.spaces.records import Which
+from boxmatch.spaces.records import Member, Which
 from boxmatch.spaces.transitions import (
     DELETED,
     ENTER,
@@ -235,14 +235,19 @@ class State:
             self._record(self._nothing(), chain.from_iterable(changed), repeat(0))
 
     def changes_between(
-        self, old: RegionSpec | None, new: RegionSpec | None
+        self, old: RegionSpec | Stored | None, new: RegionSpec | Stored | None
     ) -> tuple[IdArray, IdArray]:
         """Which subscriptions begin to match and which cease to, if a publication went so."""
+
+        def member(given: RegionSpec | Stored | None) -> Member | None:
+            if given is None:
+                return None
+            if isinstance(given, Stored):
+                return self.dimensions.member(given.regions, given.filter)
+            return self.dimensions.member({ONLY_REGION: given}, None)
+
         with self.writing:
-            before, after = (
-                None if spec is None else self.dimensions.member({ONLY_REGION: spec}, None)
-                for spec in (old, new)
-            )
+            before, after = member(old), member(new)
             changed, entered = self.subscriptions.find_changes(before, after)
             ids = self.subscriptions.ids
             return ids[changed[:entered]], ids[changed[entered:]]

@@ -308,7 +308,7 @@ def subscription_columns(
     columns = Columns(table, "subscriptions", nested=False)
     columns.check_schema(schema)
     (own,) = columns.require([subscription_id])
-    id_type = _id_type(own)
+    id_type = id_type_of(own)
     texts = columns.find(filter)
     if texts is not None:
         kind = texts.type.simpleString()
@@ -331,7 +331,8 @@ def subscription_columns(
     return id_type, wanted
 
 
-def _id_type(field: Field) -> IdType:
+def id_type_of(field: Field) -> IdType:
+    """The type of a column of ids, which are strings or integers."""
     kind = field.type.simpleString()
     if kind in INTEGERS:
         return "long"

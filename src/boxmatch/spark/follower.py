@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
+from boxmatch.spark.pages import table_of, updates_of
 from boxmatch.spark.search import Subscriptions
 from boxmatch.spark.segments import open_shards
 from boxmatch.spark.states import (
@@ -52,6 +53,22 @@ class IndexFollower:
         return cls(Schema.from_json(schema), [(name, end) for name, end in ends], **others)
 
     def follow(
+        self, updates: pa.Table, stored: pa.Table | None
+    ) -> tuple[list[pa.RecordBatch], pa.Table | None]:
+        """The transitions of sorted updates, and what is stored of those that they changed."""
+        known = None if stored is None else updates_of(self.schema, stored)
+        told: list[pa.RecordBatch] = []
+        last: Updates | None = None
+        for states, found in self.steps(updates.to_batches(), known):
+            if found.num_rows:
+                told.append(found)
+            new = states.known(states.final)
+            last = new if last is None else last.replaced_by(new)
+        if last is None or len(last) == 0:
+            return told, None
+        return told, table_of(self.schema, last)
+
+    def steps(
         self, batches: Iterable[pa.RecordBatch], known: Updates | None = None
     ) -> Iterator[tuple[States, pa.RecordBatch]]:
         """The states of publications, and the transitions, in parts.
@@ -80,9 +97,9 @@ class IndexFollower:
     def _open(self, shards: Shards) -> Subscriptions:
         return Subscriptions(open_shards(self.path, shards), self.id_type)
 
-    def delete(self, known: Updates) -> pa.RecordBatch:
+    def delete(self, stored: pa.Table) -> pa.RecordBatch:
         """The transitions of publications that are no more."""
-        states = States.after(self.schema, known)
+        states = States.after(self.schema, updates_of(self.schema, stored))
         subscriptions = self._open(self.shards)
         start, found = subscriptions.find(states, task_threads())
         rows = np.flatnonzero(np.diff(start))
@@ -99,11 +116,12 @@ class IndexFollower:
             )
         return replace(self, shards=version.segment_names)
 
-    def compare(self, known: Updates, old: Shards) -> Iterator[pa.RecordBatch]:
+    def compare(self, stored: pa.Table, old: Shards) -> Iterator[pa.RecordBatch]:
         """The transitions of publications that stay, as subscriptions change.
 
         `old` are those before. A subscription that is no more is told nothing.
         """
+        known = updates_of(self.schema, stored)
         opened = open_shards(self.path, [*old, *self.shards])
         before = Subscriptions(opened[: len(old)], self.id_type)
         after = Subscriptions(opened[len(old) :], self.id_type)
@@ -166,5 +184,5 @@ def sorted_updates(table: pa.Table) -> pa.Table:
 
 def follow_all(batches: Iterator[pa.RecordBatch], **arguments: Any) -> Iterator[pa.RecordBatch]:
     """The transitions of updates that are in order, by publication."""
-    for _, found in IndexFollower.of(**arguments).follow(batches):
+    for _, found in IndexFollower.of(**arguments).steps(batches):
         yield found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,11 +28,9 @@ from boxmatch.spark.pages import (
     NEVER,
     Pages,
     from_bytes,
-    table_of,
     to_bytes,
-    updates_of,
 )
-from boxmatch.spark.states import Updates
+from boxmatch.spark.space_follower import SpaceFollower
 from boxmatch.spark.versions import IndexVersion
 
 if TYPE_CHECKING:
@@ -106,15 +105,18 @@ class Keeper:
         self._ttl = None if ttl is None else max(1, round(1000 * ttl))
         self._buckets = buckets
         self._arguments = arguments
-        self._opened: IndexFollower | None = None
         self._follows = follows
 
-    @property
-    def _follower(self) -> IndexFollower:
-        # Spark also asks for a processor on the driver, to see what its state is.
-        if self._opened is None:
-            self._opened = IndexFollower.of(**self._arguments)
-        return self._opened
+    @cached_property
+    def _follower(self) -> IndexFollower | SpaceFollower:
+        # Not before: Spark also asks for a processor on the driver, to see what its state is.
+        if "spaces" in self._arguments:
+            return SpaceFollower(**self._arguments)
+        return self._of_index
+
+    @cached_property
+    def _of_index(self) -> IndexFollower:
+        return IndexFollower.of(**self._arguments)
 
     def take(
         self, packs: Sequence[bytes], versions: Sequence[str], timers: TimerValues
@@ -135,19 +137,18 @@ class Keeper:
 
     def _meet(self, about: _About, versions: Sequence[str]) -> tuple[_About, list[pa.RecordBatch]]:
         """Compare publications with the newest of some versions of the index."""
-        path = self._follower.path
+        path = self._of_index.path
         newest = max(
             (IndexVersion.from_json(path, text) for text in versions), key=lambda one: one.version
         )
         if newest.version <= about.version:
             return about, []
-        follower = self._follower.at(newest)
+        follower = self._of_index.at(newest)
         told: list[pa.RecordBatch] = []
         if about.version != NEVER:
             stored = self._pages_of(about).read_all()
             if stored is not None:
-                known = updates_of(follower.schema, stored)
-                told = list(follower.compare(known, json.loads(about.shards)))
+                told = list(follower.compare(stored, json.loads(about.shards)))
         seen = about._replace(version=newest.version, shards=json.dumps(newest.segment_names))
         self._about.update(seen)
         return seen, told
@@ -155,30 +156,23 @@ class Keeper:
     def _update(
         self, about: _About, packs: Sequence[bytes], timers: TimerValues
     ) -> list[pa.RecordBatch]:
-        follower = self._current(about)
         batches = [batch for one in packs for batch in from_bytes(one)]
         table = sorted_updates(pa.Table.from_batches(batches)).combine_chunks()
         hashes = table[HASH].to_numpy()
         pages = self._pages_of(about)
         stored = pages.read(np.unique(hashes))
-        known = None if stored is None else updates_of(follower.schema, stored)
-        found: list[pa.RecordBatch] = []
-        last: Updates | None = None
-        for states, told in follower.follow(table.drop_columns([HASH]).to_batches(), known):
-            if told.num_rows:
-                found.append(told)
-            new = states.known(states.final)
-            last = new if last is None else last.replaced_by(new)
-        if last is not None and len(last):
-            expiry = NEVER
-            place: Any = pc.index_in(last.key, value_set=table[KEY])
+        told, new = self._current(about).follow(table.drop_columns([HASH]), stored)
+        if new is not None:
+            place: Any = pc.index_in(new[KEY], value_set=table[KEY])
             own = hashes[place.to_numpy()]
+            expiry = NEVER
             if self._ttl is not None:
                 expiry = timers.getCurrentProcessingTimeInMs() + self._ttl
                 self._expire_at(expiry, own)
-            rows = table_of(follower.schema, last, own, expiry)
-            self._write(about, pages, stored, last.key, rows)
-        return found
+            new = new.append_column(HASH, pa.array(own))
+            new = new.append_column(EXPIRY, pa.array(np.full(len(own), expiry)))
+            self._write(about, pages, stored, new[KEY], new)
+        return told
 
     def expire(self, expiry: int) -> Iterator[bytes]:
         """Publications, or the records of those that were removed, expire."""
@@ -197,8 +191,7 @@ class Keeper:
         if gone.num_rows == 0:
             return
         self._write(about, pages, stored, gone[KEY], gone.slice(0, 0))
-        follower = self._current(about)
-        told = follower.delete(updates_of(follower.schema, gone))
+        told = self._current(about).delete(gone)
         if told.num_rows:
             yield to_bytes([told])
 
@@ -219,11 +212,13 @@ class Keeper:
             )
         return about
 
-    def _current(self, about: _About) -> IndexFollower:
+    def _current(self, about: _About) -> IndexFollower | SpaceFollower:
         """The follower of the version that the bucket has seen, if it is one that changes."""
         if not self._follows:
             return self._follower
-        return replace(self._follower, shards=json.loads(about.shards))
+        if about.version == NEVER:
+            raise SparkError(f"no version of the index at {self._of_index.path} was found")
+        return replace(self._of_index, shards=json.loads(about.shards))
 
     def _pages_of(self, about: _About) -> Pages:
         return Pages(self._pages, about.pages, about.publications)

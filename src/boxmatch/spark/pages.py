@@ -27,17 +27,12 @@ _FULL = 128
 """Publications of a page, on average, at which another page is added."""
 
 
-def table_of(schema: Schema, known: Updates, hashes: Int64Array, expiry: int) -> pa.Table:
+def table_of(schema: Schema, known: Updates) -> pa.Table:
     """Publications as they are stored.
 
     Columns name what they hold, so that a schema can get other dimensions.
     """
-    columns: dict[str, Any] = {
-        KEY: known.key,
-        HASH: hashes,
-        ORDER: known.order,
-        EXPIRY: np.full(len(known), expiry),
-    }
+    columns: dict[str, Any] = {KEY: known.key, ORDER: known.order}
     for end, given in (("low", known.low), ("high", known.high)):
         for attribute, values in zip(schema, given, strict=True):
             columns[_name(end, attribute)] = _stored(attribute, values)

@@ -7,12 +7,14 @@ update means is decided in one place for both, `boxmatch.spark.follower`.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
+from boxmatch.spaces.spaces import Spaces
 from boxmatch.spark.build import IndexSettings, next_version
 from boxmatch.spark.columns import (
     INTEGERS,
@@ -26,9 +28,10 @@ from boxmatch.spark.columns import (
 )
 from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.matching import require_schema
-from boxmatch.spark.regions import check_ends, check_regions
+from boxmatch.spark.regions import check_ends, check_regions, file_of
 from boxmatch.spark.segments import open_shards
-from boxmatch.spark.store import scratch_folder
+from boxmatch.spark.space_follower import Space
+from boxmatch.spark.store import Folder, scratch_folder
 from boxmatch.spark.versions import (
     VERSIONS,
     IdType,
@@ -37,7 +40,7 @@ from boxmatch.spark.versions import (
     rejected,
     version_numbers,
 )
-from boxmatch.spark.zones import instants, is_local
+from boxmatch.spark.zones import instants, is_local, session_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,10 +57,12 @@ def transitions(
     subscriptions: DataFrame | IndexVersion | str | os.PathLike[str],
     *,
     schema: SchemaSpec | None = None,
+    spaces: Mapping[str, SchemaSpec] | None = None,
     key: str = "publication_id",
     order: str = "sequence",
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    region: str = "region",
     removed: str | None = None,
     ttl: float | None = None,
     leave: bool = True,
@@ -90,6 +95,14 @@ def transitions(
     stream that does not follow an index is started again with other subscriptions, publications
     meet them at their next update.
 
+    With `spaces` instead of a schema there are several, as for `boxmatch.Spaces`, and publications
+    and subscriptions may have several regions. Rows of a table of subscriptions with the same id
+    are regions of one, named in column `region`, with `NAME`, `NAME_low` and `NAME_high` of any
+    dimension; column `filter` says which of them must have a partner (in one row, or the same in
+    all). Updates may have both columns too: a row changes the region that it names, rows of one
+    key and order are one update, and an empty filter takes the filter away. `removed` with the
+    name of a region removes that. Such subscriptions are collected on the driver, and stay.
+
     A stream needs RocksDB as its state store, and is written in append mode. With `ttl` it runs a
     micro-batch at every trigger, so `availableNow` does not end. Its state is divided into
     `buckets`, which are as many as tasks can run at once; the number stays as long as a checkpoint
@@ -97,62 +110,140 @@ def transitions(
     `ttl`.
     """
     require_frame(updates, "updates")
+    _check_options(updates, ttl, buckets)
     if len({key, order, subscription_id, KIND}) < 4:
         raise SparkError(
             f"key, order and subscription_id must differ from each other and from {KIND!r}"
         )
     spark = updates.sparkSession
+    version = None if isinstance(subscriptions, IndexVersion) else _newest(subscriptions)
+    follows = updates.isStreaming and version is not None
+    given: Any = version or subscriptions
+    if isinstance(given, (str, os.PathLike)):
+        given = spark.read.parquet(os.fspath(given))
+    names = _Names(key, order, removed, region, filter)
+    if spaces is not None:
+        if schema is not None or shards is not None or isinstance(given, IndexVersion):
+            raise SparkError("spaces are for a table of subscriptions, without schema and shards")
+        job = _in_spaces(updates, given, Spaces(spaces).schemas, names, subscription_id, path)
+    else:
+        if not isinstance(given, IndexVersion):
+            if schema is None:
+                raise SparkError("the schema is not given; only an index has one of its own")
+            _check_updates(updates, Schema(schema), names)
+            settings = IndexSettings(Schema(schema), shards, subscription_id, filter)
+            given = _build(given, settings, path)
+        require_schema(given, None if schema is None else Schema(schema))
+        job = _with_index(updates, given, names)
+    job.arguments["leave"] = bool(leave)
+    changes = _follow(job, ttl, buckets, follows)
+    return _name_columns(changes, updates, key, order, subscription_id)
+
+
+class _Names(NamedTuple):
+    """What columns of the updates are called."""
+
+    key: str
+    order: str
+    removed: str | None
+    region: str
+    filter: str
+
+
+class _Job(NamedTuple):
+    """What is sent to workers, and what they do with it."""
+
+    sent: DataFrame
+    id_type: IdType
+    function: str
+    """For a batch."""
+    arguments: dict[str, Any]
+
+
+def _newest(subscriptions: object) -> IndexVersion | None:
+    """The newest version, if it is the path of an index."""
+    if isinstance(subscriptions, (str, os.PathLike)) and version_numbers(subscriptions):
+        return read_version(subscriptions)
+    return None
+
+
+def _check_options(updates: DataFrame, ttl: float | None, buckets: int) -> None:
     if ttl is not None and not ttl > 0:
         raise SparkError(f"ttl is a number of seconds above 0, not {ttl!r}")
     if buckets < 1:
         raise SparkError(f"buckets must be at least 1, not {buckets!r}")
     if updates.isStreaming:
-        _check_state_store(spark)
+        _check_state_store(updates.sparkSession)
     elif ttl is not None:
         raise SparkError("ttl is for streams: in batch no time passes between updates")
-    follows = False
-    if isinstance(subscriptions, (str, os.PathLike)):
-        if version_numbers(subscriptions):
-            follows = updates.isStreaming
-            subscriptions = read_version(subscriptions)
-        else:
-            subscriptions = spark.read.parquet(os.fspath(subscriptions))
-    if isinstance(subscriptions, IndexVersion):
-        index = subscriptions
-        require_schema(index, None if schema is None else Schema(schema))
-        ends = _check_updates(updates, index.schema, key, order, removed)
-    else:
-        if schema is None:
-            raise SparkError("the schema is not given; only an index has one of its own")
-        known = Schema(schema)
-        ends = _check_updates(updates, known, key, order, removed)
-        settings = IndexSettings(known, shards, subscription_id, filter)
-        index = _build(subscriptions, settings, path)
-    changes = _follow(
-        _select_updates(updates, key, order, removed, ends, index.time_zone),
-        {
-            "path": index.path,
-            "shards": index.segment_names,
-            "id_type": index.id_type,
-            "schema": index.schema.to_json(),
-            "ends": [[dimension, end] for dimension, end in ends.values()],
-            "leave": bool(leave),
-        },
-        index.id_type,
-        ttl,
-        buckets,
-        follows,
+
+
+def _with_index(updates: DataFrame, index: IndexVersion, names: _Names) -> _Job:
+    ends = _check_updates(updates, index.schema, names)
+    arguments = {
+        "path": index.path,
+        "shards": index.segment_names,
+        "id_type": index.id_type,
+        "schema": index.schema.to_json(),
+        "ends": [[dimension, end] for dimension, end in ends.values()],
+    }
+    sent = _select_updates(updates, names, ends, (), index.time_zone)
+    return _Job(sent, index.id_type, "boxmatch.spark.follower:follow_all", arguments)
+
+
+def _in_spaces(
+    updates: DataFrame,
+    subscriptions: DataFrame,
+    spaces: Mapping[str, Schema],
+    names: _Names,
+    subscription_id: str,
+    path: str | os.PathLike[str] | None,
+) -> _Job:
+    space = Space(spaces)
+    columns = Columns(updates, "updates", nested=False)
+    found = [columns.find(name) for name in (names.region, names.filter)]
+    for field in found:
+        if field is not None and field.type.simpleString() != "string":
+            kind = field.type.simpleString()
+            raise SparkError(f"column {field.name!r} of the updates is {kind}, not text")
+    texts = [None if field is None else field.name for field in found]
+    ends = _check_updates(
+        updates, space.dimensions, names, [name for name in texts if name is not None]
     )
-    return _name_columns(changes, updates, key, order, subscription_id)
+    _require_table(subscriptions)
+    zone = session_zone(updates.sparkSession)
+    id_type, content = file_of(
+        subscriptions, space, subscription_id, names.region, names.filter, zone
+    )
+    folder = Folder.at(path or scratch_folder(updates.sparkSession, "the table of subscriptions"))
+    folder.prepare()
+    # Named by what is in it: what a worker has loaded under a name never changes.
+    mark = repr(space.to_json()).encode() + content
+    file = f"subscriptions-{hashlib.sha256(mark).hexdigest()[:32]}.arrow"
+    folder.create(file, content)
+    arguments = {
+        "path": str(folder),
+        "name": file,
+        "id_type": id_type,
+        "spaces": space.to_json(),
+        "ends": [[dimension, end] for dimension, end in ends.values()],
+    }
+    sent = _select_updates(updates, names, ends, texts, zone)
+    return _Job(sent, id_type, "boxmatch.spark.space_follower:follow_all", arguments)
+
+
+def _require_table(subscriptions: DataFrame) -> None:
+    """Raise an error unless it is a table that stays."""
+    require_frame(subscriptions, "subscriptions")
+    if subscriptions.isStreaming:
+        raise SparkError("the subscriptions are a stream; transitions takes a table or an index")
 
 
 def _build(
     subscriptions: DataFrame, settings: IndexSettings, path: str | os.PathLike[str] | None
 ) -> IndexVersion:
     """An index of the subscriptions, all of which must be good."""
-    require_frame(subscriptions, "subscriptions")
-    if subscriptions.isStreaming:
-        raise SparkError("the subscriptions are a stream; transitions takes a table or an index")
+    _require_table(subscriptions)
     _, columns = settings.check(subscriptions)
     bounds = ends_of(columns, settings.schema)
     check_ends(bounds, "subscriptions")
@@ -168,10 +259,11 @@ def _build(
 
 
 def _check_updates(
-    updates: DataFrame, schema: Schema, key: str, order: str, removed: str | None
+    updates: DataFrame, schema: Schema, names: _Names, texts: Iterable[str] = ()
 ) -> dict[str, tuple[str, End]]:
-    """The columns that say what changes: of which dimension, and which end."""
-    own = [key, order] if removed is None else [key, order, removed]
+    """The columns that say what changes: of which dimension, and which end; `texts` are none."""
+    key, order, removed = names[:3]
+    own = [key, order, *([] if removed is None else [removed]), *texts]
     require_columns(updates, own, "updates")
     Columns(updates, "updates").check_schema(schema)
     kinds = {name: kind.lower() for name, kind in updates.dtypes}
@@ -212,14 +304,18 @@ def _check_state_store(spark: SparkSession) -> None:
 
 def _select_updates(
     updates: DataFrame,
-    key: str,
-    order: str,
-    removed: str | None,
+    names: _Names,
     ends: Mapping[str, tuple[str, End]],
+    texts: Sequence[str | None],
     time_zone: str,
 ) -> DataFrame:
-    """The updates as workers take them. Local times are of this zone."""
+    """The updates as workers take them: columns of texts come before those of dimensions.
+
+    Local times are of the given zone.
+    """
     from pyspark.sql import functions as f
+
+    key, order, removed = names[:3]
 
     kinds = dict(updates.dtypes)
 
@@ -238,19 +334,17 @@ def _select_updates(
         (f.lit(False) if removed is None else f.coalesce(column(removed), f.lit(False))).alias(
             "removed"
         ),
+        *(
+            (f.lit(None).cast("string") if name is None else column(name)).alias(f"t{place}")
+            for place, name in enumerate(texts)
+        ),
         *(given(name).alias(f"c{place}") for place, name in enumerate(ends)),
     )
 
 
-def _follow(
-    sent: DataFrame,
-    arguments: Mapping[str, Any],
-    id_type: IdType,
-    ttl: float | None,
-    buckets: int,
-    follows: bool,
-) -> DataFrame:
+def _follow(job: _Job, ttl: float | None, buckets: int, follows: bool) -> DataFrame:
     """A row for each update and kind, with all subscriptions concerned."""
+    sent, id_type, function, arguments = job
     from pyspark.sql import functions as f
     from pyspark.sql.types import (
         ArrayType,
@@ -274,8 +368,7 @@ def _follow(
         # In the order of `sorted_updates`, which has nulls last.
         turn = [f.col(name).asc_nulls_last() for name in sent.columns]
         in_turn = sent.repartition("key").sortWithinPartitions(*turn)
-        name = "boxmatch.spark.follower:follow_all"
-        return in_turn.mapInArrow(task(name, "boxmatch_transitions", **arguments), result)
+        return in_turn.mapInArrow(task(function, "boxmatch_transitions", **arguments), result)
     work = scalar(
         "boxmatch.spark.keeper:Keeper",
         ttl=ttl,
