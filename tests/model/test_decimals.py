@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,13 @@ import pyarrow as pa
 import pytest
 
 import boxmatch as bm
+from boxmatch.model.axis import ABSENT
+from boxmatch.model.columns import arrow_keys
 from boxmatch.model.decimals import label_text, unscaled_numbers, unscaled_of_label
+from boxmatch.model.keys import axis_text
+from boxmatch.model.strings import StringAxis
 
+EXACT = Context(prec=60)
 BOTH = ["decimal(6, 2)", "decimal(20, 2)"]
 """Keys of their own, and labels."""
 
@@ -121,6 +126,27 @@ def test_labels_sort_as_numbers_do() -> None:
     numbers = sorted({-end, -1, 0, 1, end, *(rng.randint(-end, end) for _ in range(100))})
     assert sorted(map(label_text, numbers)) == list(map(label_text, numbers))
     assert [unscaled_of_label(label_text(number)) for number in numbers] == numbers
+
+
+def test_columns_of_long_decimals_have_the_keys_of_single_values() -> None:
+    end = 10**38 - 1
+    rng = random.Random(5)
+    numbers = [-end, end, 0, 1, -1, 2**64, -(2**64), 256, -256]
+    numbers += [rng.randint(-end, end) >> rng.randrange(127) for _ in range(300)]
+    numbers += [number + 1 for number in numbers if number < end]
+    values = [Decimal(number).scaleb(-7, EXACT) for number in numbers]
+    schema = bm.Schema({"a": "decimal(38, 7)"})
+    column = pa.array([*values, None], pa.decimal128(38, 7))
+    for known in (values[::3], values[:1], []):
+        axis = StringAxis(axis_text(schema["a"], value) for value in known)
+        for start in (0, 5):
+            keys = arrow_keys(schema["a"], axis, column.slice(start))
+            single = [axis.key(axis_text(schema["a"], value)) for value in values[start:]]
+            assert keys.tolist() == [*single, ABSENT]
+        axis.add([axis_text(schema["a"], values[1])])  # what was packed is out of date
+        assert arrow_keys(schema["a"], axis, column)[1] == axis.label(
+            axis_text(schema["a"], values[1])
+        )
 
 
 def test_floats_are_the_decimals_that_they_are_written_as() -> None:

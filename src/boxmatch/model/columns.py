@@ -17,7 +17,7 @@ import numpy.typing as npt
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, LAST
-from boxmatch.model.decimals import MAX_PRECISION, unscaled_numbers
+from boxmatch.model.decimals import MAX_PRECISION, label_bytes, label_text, unscaled_numbers
 from boxmatch.model.keys import (
     MICROSECONDS,
     axis_text,
@@ -25,7 +25,9 @@ from boxmatch.model.keys import (
     int_keys,
     is_absent,
     key_of,
+    key_range,
     null_key,
+    unscaled_of,
     value_of,
     why_refused,
 )
@@ -384,9 +386,18 @@ def _decimal_column(
 def _long_decimal_keys(
     attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]
 ) -> Int64Array:
-    """Keys of decimals that are labelled: once for each that occurs."""
+    """Keys of numbers as decimals that are labelled."""
     import pyarrow.types as t
 
+    if axis is not None and t.is_decimal(array.type):
+        texts = _packed_decimals(attribute, array)
+        if texts is not None:
+            keys = axis.packed_keys(texts)
+            nulls = _nulls(array)
+            if nulls is not None:
+                keys[nulls] = ABSENT
+            return keys
+    # Once for each that occurs.
     found: Any = (_wide(array) if t.is_decimal(array.type) else array).dictionary_encode()
     values = found.dictionary.to_pylist()
     labels = np.full(len(values) + 1, ABSENT)
@@ -397,6 +408,30 @@ def _long_decimal_keys(
         raise Refused(row, refused.value, refused.reason) from None
     places: Int64Array = found.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
     return labels[places]
+
+
+def _packed_decimals(attribute: Attribute, array: pa.Array[Any]) -> npt.NDArray[np.bytes_] | None:
+    """The label texts of decimals as bytes, arbitrary where null; None if one may be refused."""
+    import pyarrow as pa
+
+    kind: Any = array.type
+    if kind.bit_width != 128 or kind.scale != attribute.scale:
+        try:
+            array = _wide(array).cast(pa.decimal128(MAX_PRECISION, attribute.scale))
+        except pa.ArrowInvalid:
+            return None
+    texts = label_bytes(_words(array))
+    nulls = _nulls(array)
+    ends = attribute.domain or (None, None)
+    limits = key_range(attribute)
+    for end, limit, beyond in zip(ends, limits, (np.less, np.greater), strict=True):
+        unscaled = limit if end is None else unscaled_of(attribute, end)
+        outside = beyond(texts, np.bytes_(bytes.fromhex(label_text(unscaled))))
+        if nulls is not None:
+            outside &= ~nulls
+        if outside.any():
+            return None
+    return texts
 
 
 def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:

@@ -25,8 +25,8 @@ MAX_KEYED: Final = 18
 _SPEC: Final = re.compile(r"decimal\(\s*([0-9]{1,4})\s*(?:,\s*(-?[0-9]{1,4})\s*)?\)")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?")
 _CONTEXT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
-_OFFSET: Final = 10**MAX_PRECISION
-_LABEL_DIGITS: Final = MAX_PRECISION + 1
+_BEYOND: Final = 10 ** (MAX_PRECISION + 1)
+_OFFSET: Final = 2**127  # more than 10**38, so that nothing below is negative
 _FLOAT_DIGITS: Final = 1e15
 """Decimals of so many digits have a float each."""
 
@@ -83,8 +83,7 @@ def neighbours(number: Decimal, scale: int) -> tuple[int, int]:
     small that a decimal could have it.
     """
     if number.is_infinite() or number.adjusted() > MAX_PRECISION:
-        beyond = 10 * _OFFSET
-        return (beyond, beyond) if number > 0 else (-beyond, -beyond)
+        return (_BEYOND, _BEYOND) if number > 0 else (-_BEYOND, -_BEYOND)
     shifted = _CONTEXT.scaleb(number, scale)
     floor = int(shifted.to_integral_value(ROUND_FLOOR))
     return floor, floor + (shifted != floor)
@@ -103,13 +102,24 @@ def why_no_decimal(number: Decimal | None, precision: int, scale: int) -> str:
 
 
 def label_text(unscaled: int) -> str:
-    """A text for an unscaled number; texts sort as the numbers do."""
-    return f"{unscaled + _OFFSET:0{_LABEL_DIGITS}d}"
+    """A text for an unscaled number, of hexadecimal digits; texts sort as the numbers do."""
+    return f"{unscaled + _OFFSET:032x}"
 
 
 def unscaled_of_label(text: str) -> int:
     """The inverse of `label_text`."""
-    return int(text) - _OFFSET
+    return int(text, 16) - _OFFSET
+
+
+def label_bytes(words: Int64Array) -> npt.NDArray[np.bytes_]:
+    """The bytes whose hexadecimal digits are the label texts of 128-bit numbers.
+
+    `words` has the low and the high half of each.
+    """
+    halves = np.empty(words.shape, ">u8")
+    halves[:, 0] = words[:, 1].view(np.uint64) ^ np.uint64(1 << 63)
+    halves[:, 1] = words[:, 0].view(np.uint64)
+    return halves.view("S16").reshape(-1)
 
 
 def unscaled_numbers(

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import BoxmatchError
@@ -64,7 +65,7 @@ class StringAxis:
     reader: respread a `copy` and publish that.
     """
 
-    __slots__ = ("_state", "_text_bytes", "labels")
+    __slots__ = ("_packed", "_state", "_text_bytes", "labels")
 
     labels: dict[str, int]
     """Known strings and their labels; read it, do not write it. The dict is never replaced."""
@@ -74,6 +75,7 @@ class StringAxis:
         # The first string of each chunk, but "" for the first one, which starts at the start.
         self._state: tuple[list[str], list[_Chunk]] = ([""], [_Chunk([], [])])
         self._text_bytes = 0
+        self._packed: tuple[object, npt.NDArray[np.bytes_], Int64Array] | None = None
         self.add(strings)
 
     def __len__(self) -> int:
@@ -147,6 +149,27 @@ class StringAxis:
                 keys.append(labels[place - 1])
             else:
                 keys.append(labels[place - 1] + 1)
+        return keys
+
+    def packed_keys(self, texts: npt.NDArray[np.bytes_]) -> Int64Array:
+        """`key` of many texts, all of them hexadecimal digits of 16 bytes, which these are.
+
+        What is known is kept in this form until it changes.
+        """
+        packed = self._packed
+        state = self._state
+        if packed is None or packed[0] is not state:
+            strings, known_labels = _flat(state[1])
+            raw = bytes.fromhex("".join(strings))
+            packed = state, np.frombuffer(raw, "S16"), np.array(known_labels, np.int64)
+            self._packed = packed
+        _, known, labels = packed
+        if not len(known):
+            return np.full(len(texts), FIRST)
+        places = np.searchsorted(known, texts, side="right") - 1
+        keys = labels[places]
+        keys += known[places] != texts
+        keys[places < 0] = FIRST
         return keys
 
     def bound(self, key: int) -> tuple[str, int] | int:
