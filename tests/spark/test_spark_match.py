@@ -23,7 +23,7 @@ from boxmatch.spark import (
     register_broker,
     rejected,
 )
-from boxmatch.spark.build import _number_of_shards
+from boxmatch.spark.build import number_of_shards
 from boxmatch.spark.versions import forget, version_numbers
 from boxmatch.workloads import MarketWorkload
 
@@ -342,7 +342,7 @@ def test_number_of_shards(
     """As many as there are slots, which are two here, but neither too small nor too large."""
     monkeypatch.setattr("boxmatch.spark.build._SMALL_SHARD", 10)
     monkeypatch.setattr("boxmatch.spark.build._LARGE_SHARD", 40)
-    assert _number_of_shards(spark.range(rows)) == shards
+    assert number_of_shards(spark.range(rows)) == shards
 
 
 class TestBadInput:
