@@ -259,7 +259,6 @@ def test_bad_adjustments(spark: SparkSession, path: str, tmp_path: Path) -> None
     def refuse(says: str, **options: Any) -> None:
         with pytest.raises(SparkError, match=says):
             match_stream(stream, path, sink=tmp_path / "out", checkpoint=tmp_path / "c", **options)
-        assert not (tmp_path / "c").exists()
 
     refuse("from 0 up to, but not, 1", max_false_positive_rate=2)
     refuse("not both", max_false_positive_rate=0.1, adjuster=ADJUSTER)
@@ -268,6 +267,8 @@ def test_bad_adjustments(spark: SparkSession, path: str, tmp_path: Path) -> None
     refuse("is bigint and not a timestamp", adjuster=ADJUSTER, arrived="value")
     refuse("an Adjuster|Adjuster, not 0.1", adjuster=0.1)
     refuse("'often' is not an interval", adjuster=ADJUSTER, trigger={"processingTime": "often"})
+    assert not (tmp_path / "c").exists(), "refused before anything is written"
+    refuse("is of the kind 'rein', not 'hem'", index="hem", schema=WORKLOAD.schema)
 
 
 def test_a_stream_at_one_rate_with_subscriptions_of_a_table(

@@ -69,7 +69,7 @@ def match_stream(
     options: Mapping[str, Any] | None = None,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
-    index: str = "tile",
+    index: str | None = None,
     max_false_positive_rate: float | None = None,
     adjuster: Adjuster | None = None,
     arrived: str | None = None,
@@ -94,7 +94,7 @@ def match_stream(
     step for each batch. How long a batch waited is how late it begins against the trigger, or,
     with `arrived`, the age of its oldest event by this column. Every row then says at which rate
     it was found, in `false_positive_rate`, 0 where nothing was skipped. `index` is the kind of
-    index that is built of a table; see `boxmatch.spark.build_index`.
+    index that is built of a table, `tile` by default; see `boxmatch.spark.build_index`.
 
     An event whose id is null fails the query; with `on_null_id="skip"` it is left out, and the
     query's progress has the number of such events: `observedMetrics["boxmatch_null_ids"]`.
@@ -135,12 +135,17 @@ def match_stream(
     write = _claim(sink, str(Folder.at(checkpoint)))
     if not callable(subscriptions) and version_numbers(subscriptions):
         wanted = FollowedIndex(str(Folder.at(subscriptions)))
-        require_schema(wanted.current(events.sparkSession), schema)
+        found = wanted.current(events.sparkSession)
+        require_schema(found, schema)
+        if index not in (None, found.index):
+            raise SparkError(
+                f"the index at {found.path} is of the kind {found.index!r}, not {index!r}"
+            )
     else:
         schema = schema or infer_schema(events, event_id)
         check_events(events, schema, event_id)
         settings = IndexSettings(
-            schema, shards, subscription_id, filter, index, keep_versions=_KEPT_VERSIONS
+            schema, shards, subscription_id, filter, index or "tile", keep_versions=_KEPT_VERSIONS
         )
         table = (
             SubscriptionTable(subscriptions, settings)
