@@ -87,15 +87,13 @@ def boxes_of_terms(axes: LocalAxes, terms: list[Term], budget: Budget) -> Compil
     return CompiledFilter(tuple(tuple(outward(box)) for box in boxes), disjoint)
 
 
-def between(
-    operator: Operator, floor: int, ceil: int, first: int = FIRST, last: int = LAST
-) -> KeyInterval:
+def _between(operator: Operator, floor: int, ceil: int) -> KeyInterval:
     """The keys that compare so with a constant between two keys, which are equal if it has one.
 
     `<>` is no interval.
     """
-    low = ceil if operator in ("=", ">=") else floor + 1 if operator == ">" else first
-    high = floor if operator in ("=", "<=") else ceil - 1 if operator == "<" else last
+    low = ceil if operator in ("=", ">=") else floor + 1 if operator == ">" else FIRST
+    high = floor if operator in ("=", "<=") else ceil - 1 if operator == "<" else LAST
     return low, high
 
 
@@ -190,7 +188,7 @@ class _Compiler:
                 floor, ceil = (
                     self.axes.label(leaf.attribute, label_text(number)) for number in (floor, ceil)
                 )
-        return self.axes.widen(leaf.attribute, *between(operator, floor, ceil))
+        return self.axes.widen(leaf.attribute, *_between(operator, floor, ceil))
 
     def _around(
         self, attribute: Attribute, value: Value, operator: Operator = "="

@@ -27,7 +27,7 @@ from boxmatch.errors import AttributeValueError, FilterError, UnknownAttributeEr
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
 from boxmatch.model.filters.compiled import EVERYTHING, NEVER, NULL, Bound, CompiledFilter, coalesce
-from boxmatch.model.filters.expressions import Operator, Value
+from boxmatch.model.filters.expressions import Value
 from boxmatch.model.filters.literals import keys_around
 from boxmatch.model.filters.regions import Budget
 from boxmatch.model.interval import ends_of
@@ -131,27 +131,46 @@ def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | Non
         start = None if low is None else check_string(attribute, low)
         end = None if high is None else check_string(attribute, high)
         return string_interval(start, end, low_open, high_open)
-    first, last = key_range(attribute) if attribute.labelled else (FIRST, LAST)
+    first, last = FIRST, LAST
+    is_long = attribute.type == "decimal" and attribute.labelled
+    if is_long:
+        first, last = key_range(attribute)
     if low is not None:
-        floor, ceil = _around(attribute, low, ">=" if ends else "=")
-        first = floor + 1 if low_open else ceil
+        key = _key(attribute, low)
+        if key is None:
+            floor, ceil = keys_around(attribute, Value("object", low), ">=" if ends else "=")
+            first = floor + 1 if low_open else ceil
+        else:
+            first = key + low_open
     if high is not None:
-        floor, ceil = _around(attribute, high, "<=" if ends else "=")
-        last = ceil - 1 if high_open else floor
-    if attribute.labelled:
+        key = _key(attribute, high)
+        if key is None:
+            floor, ceil = keys_around(attribute, Value("object", high), "<=" if ends else "=")
+            last = ceil - 1 if high_open else floor
+        else:
+            last = key - high_open
+    if is_long:
         return decimal_interval(attribute, first, last)
     first, last = widen(attribute, first, last)
     return narrow(attribute, first, last) if first <= last else None
 
 
-def _around(attribute: Attribute, value: object, operator: Operator = "=") -> tuple[int, int]:
-    # The common cases first: this is what a subscription of ten ranges spends its time on.
+def _key(attribute: Attribute, value: object) -> int | None:
+    """The key of a value in the common cases, which is what a subscription of ten ranges spends
+    its time on.
+    """
     if type(value) is int and attribute.type == "int" and FIRST <= value <= LAST:
-        return value, value
+        return value
     if type(value) is float and attribute.type == "float" and value == value:
-        key = float_key(value)
-        return key, key
-    return keys_around(attribute, Value("object", value), operator)
+        return float_key(value)
+    return None
+
+
+def _around(attribute: Attribute, value: object) -> tuple[int, int]:
+    key = _key(attribute, value)
+    if key is None:
+        return keys_around(attribute, Value("object", value))
+    return key, key
 
 
 def _unknown(schema: Schema, name: object) -> UnknownAttributeError:

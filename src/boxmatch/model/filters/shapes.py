@@ -19,7 +19,7 @@ from boxmatch.errors import AttributeValueError, FilterError
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
 from boxmatch.model.filters.compiled import NEVER, Bound, CompiledFilter
-from boxmatch.model.filters.compiler import between, compile_expression
+from boxmatch.model.filters.compiler import compile_expression
 from boxmatch.model.filters.expressions import (
     Among,
     And,
@@ -209,16 +209,28 @@ def _conjunction(
 def _interval(
     attribute: Attribute, tests: list[_Test], constants: list[str]
 ) -> tuple[Bound, Bound] | None:
-    ends = low, high = key_range(attribute) if attribute.labelled else (FIRST, LAST)
+    low, high = FIRST, LAST
+    is_long = attribute.type == "decimal" and attribute.labelled
+    if is_long:
+        low, high = key_range(attribute)
     for operator, slot, template, sign in tests:
         constant = constants[slot]
-        if template.kind == "number" and attribute.type == "float" and is_short_number(constant):
+        kind = attribute.type if template.kind == "number" else ""
+        if kind == "float" and is_short_number(constant):
             floor = ceil = float_key(sign * float(constant))
+        elif kind == "int" and len(constant) <= 18 and constant.isdecimal():
+            floor = ceil = int(constant) if sign > 0 else -int(constant)
         else:
             floor, ceil = keys_around(attribute, _value(template, constant), operator)
-        first, last = between(operator, floor, ceil, *ends)
-        low, high = max(low, first), min(high, last)
-    if attribute.labelled:
+        if operator == "=" or operator == ">=":
+            low = max(low, ceil)
+        elif operator == ">":
+            low = max(low, floor + 1)
+        if operator == "=" or operator == "<=":
+            high = min(high, floor)
+        elif operator == "<":
+            high = min(high, ceil - 1)
+    if is_long:
         return decimal_interval(attribute, low, high)
     low, high = widen(attribute, low, high)
     return narrow(attribute, low, high) if low <= high else None
