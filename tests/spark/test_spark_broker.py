@@ -7,7 +7,9 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from boxmatch.client import Client, LoggedEvent, Notification
 from boxmatch.errors import ClientError, SparkError
+from boxmatch.model.schema import Schema
 from boxmatch.spark import register_broker
 from boxmatch.spark.broker import logs, rows
 from boxmatch.spark.broker.format import BrokerDataSource
@@ -135,6 +138,18 @@ def test_value_that_does_not_fit_its_column_is_named() -> None:
     seen = rows.arrow_columns(columns_of("seen timestamp"))
     with pytest.raises(SparkError, match="is not a timestamp"):
         rows.event_batch(seen, [LoggedEvent(7, 0, {"seen": "yesterday"})])
+
+
+def test_decimals_are_read_as_the_broker_reads_them() -> None:
+    feed: Any = SimpleNamespace(name="f", kind="events", schema=Schema({"sum": "decimal(20, 2)"}))
+    columns = rows.feed_columns(feed, body=False)
+    assert columns["sum"].dataType.simpleString() == "decimal(20,2)"
+    schema = rows.arrow_columns(columns)
+    events = [LoggedEvent(n, 0, {"sum": v}) for n, v in enumerate([0.1, "-7.50", 3, None])]
+    found = rows.event_batch(schema, events).column("sum").to_pylist()
+    assert found == [Decimal("0.10"), Decimal("-7.50"), Decimal(3), None]
+    with pytest.raises(SparkError, match=r"'sum' cannot be read as decimal128\(20, 2\).*more than"):
+        rows.event_batch(schema, [LoggedEvent(7, 0, {"sum": "0.001"})])
 
 
 def test_notifications_have_fixed_columns() -> None:
