@@ -13,6 +13,7 @@ from test_spark_match import pairs, subscriptions_of
 
 import boxmatch as bm
 from boxmatch.spark import build_index, match, match_function, read_version, register, rejected
+from boxmatch.spark.pipeline.selectivity import measure_selectivities
 from boxmatch.spark.zones import zone_of
 
 if TYPE_CHECKING:
@@ -129,6 +130,17 @@ def test_an_index_keeps_its_zone(zoned: SparkSession, tmp_path: Path) -> None:
     zoned.conf.set("spark.sql.session.timeZone", "PST")
     with pytest.raises(bm.SparkError, match="Python knows no time zone 'PST'"):
         build_index(table, tmp_path, schema=SCHEMA)
+
+
+def test_selectivities_of_local_times(zoned: SparkSession) -> None:
+    noon = zoned.sql(f"SELECT 1 AS event_id, TIMESTAMP '{MOMENTS[0]}' AS at")
+    at = bm.Schema({"at": "timestamp"})
+    for table in (
+        subscriptions_of(zoned, [("a", f"at = '{MOMENTS[0]}'")]),
+        zoned.sql(f"SELECT 'a' AS subscription_id, TIMESTAMP_NTZ '{MOMENTS[0]}' AS at"),
+    ):
+        (measured,) = measure_selectivities(noon, table, at).attributes
+        assert measured.selectivity == 1.0
 
 
 @pytest.mark.parametrize(

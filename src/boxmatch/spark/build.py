@@ -28,7 +28,7 @@ from boxmatch.spark.versions import (
     publish,
     shard_of,
 )
-from boxmatch.spark.zones import instants, is_local, session_zone
+from boxmatch.spark.zones import session_zone, value_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -219,12 +219,9 @@ def by_shard(
     from pyspark.sql import functions as f
 
     names = {f"c{number}": name for number, name in enumerate(wanted)}
-    inside = []
-    for alias, name in names.items():
-        given = column(wanted[name])
-        if time_zone != "UTC" and is_local(table.schema[wanted[name]].dataType):
-            given = instants(given, time_zone)
-        inside.append(given.alias(alias))
+    inside = [
+        value_column(table, wanted[name], time_zone).alias(alias) for alias, name in names.items()
+    ]
     # A hash passes over nulls: whether there is one is hashed too.
     marks = [part for name in wanted.values() for part in (column(name), column(name).isNull())]
     own = column(subscription_id).cast(id_type)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from boxmatch.errors import SparkError
+from boxmatch.spark.columns import column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 _SETTING = "spark.sql.session.timeZone"
@@ -47,6 +48,13 @@ def zone_of(name: str) -> tzinfo | None:
 def is_local(kind: DataType) -> bool:
     """Does a type of Spark hold times that are not instants?"""
     return kind.simpleString() in ("timestamp_ntz", "date")
+
+
+def value_column(frame: DataFrame, name: str, zone: str) -> Column:
+    """A column of values, of which local times are in a zone."""
+    given = column(name)
+    local = zone != "UTC" and is_local(frame.schema[name].dataType)
+    return instants(given, zone) if local else given
 
 
 def instants(local: Column, zone: str) -> Column:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from boxmatch.model.schema import Schema
 from boxmatch.spark.columns import column, subscription_columns
 from boxmatch.spark.entry import task
+from boxmatch.spark.zones import session_zone, value_column, zone_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,13 +91,14 @@ def measure_selectivities(
     _, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
     chosen = sample_events(events, event_id, sample)
     some = chosen.select(*(column(name) for name in schema.names)).toArrow()
+    zone = session_zone(subscriptions.sparkSession)
     asked = subscriptions.select(
         column(subscription_id).alias("id"),
-        *(column(name).alias(alias) for alias, name in wanted.items()),
+        *(value_column(subscriptions, name, zone).alias(alias) for alias, name in wanted.items()),
     )
     work = task(
         "boxmatch.spark.pipeline.selectivity:count_predicates", "selectivities",
-        schema=schema.to_json(), events=_pack(some),
+        schema=schema.to_json(), events=_pack(some), time_zone=zone,
     )  # fmt: skip
     kinds = "attribute int, subscriptions bigint, predicates bigint, satisfied double"
     counted = (
@@ -176,7 +179,7 @@ def _pack(table: pa.Table) -> bytes:
 
 
 def count_predicates(
-    batches: Iterator[pa.RecordBatch], *, schema: str, events: bytes
+    batches: Iterator[pa.RecordBatch], *, schema: str, events: bytes, time_zone: str
 ) -> Iterator[pa.RecordBatch]:
     """On a worker: predicates by attribute, and how many of them an event satisfies on average.
 
@@ -188,10 +191,12 @@ def count_predicates(
     sample = pa.ipc.open_stream(events).read_all()
     for batch in batches:
         if batch.num_rows:
-            yield _count(known, pa.table(batch), sample)
+            yield _count(known, pa.table(batch), sample, zone_of(time_zone))
 
 
-def _count(schema: Schema, asked: pa.Table, sample: pa.Table) -> pa.RecordBatch:
+def _count(
+    schema: Schema, asked: pa.Table, sample: pa.Table, zone: tzinfo | None
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     from boxmatch.adaptive.selectivity import measure_by_attribute
@@ -203,7 +208,7 @@ def _count(schema: Schema, asked: pa.Table, sample: pa.Table) -> pa.RecordBatch:
 
     axes = string_axes(schema)
     try:
-        read = read_table(schema, asked, _MAX_BOXES, skip=True).place(axes)
+        read = read_table(schema, asked, _MAX_BOXES, skip=True, time_zone=zone).place(axes)
     except (AttributeValueError, EventError):
         good, _ = without_bad_rows(schema, asked)
         read = read_table(schema, good, _MAX_BOXES).place(axes)
