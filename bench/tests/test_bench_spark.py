@@ -17,13 +17,19 @@ from typer.testing import CliRunner
 
 from boxmatch.cli import app
 from boxmatch.errors import SparkError
+from boxmatch.spaces.transitions import Transitions
+from boxmatch.workloads import RegionWorkload
 from boxmatch_bench.answers import FailedError, MismatchError
 from boxmatch_bench.options import SparkOptions
-from boxmatch_bench.settings import SWEEPS, SparkSetting, choose_sweeps
+from boxmatch_bench.reproduce.experiment import Series
+from boxmatch_bench.reproduce.regions import Regions
+from boxmatch_bench.settings import SWEEPS, Movement, SparkSetting, choose_movement, choose_sweeps
 from boxmatch_bench.spark import engine, measure, memory
 from boxmatch_bench.spark.engine import Digest, Files, pairs_of
 from boxmatch_bench.spark.estimate import Rates, Target, growth, needs
 from boxmatch_bench.spark.measure import run_apart
+from boxmatch_bench.spark.transitions import Jobs, Told, in_spaces
+from boxmatch_bench.timing import Effort, Figures
 
 TINY = ["--subscriptions", "3000", "--events", "2000", "--repeats", "1", "--sql-sample", "4"]
 
@@ -273,3 +279,96 @@ def test_tables_of_a_row_without_join_and_memory(run: tuple[str, dict[str, Any],
     assert len(shown) == 2
     for table in shown:
         console.print(console_table(table))
+
+
+MOVED = Movement(
+    workload=RegionWorkload(publications=30, subscriptions=200, publication_constraints=25), last=2
+)
+
+
+def _measure_jobs(extras: frozenset[Any]) -> dict[str, Figures]:
+    made = Jobs(MOVED.workload, 20)
+    every = (Series("Spark", "spark"), Series("alone", "spaces"))
+    return {one.index: made.measure(one, extras, Effort(), str) for one in every}
+
+
+class TestTransitions:
+    @pytest.mark.slow
+    def test_a_row(self, tmp_path: Path) -> None:
+        """Which is there only if Spark and spaces tell the same."""
+        path = tmp_path / "rows.jsonl"
+        arguments = ["--transitions", "--updates", "600", "--subscriptions", "3000"]
+        arguments += ["--repeats", "1", "--json", str(path), "--scratch", str(tmp_path)]
+        done = CliRunner().invoke(app, ["bench", "spark", *arguments], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        row = json.loads(path.read_text())
+        assert (row["updates"], row["parameters"]["publications"]) == (600, 60)
+        assert row["transitions"] == pytest.approx(600 * 3000 * 0.02**2 * 1.9, rel=0.3)
+        assert row["spark"]["cpu_seconds"] > 0
+        assert row["spark"]["per_second"] * row["spark"]["seconds"] == pytest.approx(600)
+        assert row["ratio"] == pytest.approx(row["spark"]["seconds"] / row["spaces"]["seconds"])
+        assert {"commit", "machine", "packages", "date"} <= row.keys()
+        assert f"{row['transitions']:,} transitions equal those" in done.output
+        assert [entry.name for entry in tmp_path.iterdir()] == ["rows.jsonl"]
+
+    @pytest.mark.slow
+    def test_jobs_of_an_experiment(self, tmp_path: Path) -> None:
+        extras = frozenset({"adding", "moves", "profile"})
+        found = run_apart(tmp_path / "log.txt", _measure_jobs, extras)
+        for figures in found.values():
+            assert figures["publications"] == 20
+            assert figures["adding"]["operations"] == 20
+            assert figures["random"]["operations"] == figures["incremental"]["operations"] == 80
+            assert figures["random"]["transitions"] > figures["incremental"]["transitions"] > 0
+            matches = [part["matches"] for part in figures["profile"]]
+            assert len(matches) == 5
+            assert matches == sorted(matches)
+            assert figures["profile"][-1]["microseconds"] == figures["random"]["mean"] > 0
+        assert found["spark"]["random"]["mean"] != found["spaces"]["random"]["mean"]
+
+    def test_differences_are_seen(self) -> None:
+        """Also where ids, kinds or numbers of updates are exchanged."""
+
+        def told(publication: list[int], code: list[int], sequence: int = 1) -> Told:
+            ids = np.array(publication), np.array([7, 8])
+            return Told(0, 0).and_by(Transitions(1, np.array(code, np.uint8), *ids), sequence)
+
+        right = told([1, 2], [0, 1])
+        assert right.transitions == 2
+        assert right not in (told([2, 1], [0, 1]), told([1, 2], [1, 0]), told([1, 2], [0, 1], 2))
+
+    def test_spaces_tell_what_brute_force_finds(self) -> None:
+        _, told = in_spaces(MOVED)
+        regions = Regions(MOVED.workload)
+        walk = MOVED.workload.updates(kind=MOVED.kind, count=MOVED.last)
+        boxes = MOVED.workload.publication_boxes()
+        dimension = boxes.attribute.astype(np.int64).reshape(30, 25)
+        expected, before = Told(0, 0), [None] * 30
+        for sequence, values in enumerate([boxes.low.reshape(30, 25), *walk]):
+            for row in range(30):
+                step = regions.step(row, dimension[row], before[row], values[row])
+                expected = expected.and_by(regions.columns.told(step), sequence)
+            before = list(values)
+        assert told == expected
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--updates", "100"], "--updates is for --transitions"),
+            (["--transitions", "--events", "5"], "no events: give --updates"),
+            (["--transitions", "--sweep", "events"], "has no sweeps"),
+            (["--transitions", "--plan", "auto"], "--repeats only"),
+            (["--transitions", "--updates", "105"], "105 is not a multiple"),
+        ],
+    )
+    def test_nothing_is_ignored(self, arguments: list[str], message: str) -> None:
+        done = CliRunner().invoke(app, ["bench", "spark", *arguments], env={"COLUMNS": "200"})
+        assert done.exit_code == 2
+        assert message in done.output
+
+    def test_about_fifteen_transitions_an_update(self) -> None:
+        movement = choose_movement(None, None, 1)
+        assert movement.rows == 300_000
+        assert movement.workload.subscriptions == 20_000
+        _, told = in_spaces(choose_movement(None, 2_000, 1))
+        assert told.transitions / 2_000 == pytest.approx(15, abs=1.5)

@@ -325,6 +325,7 @@ class TestPlan:
             ("matching", SMALL, "events"),
             ("operations", RangeWorkload(), "publications"),
             ("durable", RangeWorkload(), "publications"),
+            ("spark", RangeWorkload(), "publications"),
         ],
     )
     def test_methods_need_their_workloads(

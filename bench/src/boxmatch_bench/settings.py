@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch.arrays import Float64Array
-from boxmatch.workloads import EqualityWorkload, RangeWorkload
+from boxmatch.workloads import EqualityWorkload, RangeWorkload, RegionWorkload
+from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.cases import Workload
 from boxmatch_bench.reproduce import ada_rein, hem
 from boxmatch_bench.reproduce.experiment import Experiment, scaled
@@ -348,3 +349,42 @@ def choose_sweeps(
             else:
                 chosen.append(setting(name, standing, number))
     return chosen or [setting("default", standing, arriving)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Movement:
+    """Publications, followed by so many updates of each: one job on Spark."""
+
+    workload: RegionWorkload
+    kind: UpdateKind = "random"
+    last: int
+
+    @property
+    def rows(self) -> int:
+        """Updates in all, of which the publication itself is the first."""
+        return self.workload.publications * (1 + self.last)
+
+
+_EACH: Final = 10
+
+
+def choose_movement(subscriptions: int | None, updates: int | None, seed: int) -> Movement:
+    """Random updates of points in two dimensions; each changes about fifteen matches.
+
+    A subscription has a range in both, which holds 2 % of the values. Each publication has ten
+    updates, of which the first adds it.
+    """
+    number = 300_000 if updates is None else updates
+    if number % _EACH:
+        raise ValueError(f"each publication has {_EACH} updates: {number:,} is not a multiple")
+    workload = RegionWorkload(
+        publications=number // _EACH,
+        subscriptions=20_000 if subscriptions is None else subscriptions,
+        dimensions=2,
+        publication_constraints=2,
+        subscription_constraints=2,
+        values=1_000_000,
+        width=0.02,
+        seed=seed,
+    )
+    return Movement(workload=workload, last=_EACH - 1)

@@ -290,6 +290,37 @@ def adapt_tables(results: Sequence[Row]) -> list[Table]:
     return [Table("Latency on Spark, event due to match", columns, tuple(rows), 1)]
 
 
+def transitions_tables(results: Sequence[Row]) -> list[Table]:
+    """Updates on Spark, and in spaces alone."""
+    columns = (
+        "subscriptions", "updates", "transitions\n/update", "Spark\ns", "Spark\nupdates/s",
+        "Spark\nCPU s", "spaces\ns", "spaces\nupdates/s", "spaces\nCPU s", "Spark\n÷ spaces",
+        "CPU\n÷ spaces",
+    )  # fmt: skip
+    rows = []
+    for result in results:
+        spark, alone, cpu_ratio = result["spark"], result["spaces"], result["cpu_ratio"]
+        cpu = [spark["cpu_seconds"], alone["cpu_seconds"]]
+        rows.append(
+            (
+                f"{result['parameters']['subscriptions']:,}",
+                f"{result['updates']:,}",
+                number(result["per_update"]),
+                number(spark["seconds"]),
+                f"{spark['per_second']:,.0f}",
+                "" if cpu[0] is None else number(cpu[0]),
+                number(alone["seconds"]),
+                f"{alone['per_second']:,.0f}",
+                number(cpu[1]),
+                f"{number(result['ratio'])}×",
+                "" if cpu_ratio is None else f"{number(cpu_ratio)}×",
+            )
+        )
+    return [
+        Table("Updates of publications, and what they enter and leave", columns, tuple(rows), 0)
+    ]
+
+
 def _spark_table(title: str, columns: Sequence[str], rows: list[tuple[Row, list[str]]]) -> Table:
     """A row begins with the numbers of subscriptions and events of its result."""
     made = (

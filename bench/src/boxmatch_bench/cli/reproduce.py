@@ -41,8 +41,8 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="rapidmatch, rein, ada-rein, hem, subject-spaces, or all; pada, which is not "
-            "part of all; or single experiments by name.",
+            help="rapidmatch, rein, ada-rein, hem, subject-spaces, or all; pada and "
+            "subject-spaces-spark, which are not part of all; or single experiments by name.",
             autocompletion=experiment_names,
         ),
     ] = None,

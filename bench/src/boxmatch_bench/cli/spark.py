@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     "boxmatch bench spark --subscriptions 100000 --events 100000",
     "boxmatch bench spark --sweep subscriptions --json spark.jsonl",
     "boxmatch bench spark --adapt --repeats 2   # a stream with an adjuster",
+    "boxmatch bench spark --transitions --json spark.jsonl",
     "boxmatch bench spark --estimate --json spark.jsonl   # for a cluster",
 )
 @with_options
@@ -51,6 +52,18 @@ def bench_spark(
         int | None, typer.Option(min=1, help="Subscriptions; 1,000,000 by default.")
     ] = None,
     events: Annotated[int | None, typer.Option(min=1, help="Events; 1,000,000 by default.")] = None,
+    transitions: Annotated[
+        bool,
+        typer.Option(
+            "--transitions",
+            help="Measure transitions instead: updates of publications, 20,000 subscriptions by "
+            "default.",
+        ),
+    ] = False,
+    updates: Annotated[
+        int | None,
+        typer.Option(min=10, help="Updates for --transitions; 300,000 by default."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 1,
     options: SparkOptions,
     scratch: Annotated[
@@ -82,6 +95,9 @@ def bench_spark(
 
     Compares Spark with the engine alone and with a join in Spark SQL. Spark's pairs are checked
     against the engine's by count and checksum, and some events against scan.
+
+    With --transitions, compares boxmatch.spark.transitions with Spaces alone, which must tell the
+    same transitions. The papers' figures on Spark: boxmatch bench reproduce subject-spaces-spark.
     """
     if load is not None and not adapt:
         raise typer.BadParameter("--load is for --adapt")
@@ -93,6 +109,13 @@ def bench_spark(
             raise typer.BadParameter("--adapt measures one setting, and finds its own events")
         _adapt(subscriptions, seed, 1.0 if load is None else load, options, scratch, json_path)
         return
+    if transitions:
+        with refused_parameters():
+            _check_transitions(sweep, events, options)
+        _transitions(subscriptions, updates, seed, options, scratch, json_path)
+        return
+    if updates is not None:
+        raise typer.BadParameter("--updates is for --transitions")
     from boxmatch_bench.settings import choose_sweeps
     from boxmatch_bench.tables import spark_tables
 
@@ -149,6 +172,46 @@ def _adapt(
             setting, options, folder, lambda name: shown.update(task, description=name)
         )
     present(rows, json_path, adapt_tables, say)
+
+
+def _check_transitions(sweep: list[str] | None, events: int | None, options: SparkOptions) -> None:
+    """Raise `ValueError` for options that would be ignored."""
+    if sweep or events is not None:
+        raise ValueError("--transitions has no sweeps and no events: give --updates")
+    used = {name: getattr(options, name) for name in ("master", "driver_memory", "repeats")}
+    if options != SparkOptions(**used):
+        raise ValueError("--transitions takes --master, --driver-memory and --repeats only")
+
+
+def _transitions(
+    subscriptions: int | None,
+    updates: int | None,
+    seed: int,
+    options: SparkOptions,
+    scratch: Path | None,
+    json_path: Path | None,
+) -> None:
+    from boxmatch_bench.settings import choose_movement
+    from boxmatch_bench.tables import transitions_tables
+
+    with refused_parameters():
+        movement = choose_movement(subscriptions, updates, seed)
+    with requires("spark", "transitions on Spark"):
+        import pyspark  # noqa: F401 - to see now, and not after a minute, whether it is there
+    from boxmatch_bench.spark.transitions import STAGES, measure
+
+    label = f"{movement.workload.subscriptions:,} × {movement.rows:,}"
+    with folder_or_temporary(scratch) as folder:
+        parts = [(label, partial(measure, movement, options, folder))]
+        present(
+            measure_parts(parts, STAGES),
+            json_path,
+            transitions_tables,
+            lambda _, rows: (
+                f"{options.master}, best of {options.repeats}; all "
+                f"{rows[0]['transitions']:,} transitions equal those of spaces alone"
+            ),
+        )
 
 
 def _estimate(json_path: Path | None) -> None:

@@ -22,9 +22,9 @@ Extra = Literal["updates", "errors", "marks", "profile", "adding", "moves"]
 what was skipped; marks and the time that they take; time by number of matches. Of operations on
 spaces: adding publications; updates that move them far and a little."""
 
-Method = Literal["matching", "operations", "durable"]
+Method = Literal["matching", "operations", "durable", "spark"]
 """How an experiment is measured: events against an index; operations on spaces in memory; updates
-of spaces on disk by many threads."""
+of spaces on disk by many threads; operations as jobs on Spark."""
 
 X = float | str
 """A place on the axis."""
@@ -262,7 +262,7 @@ class Experiment:
     @property
     def measured(self) -> tuple[Series, ...]:
         """All that is measured at each point: the series, and the yardstick for what it can do."""
-        return self.series if self.method == "durable" else (*self.series, NUMPY)
+        return self.series if self.method in ("durable", "spark") else (*self.series, NUMPY)
 
 
 class Paper(NamedTuple):

@@ -16,7 +16,7 @@ from boxmatch.reports import (
     table,
 )
 from boxmatch_bench.reproduce.catalogue import PAPERS
-from boxmatch_bench.reproduce.experiment import NUMPY
+from boxmatch_bench.reproduce.experiment import NUMPY, Paper
 from boxmatch_bench.reproduce.findings import (
     hem_default,
     left_out,
@@ -50,9 +50,15 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         for paper in PAPERS.values()
         for experiment in paper.experiments
     }
+    # What is not part of `all` is left out of reports without it.
+    papers = {
+        name: paper
+        for name, paper in PAPERS.items()
+        if any(e.method != "spark" or e.name in by_experiment for e in paper.experiments)
+    }
     drawn = Charts()
     sections = [_summary(list(grids.values()), rows)]
-    for name, paper in PAPERS.items():
+    for name, paper in papers.items():
         content = "".join(_experiment(grids[e.name], drawn) for e in paper.experiments)
         sections.append(
             f'<section id="{name}"><h2>{escape(paper.title)}</h2>'
@@ -63,15 +69,15 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         heading="The papers' experiments, reproduced",
         introduction=_INTRODUCTION,
         origin=_provenance(rows, run),
-        contents=_contents(),
+        contents=_contents(papers),
         sections="".join(sections),
         charts=drawn,
     )
 
 
-def _contents() -> str:
+def _contents(papers: Mapping[str, Paper]) -> str:
     lines = ['<li><a href="#summary">Summary</a></li>']
-    for name, paper in PAPERS.items():
+    for name, paper in papers.items():
         inner = "".join(
             f'<li><a href="#{e.name}">{escape(e.figure)}</a></li>' for e in paper.experiments
         )

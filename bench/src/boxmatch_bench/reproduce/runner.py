@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, Final, Protocol
 
 from boxmatch.engine.memory import release_free_memory
+from boxmatch.extras import requires
 from boxmatch.workloads import RangeWorkload, RegionWorkload
 from boxmatch.workloads.event_file import read_events
 from boxmatch_bench.answers import within
@@ -172,6 +173,13 @@ def _durable(workload: Workload, moving: int, folder: Path) -> Iterator[Measure]
         yield lambda series, _, effort, stage: disk.measure(series, effort, stage)
 
 
+@contextmanager
+def _on_spark(workload: Workload, most: int, _: Path) -> Iterator[Measure]:
+    with requires("spark", "experiments on Spark"):
+        from boxmatch_bench.spark.transitions import Jobs
+    yield Jobs(_regions(workload).workload, most).measure
+
+
 def _regions(workload: Workload) -> Regions:
     if not isinstance(workload, RegionWorkload):
         raise TypeError(f"{type(workload).__name__} has no publications")
@@ -182,6 +190,7 @@ METHODS: Final[Mapping[Method, SetUp]] = {
     "matching": _matching,
     "operations": _operations,
     "durable": _durable,
+    "spark": _on_spark,
 }
 
 

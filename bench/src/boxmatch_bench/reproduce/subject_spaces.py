@@ -19,6 +19,7 @@ from boxmatch_bench.reproduce.experiment import (
     Published,
     Series,
     change,
+    times,
     vary,
 )
 
@@ -178,3 +179,59 @@ PAPER: Final = Paper(
     "time as inserting publications and does not draw.",
     (INSERTION, RANDOM, INCREMENTAL, BY_MATCHES, DURABLE),
 )
+
+_ON_SPARK: Final = Series("Spark", "spark", changes={"publications": 1_000})
+_ALONE: Final = replace(_ON_SPARK, label="spaces alone", index="spaces")
+_FEW_ON_SPARK: Final = replace(
+    _ON_SPARK, label="Spark, 100 publications", changes={"publications": 100}
+)
+_JOBS: Final = (
+    "A job on Spark has 1,000 publications, or 100 where a line says so, and no others are stored: "
+    "they would take no time, since Spark finds the state of a publication by its key. "
+)
+_UPDATED_BY_JOBS: Final = (
+    f"{_JOBS}It adds each one and updates it three times, and the time is that of the job divided "
+    "by all four; spaces alone do the same one after the other."
+)
+
+
+def _through_spark(experiment: Experiment, quantity: q.Quantity, notes: str) -> Experiment:
+    """The experiment as jobs on Spark, in one run with spaces alone."""
+    return replace(
+        experiment,
+        name=experiment.name.replace("spaces-", "spaces-spark-"),
+        paper="subject-spaces-spark",
+        method="spark",
+        compared="through",
+        series=(_ON_SPARK, _FEW_ON_SPARK, _ALONE),
+        tabled=tuple(one for one in experiment.tabled if not one.path[0].endswith("_together")),
+        published=(),
+        claims=(
+            Claim(
+                "Spark takes so many times as long as spaces alone, with 100,000 subscriptions",
+                "not in the paper",
+                None,
+                times(quantity, _ON_SPARK.label, _ALONE.label, MOST),
+            ),
+        ),
+        notes=notes,
+    )
+
+
+SPARK: Final = Paper(
+    "Subject spaces on Spark",
+    "Updates of subscriptions, which transitions on Spark does not have.",
+    (
+        _through_spark(INSERTION, q.ADDING, f"{_JOBS}The time is that of the job divided by them."),
+        _through_spark(RANDOM, q.RANDOM_UPDATE, _UPDATED_BY_JOBS),
+        _through_spark(INCREMENTAL, q.INCREMENTAL_UPDATE, _UPDATED_BY_JOBS),
+        replace(
+            _through_spark(BY_MATCHES, q.RANDOM_UPDATE, ""),
+            series=(_ON_SPARK, _ALONE),
+            claims=(),
+            notes=f"{_UPDATED_BY_JOBS} Jobs have a sixteenth to all of the subscriptions, and the "
+            "straight line is that of least squares through them.",
+        ),
+    ),
+)
+"""Figures 11 to 14 through `boxmatch.spark.transitions`."""

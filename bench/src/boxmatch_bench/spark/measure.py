@@ -44,11 +44,11 @@ _SLICE = 500  # the first, cold job takes every 500th event
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     """A session that is stopped at the end."""
     conf = {"spark.driver.memory": options.driver_memory}
-    session = local_session(options.master, name="boxmatch bench", conf=conf)
+    spark = local_session(options.master, name="boxmatch bench", conf=conf)
     try:
-        yield session
+        yield spark
     finally:
-        session.stop()
+        spark.stop()
 
 
 def prepare(
