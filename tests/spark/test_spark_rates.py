@@ -6,11 +6,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.errors import SparkError
-from boxmatch.spark import build_index, explain, match, match_function, match_stream, read_version
+from boxmatch.spark import (
+    build_index,
+    explain,
+    match,
+    match_function,
+    match_stream,
+    read_version,
+    update_index,
+)
 from boxmatch.spark.adapting import BatchRates, _seconds
 from boxmatch.spark.matching import METADATA
 from boxmatch.spark.pipeline import Pipeline, PipelineConfig
@@ -122,7 +131,7 @@ def test_measured_selectivities_choose(
     index = build_index(wanted, path, schema=WORKLOAD.schema, index="rein", shards=2)
     known = dict.fromkeys(WORKLOAD.schema.names, 0.5)
     told = build_index(wanted, path, schema=WORKLOAD.schema, index="rein", selectivity=known)
-    assert (told.version, told.shards) == (2, index.shards), "only the figures are new"
+    assert (told.version, told.segment_names) == (2, index.segment_names), "only figures are new"
     again = build_index(wanted, path, schema=WORKLOAD.schema, index="rein", selectivity=known)
     assert again.version == 2
     rate = 0.05
@@ -136,6 +145,17 @@ def test_measured_selectivities_choose(
     found = pairs(match(ticks, told, max_false_positive_rate=rate))
     assert exact < found
     assert len(found - exact) <= rate * len(exact)
+    gone = wanted.where("subscription_id % 15 = 3").selectExpr("*", "TRUE AS removed")
+    changed = update_index(gone, path)
+    rest = build_index(
+        wanted.where("subscription_id % 15 <> 3"), tmp_path / "rest", schema=WORKLOAD.schema,
+        index="rein", shards=2, selectivity=known,
+    )  # fmt: skip
+    assert changed.skipping is not None
+    assert rest.skipping is not None
+    assert changed.skipping.frequency == rest.skipping.frequency
+    np.testing.assert_allclose(changed.skipping.added, rest.skipping.added)
+    np.testing.assert_allclose(changed.skipping.true, rest.skipping.true)
     with pytest.raises(SparkError, match="no attribute 'nosuch'"):
         build_index(wanted, path, schema=WORKLOAD.schema, selectivity={"nosuch": 0.5})
     with pytest.raises(SparkError, match="share of events, not 2"):

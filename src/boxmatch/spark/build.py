@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
@@ -16,7 +15,7 @@ from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.columns import column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
-from boxmatch.spark.skipping import SkipFigures, check_selectivity
+from boxmatch.spark.skipping import check_selectivity
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import (
     SEGMENTS,
@@ -150,7 +149,7 @@ def next_version(
     rows, names = by_shard(
         subscriptions, settings.subscription_id, id_type, wanted, shards, time_zone
     )
-    made, figures = _update(
+    made = _update(
         rows,
         shards,
         names=names,
@@ -163,7 +162,7 @@ def next_version(
         time_zone=time_zone,
         old=[shard.segments for shard in before.shards] if before else [()] * shards,
     )
-    if before is not None and (before.shards, before.skipping) == (made, figures):
+    if before is not None and before.shards == made:
         return before
     if unless():
         raise SparkError("the table of subscriptions changed while it was read")
@@ -175,7 +174,7 @@ def next_version(
         options,
         id_type,
         made,
-        figures,
+        dict(settings.selectivity),
         time_zone,
         last.feeds if last else {},
     )
@@ -236,14 +235,9 @@ def by_shard(
     return rows.repartitionById(shards, "shard"), names
 
 
-def _update(
-    rows: DataFrame, shards: int, **arguments: Any
-) -> tuple[tuple[Shard, ...], SkipFigures | None]:
+def _update(rows: DataFrame, shards: int, **arguments: Any) -> tuple[Shard, ...]:
     work = task("boxmatch.spark.worker:update", "build_index", **arguments)
     with described(rows.sparkSession, f"build_index {arguments['path']}"):
-        made = rows.mapInArrow(work, "shard int, entry string, skipping string").collect()
+        made = rows.mapInArrow(work, "shard int, entry string").collect()
     found = {row["shard"]: shard_of(*json.loads(row["entry"])) for row in made}
-    # In their order: sums of floats depend on it.
-    counted = [json.loads(row["skipping"]) for row in sorted(made, key=itemgetter("shard"))]
-    figures = SkipFigures.total(SkipFigures.of_json(one) for one in counted if one)
-    return tuple(found.get(number, Shard()) for number in range(shards)), figures
+    return tuple(found.get(number, Shard()) for number in range(shards))

@@ -66,8 +66,7 @@ def update_index(
 
     Without an index at `path`, this makes the first version, for which it needs a `schema`, in as
     many shards as `build_index` would choose. If nothing changes, there is no new version. Times in
-    filters are in the time zone of the index. The new version has no figures of what skipping
-    predicates adds, so that `max_false_positive_rate` has no effect until `build_index` runs again.
+    filters are in the time zone of the index.
     """
     feed = _Feed(path, removed, order, schema, shards, subscription_id, filter, keep_versions)
     return feed.apply(changes)
@@ -189,6 +188,7 @@ class _Feed:
             index=before.index,
             index_options=before.index_options,
             keep_versions=self.keep_versions,
+            selectivity=before.selectivity,
         )
 
     def apply(self, changes: DataFrame, batch: Mapping[str, int] | None = None) -> IndexVersion:
@@ -213,6 +213,7 @@ class _Feed:
             dict(settings.index_options),
             id_type,
             made,
+            dict(settings.selectivity),
             time_zone=time_zone,
             feeds=feeds,
         )
@@ -241,6 +242,7 @@ class _Feed:
             index=settings.index,
             index_options=dict(settings.index_options),
             id_type=id_type,
+            selectivity=dict(settings.selectivity),
             names=names,
             time_zone=time_zone,
             old=[shard.segments for shard in old],

@@ -1,7 +1,7 @@
 """What is left unchecked at a rate of false matches, chosen once for all shards of an index.
 
-When an index is built, each shard counts what skipping an attribute would add, over its own
-subscriptions. The version of the index holds the sums over all shards, which are small. So the
+When a shard is built or changed, its task counts what skipping an attribute would add, over its own
+subscriptions. The version of the index holds these sums, some numbers for each attribute. So the
 driver can choose for any rate without a job, and all workers skip the same attributes.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from boxmatch.engine.matcher import Matcher
 
 
-@dataclass(frozen=True)
-class SkipFigures:
+class SkipFigures(NamedTuple):
     """What skipping adds, summed over subscriptions: plain numbers, as JSON takes them."""
 
     frequency: tuple[int, ...]
@@ -41,15 +40,12 @@ class SkipFigures:
         frequency, true, added = found
         return cls(tuple(frequency), tuple(true), tuple(map(tuple, added)))
 
-    def as_json(self) -> list[Any]:
-        return [self.frequency, self.true, self.added]
-
     @classmethod
-    def total(cls, parts: Iterable[SkipFigures]) -> SkipFigures | None:
-        """The figures of all parts together; None without any."""
+    def total(cls, parts: Iterable[SkipFigures], attributes: int) -> SkipFigures:
+        """The figures of all parts together."""
         each = list(parts)
         if not each:
-            return None
+            return cls((0,) * attributes, (0.0,), ((0.0,) * attributes,))
         sums = [
             np.sum([getattr(one, name) for one in each], axis=0).tolist()
             for name in ("frequency", "true", "added")
@@ -150,7 +146,7 @@ def count_figures(
     """
     each = list(matchers)
     if not each:
-        return None
+        return None  # all of its subscriptions are gone
     largest = max((matcher for matcher, _ in each), key=len)
     cases: Float64Array = largest.estimate_selectivity()
     for position, name in enumerate(largest.schema.names):
@@ -161,4 +157,4 @@ def count_figures(
         frequency, excess = matcher.count_excess(cases, kept)
         arrays = (frequency, excess.true, excess.added)
         parts.append(SkipFigures.of_json([array.tolist() for array in arrays]))
-    return SkipFigures.total(parts)
+    return SkipFigures.total(parts, len(largest.schema))

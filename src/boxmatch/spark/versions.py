@@ -58,6 +58,9 @@ class Shard(NamedTuple):
     segments: tuple[SegmentEntry, ...] = ()
     subscriptions: int = 0
     rejected: int = 0
+    skipping: SkipFigures | None = None
+    """What skipping predicates adds; None if nobody counted, as an index of this kind gains nothing
+    from it."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,8 @@ class IndexVersion:
     index_options: Mapping[str, Any]
     id_type: IdType
     shards: tuple[Shard, ...]
-    skipping: SkipFigures | None = None
-    """What skipping predicates adds; None if an index of this kind gains nothing from it, or if it
-    has changed since that was counted."""
+    selectivity: Mapping[str, float] = field(default_factory=dict)
+    """The share of events that satisfy a predicate, by attribute, if it is known."""
     time_zone: str = "UTC"
     """That of timestamps in filters that name no other: of the session that built the index."""
     feeds: Mapping[str, int] = field(default_factory=dict)
@@ -98,6 +100,15 @@ class IndexVersion:
     def segment_names(self) -> list[list[str]]:
         """The segments of each shard, by which workers find them."""
         return [[segment.name for segment in shard.segments] for shard in self.shards]
+
+    @property
+    def skipping(self) -> SkipFigures | None:
+        """What skipping predicates adds, over all shards; None if that was not counted."""
+        shards = [shard for shard in self.shards if shard.subscriptions]
+        counted = [shard.skipping for shard in shards if shard.skipping is not None]
+        if len(counted) < len(shards):
+            return None
+        return SkipFigures.total(counted, len(self.schema))
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -126,7 +137,7 @@ class IndexVersion:
                 "index_options": dict(self.index_options),
                 "id_type": self.id_type,
                 "shards": self.shards,
-                "skipping": self.skipping and self.skipping.as_json(),
+                "selectivity": dict(self.selectivity),
                 "time_zone": self.time_zone,
                 "feeds": dict(self.feeds),
             }
@@ -140,7 +151,6 @@ class IndexVersion:
                 f"the index at {path} has format {found.get('format')}; this version of boxmatch "
                 f"reads {FORMAT}: build it again"
             )
-        figures = found.get("skipping")
         return cls(
             path,
             found["version"],
@@ -149,13 +159,18 @@ class IndexVersion:
             found["index_options"],
             found["id_type"],
             tuple(shard_of(*shard) for shard in found["shards"]),
-            figures and SkipFigures.of_json(figures),
+            found.get("selectivity", {}),
             found.get("time_zone", "UTC"),
             found.get("feeds", {}),
         )
 
 
-def shard_of(segments: Sequence[Sequence[Any]], subscriptions: int, rejected: int) -> Shard:
+def shard_of(
+    segments: Sequence[Sequence[Any]],
+    subscriptions: int,
+    rejected: int,
+    skipping: Sequence[Any] | None = None,
+) -> Shard:
     """A shard from what JSON made of it."""
     entries = (SegmentEntry(*one) for one in segments)
     return Shard(
@@ -165,6 +180,7 @@ def shard_of(segments: Sequence[Sequence[Any]], subscriptions: int, rejected: in
         ),
         subscriptions,
         rejected,
+        None if skipping is None else SkipFigures.of_json(skipping),
     )
 
 

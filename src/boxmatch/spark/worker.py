@@ -65,16 +65,7 @@ def update(
     del table, ids
     recipe = Recipe(Schema.from_json(schema), index, index_options, time_zone)
     entries = [SegmentEntry(*entry) for entry in old[number]]
-    shard = update_shard(path, recipe, entries, rows)
-    figures = _figures(path, shard, selectivity) if skipping_pays(index) else None
-    yield pa.RecordBatch.from_arrays(
-        [
-            pa.array([number], pa.int32()),
-            pa.array([json.dumps(shard)]),
-            pa.array([json.dumps(figures and figures.as_json())]),
-        ],
-        ["shard", "entry", "skipping"],
-    )
+    yield _entry(number, path, recipe, update_shard(path, recipe, entries, rows), selectivity)
 
 
 def change(
@@ -85,6 +76,7 @@ def change(
     index: str,
     index_options: Mapping[str, Any],
     id_type: str,
+    selectivity: Mapping[str, float],
     names: Mapping[str, str],
     time_zone: str,
     old: Sequence[Sequence[SegmentEntry]],
@@ -100,10 +92,7 @@ def change(
     rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
     recipe = Recipe(Schema.from_json(schema), index, index_options, time_zone)
     entries = [SegmentEntry(*entry) for entry in old[number]]
-    shard = change_shard(path, recipe, entries, rows)
-    yield pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int32()), pa.array([json.dumps(shard)])], ["shard", "entry"]
-    )
+    yield _entry(number, path, recipe, change_shard(path, recipe, entries, rows), selectivity)
 
 
 def _last_changes(rows: pa.Table) -> pa.Table:
@@ -131,8 +120,18 @@ def _numbered(rows: pa.Table) -> pa.Table:
     return rows.append_column("row", pa.array(np.arange(len(rows))))
 
 
+def _entry(
+    number: int, path: str, recipe: Recipe, shard: Shard, selectivity: Mapping[str, float]
+) -> pa.RecordBatch:
+    """A shard for the driver, with what skipping adds to its matches."""
+    if skipping_pays(recipe.index):
+        shard = shard._replace(skipping=_figures(path, shard, selectivity))
+    return pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), pa.array([json.dumps(shard)])], ["shard", "entry"]
+    )
+
+
 def _figures(path: str, shard: Shard, selectivity: Mapping[str, float]) -> SkipFigures | None:
-    """What skipping adds to the matches of a shard."""
     segments = [open_segment(path, entry.name) for entry in shard.segments]
     kept = mark_current_rows(segments)
     parts = zip((segment.matcher for segment in segments), kept, strict=True)
