@@ -167,6 +167,14 @@ def test_updates_equal_rebuilding(spark: SparkSession, events: DataFrame, tmp_pa
     )
     assert build_index(table, path, schema=SCHEMA).shards == version.shards  # nothing is new
 
+    # A shard of a whole table and of changes, merged.
+    other = {one: rng.choice(GOOD) for one in list(wanted)[::2]}
+    rows = [(one, text, None, None) for one, text in other.items()]
+    frame = spark.createDataFrame(rows, CHANGES)
+    merged = update_index(frame, rebuilt, removed="gone")
+    assert [len(shard.segments) for shard in merged.shards] == [1]
+    assert pairs(match(events, rebuilt)) == expected({**wanted, **other})
+
     # Without an order, contradictions and null ids are rejected until something is said of them.
     update([("x", GOOD[0], None, 1), ("x", GOOD[1], None, 2), (None, GOOD[0], None, 3)])
     assert pairs(match(events, path)) == expected(wanted)
@@ -176,10 +184,13 @@ def test_updates_equal_rebuilding(spark: SparkSession, events: DataFrame, tmp_pa
         "the id is null",
     } < reasons
     wanted["x"] = GOOD[1]
-    update([("x", GOOD[1], None, 4), ("x", GOOD[1], None, 5)])
+    last = update([("x", GOOD[1], None, 4), ("x", GOOD[1], None, 5), (None, GOOD[0], None, 3)])
     assert pairs(match(events, path)) == expected(wanted)
-    told = rejected(spark, path).where("subscription_id IS NOT NULL").collect()
-    assert {row["subscription_id"]: row["filter"] for row in told} == bad_of(wanted)
+    told = rejected(spark, path).collect()
+    assert len(told) == last.rejected == len(bad_of(wanted)) + 1
+    assert {row["subscription_id"]: row["filter"] for row in told} == {
+        **bad_of(wanted), None: GOOD[0]
+    }  # fmt: skip
 
     numbers = spark.createDataFrame([(1, "price > 1")], "subscription_id long, filter string")
     for says, frame, options in [

@@ -62,7 +62,7 @@ def update_index(
     that tells which of several changes of one subscription is the last. Without it, or if two have
     the same order, changes that contradict each other remove the subscription, and `rejected` shows
     them. A later call takes the place of an earlier one, whatever its order. A change without an id
-    is rejected too, and shown until its shard changes again.
+    is rejected too, and shown until `build_index` reads the whole table.
 
     Without an index at `path`, this makes the first version, for which it needs a `schema`, in as
     many shards as `build_index` would choose. If nothing changes, there is no new version. Times in

@@ -80,6 +80,8 @@ def change_shard(path: str, recipe: Recipe, old: Sequence[SegmentEntry], rows: p
     changed = pa.concat_arrays([ids.filter(pa.array(fresh & known)), was_there])
     if segments:
         odd = pa.concat_tables([_without(segments[-1].odd, touched), odd])
+        # What has no id cannot be put right by a later change: once is enough.
+        odd = odd.group_by(odd.column_names).aggregate([]).cast(REJECTED)
     new = int(fresh.sum())
     if new == 0 and len(changed) == 0 and (not old or _same_rows(odd, segments[-1].odd)):
         return _shard(old, segments) if old else Shard()
@@ -112,7 +114,8 @@ def _merge_segments(
         if alive is not None:
             kept &= alive
         everywhere.append((segment.matcher, kept, segment.rows, segment.bad))
-    kept_rows = [rows.filter(pa.array(kept)) for _, kept, rows, _ in everywhere]
+    kind = pa.schema({"id": nothing.type, "fingerprint": pa.int64()})  # nullable or not
+    kept_rows = [rows.filter(pa.array(kept)).cast(kind) for _, kept, rows, _ in everywhere]
     together = pa.concat_tables(kept_rows).combine_chunks()
     # In order of ids, as in a segment of a whole table.
     order: Int64Array = pc.sort_indices(together["id"]).to_numpy().astype(np.int64)
@@ -138,8 +141,8 @@ def _merge_segments(
 def _without(odd: pa.Table, touched: Array) -> pa.Table:
     """The rows without a usable id that are still that: nobody has changed the id since."""
     known = odd["subscription_id"]
-    again = pc.is_in(known, value_set=touched.cast(known.type))
-    return odd.filter(pc.and_(known.is_valid(), pc.invert(again)))
+    again = pc.is_in(known, value_set=touched.cast(known.type).drop_null())
+    return odd.filter(pc.invert(again))
 
 
 def _current(segments: Sequence[Segment], kind: pa.DataType) -> tuple[Array, Int64Array]:
