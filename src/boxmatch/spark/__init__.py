@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from boxmatch.spark.broker import register_broker
     from boxmatch.spark.build import build_index
     from boxmatch.spark.changes import follow_changes, update_index
-    from boxmatch.spark.matching import MatchPlan, explain, match
+    from boxmatch.spark.matching import explain, match
     from boxmatch.spark.metrics import stream_metrics
     from boxmatch.spark.pipeline import Pipeline
+    from boxmatch.spark.plans import MatchPlan
     from boxmatch.spark.session import local_session
     from boxmatch.spark.sinks import ParquetSink, SparkSink, TableSink
     from boxmatch.spark.sql import match_function, register
@@ -55,9 +56,10 @@ _HOMES = {
     "broker": ("register_broker",),
     "build": ("build_index",),
     "changes": ("follow_changes", "update_index"),
-    "matching": ("MatchPlan", "explain", "match"),
+    "matching": ("explain", "match"),
     "metrics": ("stream_metrics",),
     "pipeline": ("Pipeline",),
+    "plans": ("MatchPlan",),
     "session": ("local_session",),
     "sinks": ("ParquetSink", "SparkSink", "TableSink"),
     "sql": ("match_function", "register"),

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from boxmatch.errors import SparkError
 from boxmatch.spark.columns import INTEGERS, is_case_sensitive
 from boxmatch.spark.entry import scalar, task
-from boxmatch.spark.matching import How, id_kind, skipping_of
+from boxmatch.spark.matching import id_kind
+from boxmatch.spark.plans import How, skipping_of
 from boxmatch.spark.session import require_spark
 from boxmatch.spark.versions import IdType, IndexVersion, read_version
 

@@ -17,17 +17,16 @@ from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.adapting import BatchRates, plan_rates
 from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
 from boxmatch.spark.columns import Keep, check_events, infer_schema, require_frame
-from boxmatch.spark.matching import (
+from boxmatch.spark.matching import run_plan, skip_null_ids
+from boxmatch.spark.metrics import METRICS, BatchMetrics, Watch, described
+from boxmatch.spark.plans import (
     How,
     MatchOptions,
     OnNullId,
     PlanChoice,
     plan_match,
     require_schema,
-    run_plan,
-    skip_null_ids,
 )
-from boxmatch.spark.metrics import METRICS, BatchMetrics, Watch, described
 from boxmatch.spark.sinks import ParquetSink, Sink, SparkSink, TableSink
 from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder

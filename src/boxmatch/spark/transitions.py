@@ -27,7 +27,7 @@ from boxmatch.spark.columns import (
     require_frame,
 )
 from boxmatch.spark.entry import scalar, task
-from boxmatch.spark.matching import require_schema
+from boxmatch.spark.plans import require_schema
 from boxmatch.spark.regions import check_ends, check_regions, file_of
 from boxmatch.spark.segments import open_shards
 from boxmatch.spark.space_follower import Space

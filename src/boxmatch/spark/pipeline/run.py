@@ -12,7 +12,7 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.reports import require_plotting
 from boxmatch.spark.build import build_index
 from boxmatch.spark.columns import columns_to_keep, subscription_columns
-from boxmatch.spark.matching import MatchOptions, MatchPlan, plan_match, run_plan
+from boxmatch.spark.matching import run_plan
 from boxmatch.spark.pipeline.clean import (
     REASON,
     Cleaned,
@@ -47,6 +47,7 @@ from boxmatch.spark.pipeline.statistics import (
     too_broad_subscriptions,
 )
 from boxmatch.spark.pipeline.summary import as_json, summarise
+from boxmatch.spark.plans import MatchOptions, MatchPlan, plan_match
 from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, read_version
