@@ -30,7 +30,9 @@ def notified(transitions: Any) -> list[tuple[str, Any, Any]]:
     return sorted((n.kind, n.publication, n.subscription) for n in transitions)
 
 
-@pytest.mark.parametrize("kind", ["float", "int", "timestamp", "string"])
+@pytest.mark.parametrize(
+    "kind", ["float", "int", "timestamp", "string", "decimal(4, 1)", "decimal(30, 9)"]
+)
 def test_overlap_with_every_combination_of_endpoints(kind: str) -> None:
     """Two intervals that meet in a point, lie apart, or overlap; open, closed and unbounded."""
     numbers: dict[str, list[Any]] = {
@@ -38,6 +40,8 @@ def test_overlap_with_every_combination_of_endpoints(kind: str) -> None:
         "int": [10, 20, 30],
         "timestamp": [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)],
         "string": ["a", "b", "c"],
+        "decimal(4, 1)": [Decimal("-1.5"), Decimal(0), Decimal("100.2")],
+        "decimal(30, 9)": [Decimal("-1e20"), Decimal("1e-9"), Decimal("1e20")],
     }
     a, b, c = numbers[kind]
     endpoints = [(None, b), (a, b), (b, c), (b, None), (a, c), (b, b), (a, a), (None, None)]
