@@ -148,7 +148,7 @@ class Changes(RuleBasedStateMachine):
     def load_bounds(self, keys: list[int], data: st.DataObject) -> None:
         whole = st.lists(st.integers(-6, 6) | st.just(np.nan), min_size=2, max_size=2)
         bounds = [data.draw(whole) for _ in keys]
-        lows, highs = np.full((len(keys), 5), np.nan), np.full((len(keys), 5), np.nan)
+        lows, highs = np.full((2, len(keys), len(SCHEMA)), np.nan)
         for row, (low, high) in enumerate(bounds):
             lows[row, 1], highs[row, 1] = low, high
         ids = [self.as_id(key) for key in keys]
