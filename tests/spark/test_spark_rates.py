@@ -340,6 +340,8 @@ def test_a_pipeline_measures_selectivities_first(
     assert said["sample"] == {"true": len(exact), "false": false}  # all events are in the sample
     page = Path(result.report).read_text(encoding="utf-8")
     assert f"({false:,} false, {len(exact):,} true). No match is missing." in page
+    (derived,) = (one for one in result.summary["stages"] if one["stage"] == "derive")
+    assert derived["rows_per_second"] is None, "it had nothing to do"
     settings["match"]["index"] = "tile"
     result = Pipeline(PipelineConfig.parse(settings, folder=tmp_path)).run(spark)
     assert result.summary["matches"]["pairs"] == len(exact)

@@ -18,6 +18,8 @@ Summary = dict[str, Any]
 
 _PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "numba", "sqlglot")
 
+_SHORTEST: Final = 0.01
+
 
 def summarise(
     done: Mapping[str, StageRecord],
@@ -85,7 +87,9 @@ def as_json(summary: Summary) -> str:
 
 
 def _timing(record: StageRecord) -> Summary:
-    rate = record.rows / record.seconds if record.rows and record.seconds else None
+    # A stage that has nothing to do, such as derive without attributes, has no rate.
+    worked = record.seconds >= _SHORTEST
+    rate = record.rows / record.seconds if record.rows and worked else None
     return {
         "stage": record.name,
         "seconds": round(record.seconds, 3),
