@@ -16,9 +16,10 @@ from fake_state import FakeState  # in this folder
 
 import boxmatch as bm
 from boxmatch.spark import pages, worker
-from boxmatch.spark.follower import follow_all, sorted_updates
+from boxmatch.spark.follower import IndexFollower, follow_all, sorted_updates
 from boxmatch.spark.keeper import Keeper, pack, unpack
 from boxmatch.spark.segments import Recipe
+from boxmatch.spark.space_follower import Body, Space, SpaceFollower
 from boxmatch.spark.updates import update_shard
 from boxmatch.spark.versions import IndexVersion, Shard
 
@@ -350,3 +351,23 @@ def test_a_dimension_keeps_its_type(chance: random.Random, tmp_path: Path) -> No
     stream.keepers = [Keeper(one, ttl=None, buckets=2, **given) for one in handles]
     with pytest.raises(bm.SparkError, match=r"'m' is decimal\(6, 3\), but .* was decimal\(6, 2\)"):
         stream.take(updates)
+
+
+def test_the_form_of_a_stream_stays(chance: random.Random, tmp_path: Path) -> None:
+    """What a query with spaces has stored is refused with a schema, and the other way round."""
+    stored = pa.table({"key": ["p"], "order": [1], "body": [Body({"a": {"x": [1, 2]}}).to_json()]})
+    shards = write_index(tmp_path, random_subscriptions(chance, 5))
+    follower = IndexFollower.of(**arguments(tmp_path, shards))
+    with pytest.raises(bm.SparkError, match="stored by transitions with spaces, not with a schema"):
+        follower.delete(stored)
+    space = Space({"all": SCHEMA})
+    table = pa.table({"id": [1], "body": stored["body"]})
+    with pa.OSFile(str(tmp_path / "file"), "wb") as out, pa.ipc.new_file(out, table.schema) as file:
+        file.write_table(table)
+    other = SpaceFollower(
+        path=str(tmp_path), name="file", spaces=space.to_json(), ends=ENDS, leave=True,
+        id_type="long",
+    )  # fmt: skip
+    assert told_of(iter([other.delete(stored)])) == [("p", 1, "deleted", 1)]
+    with pytest.raises(bm.SparkError, match="stored by transitions with a schema, not with spaces"):
+        other.follow(table.slice(0, 0), stored.drop_columns(["body"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class IndexFollower:
         last: Updates | None = None
         for batch in batches:
             for part in self._pace.slices(batch):
-                subscriptions = subscriptions or self._open(self.shards)
+                subscriptions = subscriptions or self._open()
                 updates = Updates.of_batch(self.schema, self.ends, part)
                 if known is not None:
                     updates = _after_known(updates, known)
@@ -94,13 +95,13 @@ class IndexFollower:
                 yield states, transitions_of(states, changes, subscriptions.ids)
                 last = states.known(np.array([len(states) - 1]))
 
-    def _open(self, shards: Shards) -> Subscriptions:
-        return Subscriptions(open_shards(self.path, shards), self.id_type)
+    def _open(self) -> Subscriptions:
+        return _open(self.path, tuple(map(tuple, self.shards)), self.id_type)
 
     def delete(self, stored: pa.Table) -> pa.RecordBatch:
         """The transitions of publications that are no more."""
         states = States.after(self.schema, updates_of(self.schema, stored))
-        subscriptions = self._open(self.shards)
+        subscriptions = self._open()
         start, found = subscriptions.find(states, task_threads())
         rows = np.flatnonzero(np.diff(start))
         kind = np.full(len(rows), DELETED, np.uint8)
@@ -147,6 +148,12 @@ class IndexFollower:
             changes = Changes(changed // size, kind, end, changed % size)
             if len(changed):
                 yield transitions_of(states, changes, both.dictionary)
+
+
+@lru_cache(maxsize=1)
+def _open(path: str, shards: tuple[tuple[str, ...], ...], id_type: IdType) -> Subscriptions:
+    """Once for all buckets and tasks of a worker: its ids may be a copy."""
+    return Subscriptions(open_shards(path, shards), id_type)
 
 
 def _after_known(updates: Updates, known: Updates) -> Updates:

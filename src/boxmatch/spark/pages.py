@@ -21,6 +21,8 @@ from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spark.states import Updates
 
 KEY, HASH, ORDER, EXPIRY = "key", "hash", "order", "expiry"
+BODY = "body"
+"""The column of publications in several spaces."""
 NEVER = -1
 
 _FULL = 128
@@ -58,7 +60,9 @@ def _name(end: str, attribute: Attribute) -> str:
 
 
 def _check_types(schema: Schema, table: pa.Table) -> None:
-    """Raise an error if a dimension had another type when publications were stored."""
+    """Raise an error if publications were stored in another way, or with other types."""
+    if BODY in table.column_names:
+        raise other_form("spaces", "a schema")
     for name in table.column_names:
         end, _, rest = name.partition(" ")
         dimension, _, kind = rest.rpartition(": ")
@@ -67,6 +71,14 @@ def _check_types(schema: Schema, table: pa.Table) -> None:
                 f"dimension {dimension!r} is {schema[dimension].type_name}, but the publications "
                 f"of this checkpoint were stored when it was {kind}: use another checkpoint"
             )
+
+
+def other_form(before: str, now: str) -> SparkError:
+    """The error for publications that a query of another form has stored."""
+    return SparkError(
+        f"the publications of this checkpoint were stored by transitions with {before}, not with "
+        f"{now}: use another checkpoint"
+    )
 
 
 def _stored(attribute: Attribute, values: Any) -> Any:

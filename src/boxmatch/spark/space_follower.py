@@ -23,11 +23,10 @@ from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spaces.dimensions import ONLY_REGION, Dimensions, Stored
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spark.columns import End
-from boxmatch.spark.pages import KEY, ORDER
+from boxmatch.spark.pages import BODY, KEY, ORDER, other_form
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IdType
 
-_BODY = "body"
 _IDS = 100_000
 """About how many transitions a worker collects before it hands them over."""
 
@@ -120,7 +119,7 @@ def load(space: Space, subscriptions: pa.Table) -> Spaces:
     """Spaces with the subscriptions of a file: columns `id` and `body`."""
     spaces = Spaces(space.schemas)
     ids: list[Any] = subscriptions["id"].to_pylist()
-    bodies: list[Any] = subscriptions[_BODY].to_pylist()
+    bodies: list[Any] = subscriptions[BODY].to_pylist()
     found = {}
     for one, text in zip(ids, bodies, strict=True):
         stored = space.stored(one, Body.from_json(text))
@@ -171,8 +170,10 @@ class SpaceFollower:
         """The transitions of sorted updates, and what is stored of those that they changed."""
         known: dict[Any, tuple[int, Body]] = {}
         if stored is not None:
-            for row in stored.select([KEY, ORDER, _BODY]).to_pylist():
-                known[row[KEY]] = row[ORDER], Body.from_json(row[_BODY])
+            if BODY not in stored.column_names:
+                raise other_form("a schema", "spaces")
+            for row in stored.select([KEY, ORDER, BODY]).to_pylist():
+                known[row[KEY]] = row[ORDER], Body.from_json(row[BODY])
         changed: dict[Any, tuple[int, Body]] = {}
         kind = updates.schema.field(KEY).type
         rows = zip(*(column.to_pylist() for column in updates.columns), strict=True)
@@ -184,7 +185,7 @@ class SpaceFollower:
             pa.array([order for order, _ in changed.values()], pa.int64()),
             pa.array([body.to_json() for _, body in changed.values()], pa.string()),
         ]
-        return told, pa.table(columns, [KEY, ORDER, _BODY])
+        return told, pa.table(columns, [KEY, ORDER, BODY])
 
     def follow_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same in batch, where nothing is known."""
@@ -204,8 +205,8 @@ class SpaceFollower:
     def delete(self, stored: pa.Table) -> pa.RecordBatch:
         """The transitions of publications that are no more."""
         found = []
-        for row in stored.select([KEY, ORDER, _BODY]).to_pylist():
-            _, gone = self._difference(row[KEY], Body.from_json(row[_BODY]), _NOBODY)
+        for row in stored.select([KEY, ORDER, BODY]).to_pylist():
+            _, gone = self._difference(row[KEY], Body.from_json(row[BODY]), _NOBODY)
             if len(gone):
                 found.append((row[KEY], gone, "deleted", row[ORDER]))
         return self._batch(found, stored.schema.field(KEY).type)
