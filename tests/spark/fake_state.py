@@ -1,4 +1,4 @@
-"""Spark's state in memory: what `boxmatch.spark.keeper` uses of it."""
+"""Spark's state in memory: what `boxmatch.spark.publications.keeper` uses of it."""
 
 from __future__ import annotations
 

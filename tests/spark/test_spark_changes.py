@@ -21,7 +21,7 @@ from boxmatch.spark import (
 )
 from boxmatch.spark.segments import Recipe, Search, open_segment, open_shards
 from boxmatch.spark.segments import rejected as rejected_of
-from boxmatch.spark.updates import REMOVED, change_shard
+from boxmatch.spark.shard_updates import REMOVED, change_shard
 from boxmatch.spark.versions import Shard, version_numbers
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from fake_state import FakeState  # in this folder
 
 import boxmatch as bm
 from boxmatch.spark import pages, worker
-from boxmatch.spark.follower import IndexFollower, follow_all, sorted_updates
-from boxmatch.spark.keeper import Keeper, pack, unpack
+from boxmatch.spark.publications.follower import IndexFollower, follow_all, sorted_updates
+from boxmatch.spark.publications.keeper import Keeper, pack, unpack
+from boxmatch.spark.publications.space_follower import Body, Space, SpaceFollower
 from boxmatch.spark.segments import Recipe
-from boxmatch.spark.space_follower import Body, Space, SpaceFollower
-from boxmatch.spark.updates import update_shard
+from boxmatch.spark.shard_updates import update_shard
 from boxmatch.spark.versions import IndexVersion, Shard
 
 SCHEMA = bm.Schema(

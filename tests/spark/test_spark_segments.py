@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import boxmatch as bm
 from boxmatch.spark import segments as open_ones
 from boxmatch.spark.segments import Recipe, Search, open_segment, open_shards, rejected
+from boxmatch.spark.shard_updates import update_shard
 from boxmatch.spark.store import Folder
-from boxmatch.spark.updates import update_shard
 from boxmatch.spark.versions import Shard
 
 SCHEMA = bm.Schema({"symbol": "string", "price": "float", "volume": "int"})

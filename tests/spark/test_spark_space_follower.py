@@ -13,9 +13,9 @@ import pytest
 from fake_state import FakeState  # in this folder
 
 import boxmatch as bm
-from boxmatch.spark.follower import sorted_updates
-from boxmatch.spark.keeper import Keeper, pack, unpack
-from boxmatch.spark.space_follower import Body, Space, follow_all
+from boxmatch.spark.publications.follower import sorted_updates
+from boxmatch.spark.publications.keeper import Keeper, pack, unpack
+from boxmatch.spark.publications.space_follower import Body, Space, follow_all
 
 SPACES = {
     "map": bm.Schema({"x": "float", "y": "float"}),

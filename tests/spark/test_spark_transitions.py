@@ -22,8 +22,7 @@ from fake_state import FakeState  # in this folder
 import boxmatch as bm
 from boxmatch.spark import IndexVersion, ParquetSink, build_index, transitions
 from boxmatch.spark.entry import scalar
-from boxmatch.spark.keeper import Keeper, pack, unpack
-from boxmatch.spark.transitions import _processor
+from boxmatch.spark.publications.keeper import Keeper, pack, processor, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -689,8 +688,8 @@ processor.init(None)
 def test_a_worker_without_the_package_says_so(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
-    processor = _processor(scalar("boxmatch.spark.keeper:Keeper", ttl=None))
-    (tmp_path / "processor").write_bytes(cloudpickle.dumps(processor))
+    made = processor(scalar("boxmatch.spark.publications.keeper:Keeper", ttl=None))
+    (tmp_path / "processor").write_bytes(cloudpickle.dumps(made))
     command = [sys.executable, "-c", WITHOUT_PACKAGE, str(tmp_path / "processor")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "has no package boxmatch: install it" in done.stderr

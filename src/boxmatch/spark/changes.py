@@ -24,8 +24,8 @@ from boxmatch.spark.build import (
 from boxmatch.spark.columns import Columns, column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
+from boxmatch.spark.shard_updates import ORDER, REMOVED
 from boxmatch.spark.store import Folder
-from boxmatch.spark.updates import ORDER, REMOVED
 from boxmatch.spark.versions import (
     SEGMENTS,
     IdType,

@@ -2,7 +2,7 @@
 
 A publication is a key with a region that lasts from update to update. A stream keeps the region in
 Spark's state; a batch goes through the updates of each key from their first to their last. What an
-update means is decided in one place for both, `boxmatch.spark.follower`.
+update means is decided in one place for both, `boxmatch.spark.publications.follower`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from boxmatch.spark.columns import (
 )
 from boxmatch.spark.entry import scalar, task
 from boxmatch.spark.plans import require_schema
-from boxmatch.spark.regions import check_ends, check_regions, file_of
+from boxmatch.spark.publications.keeper import processor
+from boxmatch.spark.publications.regions import check_ends, check_regions, file_of
+from boxmatch.spark.publications.space_follower import Space
 from boxmatch.spark.segments import open_shards
-from boxmatch.spark.space_follower import Space
 from boxmatch.spark.store import Folder, scratch_folder
 from boxmatch.spark.versions import (
     VERSIONS,
@@ -44,7 +45,6 @@ from boxmatch.spark.zones import instants, is_local, session_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 KIND = "kind"
 
@@ -188,7 +188,7 @@ def _with_index(updates: DataFrame, index: IndexVersion, names: _Names) -> _Job:
         "ends": [[dimension, end] for dimension, end in ends.values()],
     }
     sent = _select_updates(updates, names, ends, (), index.time_zone)
-    return _Job(sent, index.id_type, "boxmatch.spark.follower:follow_all", arguments)
+    return _Job(sent, index.id_type, "boxmatch.spark.publications.follower:follow_all", arguments)
 
 
 def _in_spaces(
@@ -229,7 +229,7 @@ def _in_spaces(
         "ends": [[dimension, end] for dimension, end in ends.values()],
     }
     sent = _select_updates(updates, names, ends, texts, zone)
-    return _Job(sent, id_type, "boxmatch.spark.space_follower:follow_all", arguments)
+    return _Job(sent, id_type, "boxmatch.spark.publications.space_follower:follow_all", arguments)
 
 
 def _require_table(subscriptions: DataFrame) -> None:
@@ -370,7 +370,7 @@ def _follow(job: _Job, ttl: float | None, buckets: int, follows: bool) -> DataFr
         in_turn = sent.repartition("key").sortWithinPartitions(*turn)
         return in_turn.mapInArrow(task(function, "boxmatch_transitions", **arguments), result)
     work = scalar(
-        "boxmatch.spark.keeper:Keeper",
+        "boxmatch.spark.publications.keeper:Keeper",
         ttl=ttl,
         buckets=buckets,
         follows=follows,
@@ -379,18 +379,20 @@ def _follow(job: _Job, ttl: float | None, buckets: int, follows: bool) -> DataFr
     mixed = f.xxhash64("key")
     bucket = f.pmod(mixed, f.lit(buckets)).cast("int")
     packs = sent.select(bucket.alias("bucket"), *sent.columns, mixed.alias("hash")).mapInArrow(
-        task("boxmatch.spark.keeper:pack", "boxmatch_pack"),
+        task("boxmatch.spark.publications.keeper:pack", "boxmatch_pack"),
         "bucket int, pack binary, version string",
     )
     if follows:
         packs = packs.unionByName(_new_versions(sent.sparkSession, arguments["path"], buckets))
     told = packs.groupBy("bucket").transformWithState(
-        _processor(work),
+        processor(work),
         StructType([StructField("pack", BinaryType())]),
         "Append",
         "None" if ttl is None else "ProcessingTime",
     )
-    return told.mapInArrow(task("boxmatch.spark.keeper:unpack", "boxmatch_transitions"), result)
+    return told.mapInArrow(
+        task("boxmatch.spark.publications.keeper:unpack", "boxmatch_transitions"), result
+    )
 
 
 def _new_versions(spark: SparkSession, path: str, buckets: int) -> DataFrame:
@@ -427,28 +429,3 @@ def _name_columns(
             f.timestamp_micros(turn) if kinds[order] == "timestamp" else turn.cast(kinds[order])
         ).alias(order),
     )
-
-
-def _processor(work: Any) -> StatefulProcessor:
-    """What Spark runs. Of a class that is pickled by value: see `boxmatch.spark.entry`."""
-    from pyspark.sql import Row
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-
-    class Transitions(StatefulProcessor):
-        def init(self, handle: Any) -> None:
-            self.keeper = work(handle)
-
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            given = [(row["pack"], row["version"]) for row in rows]
-            packs = [pack for pack, _ in given if pack is not None]
-            versions = [version for _, version in given if version is not None]
-            return (Row(pack=one) for one in self.keeper.take(packs, versions, timerValues))
-
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-            expiry = expiredTimerInfo.getExpiryTimeInMs()
-            return (Row(pack=one) for one in self.keeper.expire(expiry))
-
-        def close(self) -> None:
-            pass
-
-    return Transitions()

@@ -24,8 +24,8 @@ from boxmatch.spark.segments import (
     open_shards,
     rejected,
 )
+from boxmatch.spark.shard_updates import ORDER, REMOVED, change_shard, update_shard
 from boxmatch.spark.skipping import SkipFigures, count_figures, skipping_pays
-from boxmatch.spark.updates import ORDER, REMOVED, change_shard, update_shard
 from boxmatch.spark.versions import SegmentEntry, Shard
 
 Batches = Iterator[pa.RecordBatch]

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
-from boxmatch.spark.pages import table_of, updates_of
-from boxmatch.spark.search import Subscriptions
-from boxmatch.spark.segments import open_shards
-from boxmatch.spark.states import (
+from boxmatch.spark.publications.pages import table_of, updates_of
+from boxmatch.spark.publications.search import Subscriptions
+from boxmatch.spark.publications.states import (
     DELETED,
     ENTER,
     KINDS,
@@ -29,6 +28,7 @@ from boxmatch.spark.states import (
     Updates,
     differences,
 )
+from boxmatch.spark.segments import open_shards
 from boxmatch.spark.versions import IdType, IndexVersion
 from boxmatch.spark.worker import Pace, task_threads
 

@@ -2,8 +2,8 @@
 
 Spark's interface to state works row by row, and takes microseconds for each value of a row. So
 updates travel to it in packs: Arrow batches as bytes, one for each bucket of publications, and
-transitions come back in the same way. The state of a bucket has its publications in pages
-(`boxmatch.spark.pages`), of which a micro-batch reads and writes those that it has updates for.
+transitions come back in the same way. The state of a bucket has its publications in `pages`, of
+which a micro-batch reads and writes those that it has updates for.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
-from boxmatch.spark.follower import IndexFollower, sorted_updates
-from boxmatch.spark.pages import (
+from boxmatch.spark.publications.follower import IndexFollower, sorted_updates
+from boxmatch.spark.publications.pages import (
     EXPIRY,
     HASH,
     KEY,
@@ -30,11 +30,15 @@ from boxmatch.spark.pages import (
     from_bytes,
     to_bytes,
 )
-from boxmatch.spark.space_follower import SpaceFollower
+from boxmatch.spark.publications.space_follower import SpaceFollower
 from boxmatch.spark.versions import IndexVersion
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
+    from pyspark.sql.streaming.stateful_processor import (
+        StatefulProcessor,
+        StatefulProcessorHandle,
+        TimerValues,
+    )
     from pyspark.sql.types import DataType, StructType
 
 
@@ -245,3 +249,28 @@ def _struct(**fields: str) -> StructType:
         "binary": BinaryType(),
     }
     return StructType([StructField(name, kinds[kind]) for name, kind in fields.items()])
+
+
+def processor(work: Any) -> StatefulProcessor:
+    """What Spark runs. Of a class that is pickled by value: see `boxmatch.spark.entry`."""
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Transitions(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.keeper = work(handle)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            given = [(row["pack"], row["version"]) for row in rows]
+            packs = [pack for pack, _ in given if pack is not None]
+            versions = [version for _, version in given if version is not None]
+            return (Row(pack=one) for one in self.keeper.take(packs, versions, timerValues))
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+            expiry = expiredTimerInfo.getExpiryTimeInMs()
+            return (Row(pack=one) for one in self.keeper.expire(expiry))
+
+        def close(self) -> None:
+            pass
+
+    return Transitions()

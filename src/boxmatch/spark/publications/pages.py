@@ -18,7 +18,7 @@ from boxmatch.errors import SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.columns import arrow_keys
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.spark.states import Updates
+from boxmatch.spark.publications.states import Updates
 
 KEY, HASH, ORDER, EXPIRY = "key", "hash", "order", "expiry"
 BODY = "body"

@@ -12,8 +12,8 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.results import by_chunks
 from boxmatch.indexes.base import Matches
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.spark.publications.states import States
 from boxmatch.spark.segments import Array, OpenShard, Segment
-from boxmatch.spark.states import States
 
 _ID_TYPES: dict[str, Any] = {"long": pa.int64(), "string": pa.string()}
 

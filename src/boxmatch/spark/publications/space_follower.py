@@ -1,7 +1,6 @@
 """Publications and subscriptions of several spaces, regions and filters, followed by `Spaces`.
 
-The general way, update by update. `boxmatch.spark.follower` is the fast one, for one space and one
-region.
+The general way, update by update. `follower` is the fast one, for one space and one region.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spaces.dimensions import ONLY_REGION, Dimensions, Stored
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spark.columns import End
-from boxmatch.spark.pages import BODY, KEY, ORDER, other_form
+from boxmatch.spark.publications.pages import BODY, KEY, ORDER, other_form
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IdType
 
