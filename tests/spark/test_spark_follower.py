@@ -15,7 +15,8 @@ import pytest
 from fake_state import FakeState  # in this folder
 
 import boxmatch as bm
-from boxmatch.spark.publications import pages, worker
+from boxmatch.spark import worker
+from boxmatch.spark.publications import pages
 from boxmatch.spark.publications.follower import IndexFollower, follow_all, sorted_updates
 from boxmatch.spark.publications.keeper import Keeper, pack, unpack
 from boxmatch.spark.publications.space_follower import Body, Space, SpaceFollower
