@@ -227,6 +227,7 @@ SPARK: Final = Paper(
         _through_spark(INCREMENTAL, q.INCREMENTAL_UPDATE, _UPDATED_BY_JOBS),
         replace(
             _through_spark(BY_MATCHES, q.RANDOM_UPDATE, ""),
+            title="Time of an update against the matches that it changes (1,000 publications)",
             series=(_ON_SPARK, _ALONE),
             claims=(),
             notes=f"{_UPDATED_BY_JOBS} Jobs have a sixteenth to all of the subscriptions, and the "
