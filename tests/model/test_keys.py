@@ -17,14 +17,13 @@ from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.keys import (
     check_string,
     exact_float,
-    float_keys,
-    int_keys,
     is_absent,
     key_of,
     key_range,
     value_of,
 )
 from boxmatch.model.schema import Attribute
+from boxmatch.model.typed_arrays import float_keys, int_keys
 
 INT = Attribute("n", "int")
 FLOAT = Attribute("x", "float")

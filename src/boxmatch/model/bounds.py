@@ -13,9 +13,9 @@ from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.decimals import unscaled_numbers
-from boxmatch.model.keys import int_keys, without_float
 from boxmatch.model.numeric_arrays import check_numbers, check_shape, number_error
 from boxmatch.model.schema import Attribute, Schema
+from boxmatch.model.typed_arrays import int_keys, without_float
 
 
 def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Boxes:

@@ -7,32 +7,35 @@ attribute cannot take, with the same reason that a single value would get.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError
-from boxmatch.model.axis import ABSENT, LAST
-from boxmatch.model.decimals import MAX_PRECISION, label_bytes, label_text, unscaled_numbers
+from boxmatch.model.axis import ABSENT
+from boxmatch.model.decimals import MAX_PRECISION, unscaled_numbers
 from boxmatch.model.keys import (
-    MICROSECONDS,
     axis_text,
-    float_keys,
-    int_keys,
     is_absent,
     key_of,
-    key_range,
     null_key,
-    unscaled_of,
     value_of,
     why_refused,
 )
 from boxmatch.model.schema import Attribute
 from boxmatch.model.strings import StringAxis
+from boxmatch.model.typed_arrays import (
+    float_keys,
+    nulls_of,
+    packed_decimals,
+    python_value,
+    typed_keys,
+    values_of,
+    widen,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,10 +46,6 @@ _MOST_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 
 PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
 """Types of attributes whose values are nearly always of one type of Python."""
-
-
-_INT: Final = Attribute("probe", "int")
-_FLOAT: Final = Attribute("probe", "float")
 
 
 class Refused(Exception):  # never leaves the package
@@ -172,7 +171,7 @@ def _typed_decimals(
             return None
         if array.null_count:  # NaN
             return None
-        keys, refused = _decimal_column(attribute, array)
+        keys, refused = typed_keys(attribute, array)
     elif types in ({int}, {float}):
         try:
             numbers = np.array(values, np.float64 if types == {float} else np.int64)
@@ -209,18 +208,15 @@ def arrow_keys(attribute: Attribute, axis: StringAxis | None, array: pa.Array[An
         return _dictionary_keys(attribute, axis, array.dictionary_encode())
     if attribute.labelled:
         return _long_decimal_keys(attribute, axis, array)
-    nulls = _nulls(array)
-    if attribute.type == "decimal":
-        keys, refused = _decimal_column(attribute, array)
-    else:
-        keys, refused = _TYPED[attribute.type](array)
+    nulls = nulls_of(array)
+    keys, refused = typed_keys(attribute, array)
     if nulls is not None:
         keys[nulls] = ABSENT
         if refused is not None:
             refused &= ~nulls
     if refused is not None and refused.any():
         row = int(refused.argmax())
-        value = _python_value(array, row)
+        value = python_value(array, row)
         raise Refused(row, value, why_refused(attribute, None if is_absent(value) else value))
     check_domain(attribute, keys)
     return keys
@@ -230,9 +226,9 @@ def check_type(attribute: Attribute, array: pa.Array[Any]) -> None:
     """Refuse an array of a type that the attribute cannot be read from, unless it is all null."""
     kind: Any = array.type
     if not readable(attribute.type, kind) and array.null_count < len(array):
-        nulls = _nulls(array)
+        nulls = nulls_of(array)
         row = 0 if nulls is None else int((~nulls).argmax())
-        value = _python_value(array, row)
+        value = python_value(array, row)
         try:
             key_of(attribute, None if is_absent(value) else value)
             reason = f"cannot be read as {attribute.type_name}"
@@ -292,8 +288,8 @@ def _dictionary_keys(
     if not isinstance(array, pa.DictionaryArray):
         raise TypeError(f"not a dictionary: {array.type}")
     dictionary: Any = array.dictionary
-    nulls = _nulls(array.indices)
-    indices = _values(array.indices).astype(np.int64)
+    nulls = nulls_of(array.indices)
+    indices = values_of(array.indices).astype(np.int64)
     if nulls is not None:
         indices[nulls] = 0
     # Values that no row uses may be anything; they must neither be refused nor cost time.
@@ -321,68 +317,6 @@ def _dictionary_keys(
     return keys
 
 
-# Keys of a column, and where a value is refused (None: nowhere); both are arbitrary where null.
-
-
-def _int_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
-    import pyarrow as pa
-    import pyarrow.types as t
-
-    if t.is_decimal(array.type):
-        try:
-            array = _wide(array).cast(pa.int64())
-        except pa.ArrowInvalid:  # a fraction or too large, somewhere
-            return _by_value(_INT, array)
-    return int_keys(_values(array))
-
-
-def _float_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as t
-
-    if not t.is_decimal(array.type):
-        return float_keys(_values(array))
-    # Text to float rounds correctly; Arrow's own cast from decimals need not.
-    floats = array.cast(pa.string()).cast(pa.float64())
-    if _has_few_digits(array):
-        return float_keys(_values(floats))
-    # What `exact_float` does: a float is written with as few digits as will do, by Arrow too.
-    try:
-        same: Any = pc.equal(floats.cast(pa.string()).cast(array.type), array)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # A float has more digits than the type, so it holds another number. Or Arrow cannot tell.
-        return _by_value(_FLOAT, array)
-    refused = ~same.fill_null(True).to_numpy(zero_copy_only=False)
-    return float_keys(_values(floats))[0], refused
-
-
-def _decimal_column(
-    attribute: Attribute, array: pa.Array[Any]
-) -> tuple[Int64Array, BoolArray | None]:
-    import pyarrow as pa
-    import pyarrow.types as t
-
-    kind: Any = array.type
-    precision, scale = attribute.precision, attribute.scale
-    if not t.is_decimal(kind):
-        return unscaled_numbers(_values(array), precision, scale)
-    if kind.scale > scale or kind.bit_width > 128:
-        try:
-            array = _wide(array).cast(pa.decimal128(MAX_PRECISION, scale))
-        except pa.ArrowInvalid:  # more decimal places than the attribute has, or too large
-            return _by_value(attribute, array)
-        kind = array.type
-    if kind.bit_width < 128:
-        return unscaled_numbers(_values(array), precision, scale, kind.scale)
-    words = _words(array)
-    low, high = words[:, 0], words[:, 1]
-    keys, refused = unscaled_numbers(low, precision, scale, kind.scale)
-    if not np.array_equal(high, low >> 63):
-        refused = (high != low >> 63) | (False if refused is None else refused)
-    return keys, refused
-
-
 def _long_decimal_keys(
     attribute: Attribute, axis: StringAxis | None, array: pa.Array[Any]
 ) -> Int64Array:
@@ -390,15 +324,15 @@ def _long_decimal_keys(
     import pyarrow.types as t
 
     if axis is not None and t.is_decimal(array.type):
-        texts = _packed_decimals(attribute, array)
+        texts = packed_decimals(attribute, array)
         if texts is not None:
             keys = axis.packed_keys(texts)
-            nulls = _nulls(array)
+            nulls = nulls_of(array)
             if nulls is not None:
                 keys[nulls] = ABSENT
             return keys
     # Once for each that occurs.
-    found: Any = (_wide(array) if t.is_decimal(array.type) else array).dictionary_encode()
+    found: Any = (widen(array) if t.is_decimal(array.type) else array).dictionary_encode()
     values = found.dictionary.to_pylist()
     labels = np.full(len(values) + 1, ABSENT)
     try:
@@ -410,30 +344,6 @@ def _long_decimal_keys(
     return labels[places]
 
 
-def _packed_decimals(attribute: Attribute, array: pa.Array[Any]) -> npt.NDArray[np.bytes_] | None:
-    """The label texts of decimals as bytes, arbitrary where null; None if one may be refused."""
-    import pyarrow as pa
-
-    kind: Any = array.type
-    if kind.bit_width != 128 or kind.scale != attribute.scale:
-        try:
-            array = _wide(array).cast(pa.decimal128(MAX_PRECISION, attribute.scale))
-        except pa.ArrowInvalid:
-            return None
-    texts = label_bytes(_words(array))
-    nulls = _nulls(array)
-    ends = attribute.domain or (None, None)
-    limits = key_range(attribute)
-    for end, limit, beyond in zip(ends, limits, (np.less, np.greater), strict=True):
-        unscaled = limit if end is None else unscaled_of(attribute, end)
-        outside = beyond(texts, np.bytes_(bytes.fromhex(label_text(unscaled))))
-        if nulls is not None:
-            outside &= ~nulls
-        if outside.any():
-            return None
-    return texts
-
-
 def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:
     """A column of a labelled attribute as the texts by which axes know its values."""
     import pyarrow as pa
@@ -441,7 +351,7 @@ def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:
 
     if attribute.type == "string":
         return array
-    found: Any = (_wide(array) if t.is_decimal(array.type) else array).dictionary_encode()
+    found: Any = (widen(array) if t.is_decimal(array.type) else array).dictionary_encode()
     texts: list[str | None] = []
     for place, value in enumerate(found.dictionary.to_pylist()):
         try:
@@ -456,112 +366,5 @@ def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:
     return taken
 
 
-def _has_few_digits(array: pa.Array[Any]) -> bool:
-    """Whether decimals all have at most 15 digits, which floats hold."""
-    import pyarrow.compute as pc
-
-    kind: Any = array.type
-    if kind.precision <= 15:
-        return True
-    ends: Any = pc.min_max(_wide(array)).as_py()
-    limit = Decimal((0, (1,), 15 - kind.scale))
-    return bool(-limit < ends["min"] and ends["max"] < limit)
-
-
-def _wide(array: pa.Array[Any]) -> pa.Array[Any]:
-    """Decimals of at least 128 bits: Arrow cannot do everything with shorter ones."""
-    import pyarrow as pa
-
-    kind: Any = array.type
-    return array if kind.bit_width >= 128 else array.cast(pa.decimal128(38, kind.scale))
-
-
-def _bool_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
-    import pyarrow as pa
-
-    return _values(array.cast(pa.uint8())).astype(np.int64), None
-
-
-def _timestamp_column(array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
-    counts = _values(array).astype(np.int64)
-    scale = MICROSECONDS[_unit(array.type)]
-    if scale < 0:
-        keys, finer = np.divmod(counts, -scale)
-        return keys, finer != 0
-    limit = LAST // scale
-    refused = (counts > limit) | (counts < -limit)
-    return counts * scale, refused
-
-
-def _by_value(probe: Attribute, array: pa.Array[Any]) -> tuple[Int64Array, BoolArray | None]:
-    """The slow way, for a column that is most likely going to be refused: which row is it?"""
-    keys = np.full(len(array), ABSENT)
-    refused = np.zeros(len(array), np.bool_)
-    for row, value in enumerate(array.to_pylist()):
-        try:
-            keys[row] = key_of(probe, value)
-        except AttributeValueError:
-            refused[row] = True
-            break
-    return keys, refused
-
-
-_TYPED = {
-    "int": _int_column,
-    "float": _float_column,
-    "bool": _bool_column,
-    "timestamp": _timestamp_column,
-}
-
-
-def _python_value(array: pa.Array[Any], row: int) -> object:
-    try:
-        value: object = array[row].as_py()
-    except InvalidOperation:  # a decimal with a scale that Arrow cannot read
-        value = None
-    except (ValueError, OverflowError):  # beyond what Python's datetime can hold
-        value = np.datetime64(int(_values(array)[row]), _unit(array.type))
-    return value
-
-
-def _unit(kind: Any) -> Any:
-    import pyarrow.types as t
-
-    return "D" if t.is_date32(kind) else "ms" if t.is_date64(kind) else kind.unit
-
-
 def _find(labels: Any, values: Sequence[object]) -> Int64Array:
     return np.fromiter(map(labels.get, values, repeat(ABSENT)), np.int64, len(values))
-
-
-def _nulls(array: pa.Array[Any]) -> BoolArray | None:
-    if array.null_count == 0:
-        return None
-    return array.is_null().to_numpy(zero_copy_only=False)
-
-
-def _words(array: pa.Array[Any]) -> Int64Array:
-    """Decimals of 128 bits as they lie in memory: the low word, then the high one."""
-    buffer: Any = array.buffers()[1]
-    if buffer is None or len(array) == 0:
-        return np.zeros((len(array), 2), np.int64)
-    words = np.frombuffer(buffer, np.int64, 2 * len(array), array.offset * 16)
-    return words.reshape(-1, 2)
-
-
-def _values(array: pa.Array[Any]) -> npt.NDArray[Any]:
-    """The fixed-width values as they lie in memory; arbitrary where null.
-
-    Arrow's own conversion would turn integers with nulls into floats.
-    """
-    import pyarrow.types as t
-
-    kind: Any = array.type
-    numeric = t.is_integer(kind) or t.is_floating(kind)  # else a date, a timestamp, a decimal
-    dtype: np.dtype[Any] = np.dtype(
-        kind.to_pandas_dtype() if numeric else f"i{kind.bit_width // 8}"
-    )
-    buffer: Any = array.buffers()[1]
-    if buffer is None or len(array) == 0:
-        return np.zeros(len(array), dtype)
-    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)

@@ -21,11 +21,12 @@ from boxmatch.model.columns import (
     object_keys,
     scalar_key,
 )
-from boxmatch.model.keys import LARGEST_WHOLE, NO_PLACE, float_key, float_keys, null_key
+from boxmatch.model.keys import LARGEST_WHOLE, NO_PLACE, float_key, null_key
 from boxmatch.model.numeric_arrays import array_keys
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import ColumnTable, as_table
+from boxmatch.model.typed_arrays import float_keys
 
 # How `_fill` treats an attribute: by the one type that its values nearly always have.
 _FLOAT: Final = 0

@@ -31,9 +31,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.decimals import (
@@ -448,62 +446,3 @@ _KEY_OF: Final[dict[str, Callable[[Attribute, object], int]]] = {
     "string": _key_of_string,
     "decimal": _key_of_decimal,
 }
-
-
-def float_keys(
-    values: npt.NDArray[Any], out: Int64Array | None = None
-) -> tuple[Int64Array, BoolArray | None]:
-    """Keys of a numeric array of any shape, as floats, and where a value is refused.
-
-    NaN is `ABSENT`. Refused are integers that no float holds (None: there are none); keys there are
-    arbitrary. The keys go to `out`, if given, which must be contiguous.
-    """
-    floats = np.ascontiguousarray(values, np.float64)
-    bits = floats.view(np.int64)
-    keys = np.empty(floats.shape, np.int64) if out is None else out
-    # Minus the magnitude for negative numbers: invert all but the sign bit, add one.
-    sign = bits >> 63
-    np.right_shift(sign.view(np.uint64), np.uint64(1), out=keys.view(np.uint64))
-    keys ^= bits
-    keys -= sign
-    nan = np.isnan(floats)
-    if nan.any():
-        np.putmask(keys, nan, ABSENT)
-    return keys, without_float(values)
-
-
-def without_float(values: npt.NDArray[Any]) -> BoolArray | None:
-    """Where an array has integers that no float holds (None: nowhere)."""
-    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
-        return None
-    large: BoolArray = values > LARGEST_WHOLE
-    if values.dtype.kind == "i":
-        large |= values < -LARGEST_WHOLE
-    if large.any():  # which is rare, and mostly refused
-        large[large] = [exact_float(number) is None for number in values[large].tolist()]
-    return large if large.any() else None
-
-
-def int_keys(values: npt.NDArray[Any]) -> tuple[Int64Array, BoolArray | None]:
-    """Keys of a numeric array of any shape, as ints, and where a value is refused (None: nowhere).
-
-    NaN is `ABSENT`. Refused are fractions, infinities, and what int64 cannot hold, its smallest
-    number included. Keys at refused places are arbitrary.
-    """
-    if values.dtype.kind == "f":
-        floats = np.ascontiguousarray(values, np.float64)
-        nan = np.isnan(floats)
-        with np.errstate(invalid="ignore"):
-            keys = floats.astype(np.int64)
-        # What does not fit becomes the smallest int64 or wraps: compare against the range itself.
-        fits = (floats == np.trunc(floats)) & (np.abs(floats) < 2.0**63)
-        fits |= nan
-        if nan.any():
-            np.putmask(keys, nan, ABSENT)
-        return keys, None if fits.all() else ~fits
-    if values.dtype.kind == "u":
-        refused = values > np.uint64(LAST)
-        return values.astype(np.int64), refused if refused.any() else None
-    keys = values.astype(np.int64)
-    refused = keys == ABSENT
-    return keys, refused if refused.any() else None

@@ -13,9 +13,10 @@ from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.columns import Refused, check_domain, object_keys
 from boxmatch.model.decimals import unscaled_numbers
-from boxmatch.model.keys import float_keys, int_keys, why_refused
+from boxmatch.model.keys import why_refused
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import StringAxis
+from boxmatch.model.typed_arrays import float_keys, int_keys
 
 # Numbers converted at a time: the temporaries of one block stay in the second-level cache.
 _BLOCK: Final = 16_384
