@@ -38,7 +38,7 @@ FLIGHTS: dict[str, Any] = {
                       "rejected_shown": [{"subscription_id": "odd", "filter": None,
                                           "reason": "filter is null"}],
                       "index": {"version": 3, "bytes": 2_812_345, "shards": 2}},
-    "matches": {"pairs": 32_712_345,
+    "matches": {"pairs": 32_712_345, "skipping": None,
                 "by_date": {f"2001-{month:02}-{day:02}": 1_000 * day
                             for month in range(1, 13) for day in range(1, 29)},
                 "per_event": histogram(12_000, 40_000, 160_000, 2_788_000),

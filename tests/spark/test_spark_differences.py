@@ -40,8 +40,16 @@ CASES: list[tuple[str, str, str, str, bool, bool | str]] = [
      "local = TIMESTAMP '2024-03-31 03:30:00'", False, True),
     ("The smallest", "volume", "-9223372036854775808L", "volume = -9223372036854775808", True,
      False),
+    ("A constant that no double", "price", "0.3", "price >= 0.3000000000000000001", True, False),
+    ("A constant beyond a type", "volume", "NULL", "volume < 9223372036854775808", True, False),
 ]  # fmt: skip
-ELSEWHERE = {"A `char", "A string with a collation", "Names in another case", "What is no range"}
+ELSEWHERE = {
+    "A `char",
+    "A string with a collation",
+    "Decimals without a common type",
+    "Names in another case",
+    "What is no range",
+}
 
 
 def test_every_row_has_a_case() -> None:
