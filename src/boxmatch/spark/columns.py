@@ -153,7 +153,9 @@ class Transport:
         inside = name
         if "." in name or "`" in name or name.lower() in taken:
             inside = f"__boxmatch_{len(self._columns)}"
-        self._columns[inside] = column.alias(inside)
+        # Every call of a column's method is a round trip to Java, some milliseconds in all.
+        named = isinstance(source, Field) and source.path[-1] == inside
+        self._columns[inside] = column if named else column.alias(inside)
         self._names[source] = inside
         return inside
 
