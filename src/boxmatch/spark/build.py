@@ -153,6 +153,7 @@ def next_version(
         rows,
         shards,
         names=names,
+        changes=False,
         path=str(folder),
         schema=settings.schema.to_json(),
         index=settings.index,

@@ -235,8 +235,9 @@ class _Feed:
             changes, self.subscription_id, id_type, wanted, shards, time_zone, *more
         )
         work = task(
-            "boxmatch.spark.worker:change",
+            "boxmatch.spark.worker:update",
             "update_index",
+            changes=True,
             path=str(Folder.at(self.path)),
             schema=settings.schema.to_json(),
             index=settings.index,

@@ -40,6 +40,7 @@ _FIRST_EVENTS = 512
 def update(
     batches: Batches,
     *,
+    changes: bool,
     path: str,
     schema: str,
     index: str,
@@ -50,7 +51,10 @@ def update(
     time_zone: str,
     old: Sequence[Sequence[SegmentEntry]],
 ) -> Batches:
-    """Bring the shard whose rows these are up to date. A shard without rows is not seen."""
+    """Bring the shard whose rows these are up to date. A shard without rows is not seen.
+
+    The rows are all that it has now, or `changes` of that.
+    """
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         return
@@ -59,40 +63,15 @@ def update(
     number: int = table["shard"][0].as_py()
     # Texts of a shard may be more than 32-bit offsets can reach.
     ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
+    rows = table.drop_columns(["shard", "id"]).append_column("id", ids)
     # In order of ids: the same table gives the same index, however its rows arrived.
-    rows = table.drop_columns(["shard", "id"]).append_column("id", ids).sort_by("id")
+    rows = _last_changes(rows) if changes else rows.sort_by("id")
     rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
     del table, ids
     recipe = Recipe(Schema.from_json(schema), index, index_options, time_zone)
     entries = [SegmentEntry(*entry) for entry in old[number]]
-    yield _entry(number, path, recipe, update_shard(path, recipe, entries, rows), selectivity)
-
-
-def change(
-    batches: Batches,
-    *,
-    path: str,
-    schema: str,
-    index: str,
-    index_options: Mapping[str, Any],
-    id_type: str,
-    selectivity: Mapping[str, float],
-    names: Mapping[str, str],
-    time_zone: str,
-    old: Sequence[Sequence[SegmentEntry]],
-) -> Batches:
-    """Apply the changes in these rows, all of one shard, to it."""
-    found = [batch for batch in batches if batch.num_rows]
-    if not found:
-        return
-    table = pa.Table.from_batches(found)
-    number: int = table["shard"][0].as_py()
-    ids = table["id"].cast(pa.int64() if id_type == "long" else pa.large_string())
-    rows = _last_changes(table.drop_columns(["shard", "id"]).append_column("id", ids))
-    rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
-    recipe = Recipe(Schema.from_json(schema), index, index_options, time_zone)
-    entries = [SegmentEntry(*entry) for entry in old[number]]
-    yield _entry(number, path, recipe, change_shard(path, recipe, entries, rows), selectivity)
+    shard = (change_shard if changes else update_shard)(path, recipe, entries, rows)
+    yield _entry(number, path, recipe, shard, selectivity)
 
 
 def _last_changes(rows: pa.Table) -> pa.Table:
