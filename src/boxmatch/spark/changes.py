@@ -24,6 +24,7 @@ from boxmatch.spark.build import (
 from boxmatch.spark.columns import Columns, column, require_frame, subscription_columns
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
+from boxmatch.spark.plans import require_schema
 from boxmatch.spark.shard_updates import ORDER, REMOVED
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import (
@@ -172,11 +173,7 @@ class _Feed:
                     "make one with build_index"
                 )
             return IndexSettings(schema, self.shards, keep_versions=self.keep_versions)
-        if schema is not None and schema != before.schema:
-            raise SparkError(
-                f"the index at {before.path} was built for another schema:\n{before.schema}\n"
-                f"and not for\n{schema}"
-            )
+        require_schema(before, schema)
         if self.shards not in (None, len(before.shards)):
             raise SparkError(
                 f"the index at {before.path} has {len(before.shards)} shards, not {self.shards}: "
