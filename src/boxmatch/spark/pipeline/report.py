@@ -287,7 +287,7 @@ def _bars(values: list[Summary], title: str, across: str, up: str) -> Summary:
         {"type": "bar"},
         x={**name, "axis": {"labelAngle": -40, "labelOverlap": "greedy"}},
         y=_amount("value", up),
-        tooltip=[{"field": "name", "title": across}, _told("value", up)],
+        tooltip=[{"field": "name", "title": across}, _tooltip("value", up)],
     )
 
 
@@ -303,7 +303,7 @@ def _days(by_date: Mapping[str, int]) -> Summary:
         {"type": "area"},
         x={**day, "axis": {"format": "%b %Y", "tickCount": 4, "labelOverlap": "greedy"}},
         y=_amount("value", "notifications"),
-        tooltip=[{**day, "title": "day", "format": "%Y-%m-%d"}, _told("value", "notifications")],
+        tooltip=[{**day, "title": "day", "format": "%Y-%m-%d"}, _tooltip("value", "notifications")],
     )
 
 
@@ -316,7 +316,7 @@ def _lying(values: Sequence[Row], field: str, title: str, across: str, form: str
         {"type": "bar"},
         x=_amount(field, across, form),
         y={**name, "axis": {"labelLimit": 150, "ticks": False}},
-        tooltip=[name, _told(field, across, ".3~%" if "%" in form else ",.4~g")],
+        tooltip=[name, _tooltip(field, across, ".3~%" if "%" in form else ",.4~g")],
     )
     return {**chart, "height": {"step": 22}}
 
@@ -343,7 +343,7 @@ def _amount(field: str, title: str, form: str = "~s") -> Summary:
     }
 
 
-def _told(field: str, title: str, form: str = ",.4~g") -> Summary:
+def _tooltip(field: str, title: str, form: str = ",.4~g") -> Summary:
     return {"field": field, "type": "quantitative", "title": title, "format": form}
 
 
