@@ -34,6 +34,9 @@ from boxmatch.spark.zones import zone_of
 Array: TypeAlias = "pa.Array[Any]"
 
 _TEXT: pa.DataType = pa.string()
+ID_TYPES: Mapping[str, Any] = {"long": pa.int64(), "string": _TEXT}
+"""Ids as Spark takes them; segments keep texts with longer offsets."""
+
 REJECTED = pa.schema({"subscription_id": _TEXT, "filter": _TEXT, "reason": _TEXT})
 _BAD_ROWS = pa.schema({"row": pa.int64(), "filter": _TEXT, "reason": _TEXT})
 

@@ -14,6 +14,7 @@ from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
 from boxmatch.spark.segments import (
+    ID_TYPES,
     REJECTED,
     Array,
     OpenShard,
@@ -295,7 +296,7 @@ def _pairs(
 ) -> _Answer:
     for shard in shards:
         for rows, ids in shard.find(events, search):
-            yield rows, ids.cast(_SPARK_TYPES[id_type]), len(rows)
+            yield rows, ids.cast(ID_TYPES[id_type]), len(rows)
 
 
 def _arrays(
@@ -303,9 +304,7 @@ def _arrays(
 ) -> _Answer:
     pieces = [piece for shard in shards for piece in shard.find(events, search)]
     rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
-    ids = pa.chunked_array(
-        [ids.cast(_SPARK_TYPES[id_type]) for _, ids in pieces], _SPARK_TYPES[id_type]
-    )
+    ids = pa.chunked_array([ids.cast(ID_TYPES[id_type]) for _, ids in pieces], ID_TYPES[id_type])
     by_event: Any = ids.combine_chunks().take(np.argsort(rows, kind="stable"))
     ends = np.cumsum(np.bincount(rows, minlength=events.num_rows))
     offsets: Any = pa.array(np.concatenate([[0], ends]), pa.int32())
@@ -319,6 +318,3 @@ def _counts(
     for shard in shards:
         total += shard.count(events, search)
     yield None, pa.array(total), 0
-
-
-_SPARK_TYPES: Mapping[str, Any] = {"long": pa.int64(), "string": pa.string()}

@@ -13,9 +13,7 @@ from boxmatch.engine.results import by_chunks
 from boxmatch.indexes.base import Matches
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.spark.publications.states import States
-from boxmatch.spark.segments import Array, OpenShard, Segment
-
-_ID_TYPES: dict[str, Any] = {"long": pa.int64(), "string": pa.string()}
+from boxmatch.spark.segments import ID_TYPES, Array, OpenShard, Segment
 
 
 class Subscriptions:
@@ -27,7 +25,7 @@ class Subscriptions:
             for shard in shards
             for segment, alive in zip(shard.segments, shard.alive, strict=True)
         ]
-        kind = _ID_TYPES[id_type]
+        kind = ID_TYPES[id_type]
         ids: Any = pa.chunked_array([part.ids.cast(kind) for part, _ in self._parts], kind)
         self.ids: Array = ids.combine_chunks()
         """Their ids by number, also of those that are no more."""
