@@ -7,9 +7,9 @@ BoxmatchError
 ├── EventError             (ValueError)   an event batch of a wrong shape or kind
 ├── FilterError            (ValueError)   a filter that cannot be compiled; says what and where
 │   ├── FilterSyntaxError                 the text is not a WHERE expression
-│   ├── UnsupportedFilterError            valid SQL, but not a union of boxes
+│   ├── UnsupportedFilterError            valid SQL that is no condition on one event
 │   ├── UnknownAttributeError             names an attribute that the schema lacks
-│   ├── FilterTooLargeError               expands to more boxes than allowed
+│   ├── FilterTooLargeError               has more boxes, expressions or text than allowed
 │   └── RegionFilterError                 a filter over the names of regions that makes no sense
 ├── SubscriptionIdError    (TypeError)    an id of the wrong kind
 ├── UnknownSubscriptionError (KeyError)   no such id
@@ -105,7 +105,7 @@ class FilterSyntaxError(FilterError):
 
 
 class UnsupportedFilterError(FilterError):
-    """Valid SQL that is not a union of boxes (arithmetic, functions, column against column)."""
+    """Valid SQL that is no condition on one event: a subquery, the time now, an aggregate."""
 
 
 class UnknownAttributeError(FilterError):
@@ -113,7 +113,7 @@ class UnknownAttributeError(FilterError):
 
 
 class FilterTooLargeError(FilterError):
-    """The filter expands to more boxes than the limit allows."""
+    """The filter has more boxes, expressions or text than a limit allows."""
 
 
 class RegionFilterError(FilterError):

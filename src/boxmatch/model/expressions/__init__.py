@@ -1,0 +1,1 @@
+"""Scalar expressions over attributes: what a filter may compare with constants."""
