@@ -208,7 +208,9 @@ def test_infer_from_arrow_types() -> None:
     with pytest.raises(SchemaError, match="'a': no decimal has the 39 digits of decimal256"):
         Schema.from_arrow(pa.schema([("a", pa.decimal256(39, 0))]))
     with pytest.raises(SchemaError, match=r"'a'.*list"):
-        Schema.from_arrow(pa.schema([("a", pa.list_(pa.int8()))]))
+        Schema.from_arrow(pa.schema([("a", pa.list_(pa.list_(pa.int8())))]))
+    with pytest.raises(SchemaError, match="'a': no attribute type fits Arrow type map"):
+        Schema.from_arrow(pa.schema([("a", pa.map_(pa.string(), pa.int8()))]))
     with pytest.raises(SchemaError, match="'a' has no values"):
         Schema.infer(pa.table({"a": [None, None]}))
     with pytest.raises(SchemaError, match="'a' appears twice"):
@@ -273,7 +275,7 @@ def test_infer_mixes_int_and_float_only() -> None:
     [
         ([], "at least one"),
         ([{"a": None}], "'a' has no value"),
-        ([{"a": [1]}], "'a'.*list"),
+        ([{"a": [[1]]}], "'a'.*list"),
         ([{"a": 1}, 7], "row 1"),
         ("text", "str"),
         ({"a": [1]}, "dict"),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
-from boxmatch.errors import AttributeValueError, EventError
+from boxmatch.errors import AttributeValueError, EventError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.decimals import unscaled_numbers
@@ -29,6 +29,9 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     """
     from boxmatch.model import bounds_kernels as kernels
 
+    for one in schema:
+        if one.repeated:
+            raise SchemaError(f"attribute {one.name!r} is a list: use a filter")
     low, high = _numbers(schema, lows), _numbers(schema, highs)
     if low.shape != high.shape:
         raise EventError(f"lows have {len(low):,} rows, but highs have {len(high):,}")

@@ -92,16 +92,39 @@ class Boxes(NamedTuple):
             self.dimensions, start, self.attribute[source], self.low[source], self.high[source]
         )
 
+    def within(self, dimensions: int) -> Boxes:
+        """Their predicates of the first so many attributes."""
+        if dimensions >= self.dimensions:
+            return self._replace(dimensions=dimensions)
+        kept = self.attribute < dimensions
+        before = np.zeros(len(kept) + 1, np.int64)
+        np.cumsum(kept, out=before[1:])
+        return Boxes(
+            dimensions, before[self.start], self.attribute[kept], self.low[kept], self.high[kept]
+        )
+
+    def with_attributes(self, attribute: Int64Array) -> Boxes:
+        """The same predicates of other attributes, in ascending order again."""
+        row = np.repeat(np.arange(self.count), np.diff(self.start))
+        order = np.lexsort((attribute, row))
+        return Boxes(
+            max(self.dimensions, int(attribute.max(initial=-1)) + 1),
+            self.start,
+            attribute[order].astype(np.uint16),
+            self.low[order],
+            self.high[order],
+        )
+
     @staticmethod
     def concatenate(parts: Sequence[Boxes]) -> Boxes:
-        """All boxes of `parts`, which share their dimensions, one after the other."""
+        """All boxes of `parts`, one after the other, over as many dimensions as one of them has."""
         starts = [parts[0].start[:1]]
         total = 0
         for part in parts:
             starts.append(part.start[1:] + total)
             total += int(part.start[-1])
         return Boxes(
-            parts[0].dimensions,
+            max(part.dimensions for part in parts),
             np.concatenate(starts),
             np.concatenate([part.attribute for part in parts]),
             np.concatenate([part.low for part in parts]),

@@ -49,17 +49,22 @@ PYTHON_TYPES: Final = {"int": int, "float": float, "bool": bool}
 
 
 class Refused(Exception):  # never leaves the package
-    """The value in a row does not fit; `at` says which row and why."""
+    """The value in a row does not fit; `at` says which row and why.
 
-    def __init__(self, row: int, value: object, reason: str) -> None:
-        super().__init__(row, value, reason)
+    `name` is that of a field, if the attribute has fields.
+    """
+
+    def __init__(self, row: int, value: object, reason: str, name: str | None = None) -> None:
+        super().__init__(row, value, reason, name)
         self.row = row
         self.value = value
         self.reason = reason
+        self.name = name
 
     def at(self, attribute: Attribute, first_row: int = 0) -> AttributeValueError:
         row = self.row + first_row
-        return AttributeValueError(attribute.name, self.value, self.reason, row=row)
+        name = self.name or attribute.name
+        return AttributeValueError(name, self.value, self.reason, row=row)
 
 
 def scalar_key(attribute: Attribute, axis: StringAxis | None, value: object) -> int:

@@ -57,6 +57,16 @@ def decimal_of(unscaled: int, scale: int) -> Decimal:
     )
 
 
+def exact_decimal(unscaled: int, scale: int) -> Decimal:
+    """The decimal, with all its digits after the point."""
+    return _CONTEXT.scaleb(Decimal(unscaled), -scale)
+
+
+def unscaled(number: Decimal, scale: int) -> int:
+    """The whole number that a decimal with so many digits after the point is stored as."""
+    return int(_CONTEXT.scaleb(number, scale))
+
+
 def number_of(value: object) -> Decimal | None:
     """The number that a value stands for, possibly infinite; None if it is not a number.
 

@@ -17,12 +17,16 @@ from boxmatch.model.keys import is_absent, key_of, unscaled_of, value_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-AttributeType = Literal["int", "float", "string", "bool", "timestamp", "enum", "decimal"]
+AttributeType = Literal["int", "float", "string", "bool", "timestamp", "enum", "decimal", "struct"]
 TYPES: Final[tuple[AttributeType, ...]] = get_args(AttributeType)
 MAX_ATTRIBUTES: Final = 65_535
 
 _WITH_DOMAIN: Final = ("int", "float", "timestamp", "decimal")
-_KNOWN_TYPES: Final = ", ".join("decimal(p, s)" if one == "decimal" else one for one in TYPES)
+_KNOWN_TYPES: Final = (
+    ", ".join("decimal(p, s)" if one == "decimal" else one for one in TYPES)
+    + ', and "list of" these'
+)
+_LIST_OF: Final = "list of "
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,11 @@ class Attribute:
     closed range of an int, float, decimal or timestamp that events must keep to; filters may go
     beyond. Timestamps in a domain are kept as datetimes in UTC. A decimal has `precision` digits,
     `scale` of them after the point; `Attribute(name, "decimal(10, 2)")` sets both.
+
+    A `repeated` attribute is a list, and everything else is about its elements:
+    `Attribute(name, "list of string")` is repeated and of type string. The elements of a list of
+    struct have `fields`, with dots in the names of those that are nested deeper. There is no struct
+    outside a list: in a schema it stands for an attribute per field.
     """
 
     name: str
@@ -41,9 +50,16 @@ class Attribute:
     domain: tuple[Any, Any] | None = None
     precision: int = 0
     scale: int = 0
+    repeated: bool = False
+    fields: tuple[Attribute, ...] = ()
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if str(self.type).startswith(_LIST_OF):
+            object.__setattr__(self, "repeated", True)
+            object.__setattr__(self, "type", self.type[len(_LIST_OF) :].strip())
+            if self.type.startswith(_LIST_OF):
+                raise SchemaError(f"attribute {self.name!r}: a list of lists is not possible")
         digits = parse_spec(str(self.type))
         if digits is not None:
             for field, value in zip(
@@ -56,15 +72,15 @@ class Attribute:
                 f"known types are {_KNOWN_TYPES}"
             )
         self._check_digits()
+        object.__setattr__(self, "fields", self._check_fields())
         object.__setattr__(self, "values", self._check_values())
         object.__setattr__(self, "domain", self._check_domain())
 
     @property
     def type_name(self) -> str:
         """The type as schemas write it: that of a decimal has its digits."""
-        if self.type == "decimal":
-            return type_name(self.precision, self.scale)
-        return self.type
+        name = type_name(self.precision, self.scale) if self.type == "decimal" else self.type
+        return _LIST_OF + name if self.repeated else name
 
     @cached_property
     def labelled(self) -> bool:
@@ -100,6 +116,33 @@ class Attribute:
                 f"attribute {self.name!r}: {self.type_name} is not possible; a decimal has 1 to "
                 f"{MAX_PRECISION} digits, all, some or none of them after the point"
             )
+
+    def _check_fields(self) -> tuple[Attribute, ...]:
+        fields = tuple(self.fields)
+        if self.type != "struct":
+            if fields:
+                raise SchemaError(f"attribute {self.name!r}: only a struct has fields")
+            return ()
+        if not self.repeated:
+            raise SchemaError(
+                f"attribute {self.name!r}: a struct that is not in a list is an attribute for each "
+                f"of its fields, named {self.name + '.FIELD'!r}"
+            )
+        if not fields:
+            raise SchemaError(f"attribute {self.name!r}: a struct needs at least one field")
+        names = set()
+        for field in fields:
+            if not isinstance(field, Attribute):
+                raise SchemaError(f"attribute {self.name!r}: field {field!r} is not an Attribute")
+            if field.repeated:
+                raise SchemaError(
+                    f"attribute {self.name!r}: field {field.name!r} is a list, which the elements "
+                    "of a list cannot have"
+                )
+            if field.name in names:
+                raise SchemaError(f"attribute {self.name!r}: field {field.name!r} appears twice")
+            names.add(field.name)
+        return fields
 
     def _check_values(self) -> tuple[str, ...]:
         if self.type != "enum":
@@ -155,7 +198,7 @@ class Attribute:
 
 AttributeSpec = str | list[str] | tuple[str, ...] | Mapping[str, Any] | Attribute
 """How `Schema` takes an attribute: a type's name, an enum's values, a mapping with `type` and
-`values` or `domain`, or an `Attribute`."""
+`values`, `domain` or `fields`, or an `Attribute`. A struct stands for an attribute per field."""
 
 
 class Schema:
@@ -166,6 +209,11 @@ class Schema:
     ('symbol', 'side', 'price')
 
     The order matters where values come without names, as in n × d arrays.
+
+    A name with dots is that of a nested value, unless an event has the very name.
+
+    >>> Schema({"order": {"type": "struct", "fields": {"id": "int", "tags": "list of string"}}})
+    Schema({'order.id': 'int', 'order.tags': 'list of string'})
     """
 
     # No dataclass: `dataclasses.asdict` of what holds a schema would take it apart.
@@ -179,7 +227,7 @@ class Schema:
         given: object = attributes
         items: tuple[object, ...]
         if isinstance(given, Mapping):
-            items = tuple(_attribute(name, spec) for name, spec in given.items())
+            items = tuple(one for name, spec in given.items() for one in _attributes(name, spec))
         elif isinstance(given, str) or not isinstance(given, Iterable):
             raise SchemaError(f"a schema is made from a mapping, not {given!r}")
         else:
@@ -291,6 +339,16 @@ SchemaSpec = Schema | Mapping[str, AttributeSpec]
 """What `Schema(…)` makes a schema of; of one that is a schema already it makes the same."""
 
 
+def _attributes(name: str, spec: AttributeSpec) -> Iterator[Attribute]:
+    """The attribute that is written so, or those that a struct stands for."""
+    if not isinstance(spec, Mapping) or spec.get("type") != "struct":
+        yield _attribute(name, spec)
+        return
+    _check_name(name)
+    for field, one in _fields_of(name, spec):
+        yield from _attributes(f"{name}.{field}", one)
+
+
 def _attribute(name: str, spec: AttributeSpec) -> Attribute:
     if isinstance(spec, Attribute):
         if spec.name != name:
@@ -299,6 +357,11 @@ def _attribute(name: str, spec: AttributeSpec) -> Attribute:
     if isinstance(spec, str):
         if spec == "enum":
             raise SchemaError(f"attribute {name!r}: write an enum as the list of its values")
+        if spec in ("struct", _LIST_OF + "struct", _LIST_OF + "enum"):
+            more = "values" if spec.endswith("enum") else "fields"
+            raise SchemaError(
+                f'attribute {name!r}: write it with its {more}: {{"type": "{spec}", "{more}": …}}'
+            )
         return Attribute(name, spec)  # type: ignore[arg-type]  # checked by Attribute
     if isinstance(spec, (list, tuple)):
         return Attribute(name, "enum", tuple(spec))
@@ -307,20 +370,50 @@ def _attribute(name: str, spec: AttributeSpec) -> Attribute:
             f"attribute {name!r}: {spec!r} is neither a type ({_KNOWN_TYPES}) "
             "nor a list of enum values"
         )
-    unknown = [key for key in spec if key not in ("type", "values", "domain")]
-    if unknown:
-        raise SchemaError(
-            f"attribute {name!r}: unknown key {unknown[0]!r}; known are type, values, domain"
-        )
+    _check_spec_keys(name, spec, "type", "values", "domain", "fields")
     if "type" not in spec and "values" not in spec:
         raise SchemaError(f"attribute {name!r}: no type given")
-    return Attribute(name, spec.get("type", "enum"), spec.get("values", ()), spec.get("domain"))
+    fields: tuple[Attribute, ...] = ()
+    if "fields" in spec:
+        if spec.get("type") != _LIST_OF + "struct":
+            raise SchemaError(f"attribute {name!r}: only a struct has fields")
+        fields = tuple(
+            one for field, given in _fields_of(name, spec) for one in _attributes(field, given)
+        )
+    return Attribute(
+        name, spec.get("type", "enum"), spec.get("values", ()), spec.get("domain"), fields=fields
+    )
+
+
+def _fields_of(name: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, AttributeSpec]]:
+    """The fields of a struct as they are written."""
+    _check_spec_keys(name, spec, "type", "fields")
+    fields = spec.get("fields")
+    if not isinstance(fields, Mapping) or not fields:
+        raise SchemaError(
+            f"attribute {name!r}: the fields of a struct are a mapping from names to types"
+        )
+    for field, one in fields.items():
+        _check_name(field)
+        yield field, one
+
+
+def _check_spec_keys(name: str, spec: Mapping[str, Any], *known: str) -> None:
+    unknown = [key for key in spec if key not in known]
+    if unknown:
+        raise SchemaError(
+            f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(known)}"
+        )
 
 
 def _spec(attribute: Attribute, *, as_json: bool = False) -> AttributeSpec:
     """The shortest form from which `_attribute` makes this attribute again."""
+    if attribute.type == "struct":
+        fields = {field.name: _spec(field, as_json=as_json) for field in attribute.fields}
+        return {"type": attribute.type_name, "fields": fields}
     if attribute.type == "enum":
-        return list(attribute.values)
+        values = list(attribute.values)
+        return {"type": attribute.type_name, "values": values} if attribute.repeated else values
     if attribute.domain is None:
         return attribute.type_name
     ends = [_json_end(end) if as_json else end for end in attribute.domain]

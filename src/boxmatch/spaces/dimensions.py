@@ -333,6 +333,11 @@ def _dimensions(spaces: Mapping[str, Schema]) -> tuple[Attribute, ...]:
     found: dict[str, tuple[Attribute, str]] = {}
     for name, schema in spaces.items():
         for attribute in schema:
+            if attribute.repeated:
+                raise SchemaError(
+                    f"dimension {attribute.name!r} of space {name!r} is a {attribute.type_name}; "
+                    "a region is at one place of a dimension"
+                )
             known, where = found.setdefault(attribute.name, (attribute, name))
             if known != attribute:
                 raise SchemaError(
