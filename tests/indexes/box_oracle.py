@@ -1,7 +1,7 @@
 """Boxes and points, and which holds which, worked out the obvious way.
 
 Shares nothing with the indexes: a box is a list of `(attribute, low, high)`, a point a list of
-keys.
+keys, or of tuples of keys where it has a set of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.registry import index_class, index_names
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.points import ListKeys
 
 Rows = Sequence[Sequence[tuple[int, int, int]]]
 Points = npt.NDArray[np.int64]
@@ -29,6 +30,7 @@ NEVER = (FIRST, ABSENT)
 class Case(NamedTuple):
     boxes: Boxes
     points: Points
+    lists: ListKeys | None = None
 
 
 def names_of_indexes(**wanted: bool) -> list[str]:
@@ -43,25 +45,56 @@ def names_of_indexes(**wanted: bool) -> list[str]:
 # --- truth -----------------------------------------------------------------------------------
 
 
-def holders(rows: Rows, points: Sequence[Sequence[int]]) -> list[set[int]]:
+def holders(rows: Rows, points: Sequence[Sequence[Any]]) -> list[set[int]]:
     """For each point, the rows of the boxes that hold it."""
+
+    def holds(value: int | tuple[int, ...], low: int, high: int) -> bool:
+        keys = value if isinstance(value, tuple) else (value,)
+        return any(low <= key <= high for key in keys)
+
     return [
         {
             number
             for number, row in enumerate(rows)
-            if all(low <= point[attribute] <= high for attribute, low, high in row)
+            if all(holds(point[attribute], low, high) for attribute, low, high in row)
         }
         for point in points
     ]
 
 
-def holders_of_many(boxes: Boxes, points: Points) -> list[set[int]]:
+def sets_of(lists: ListKeys, event: int) -> dict[int, tuple[int, ...]]:
+    """The keys of an event on each axis where it has a set of them."""
+    first = event * len(lists.axes)
+    return {
+        axis: tuple(lists.keys[lists.start[first + j] : lists.start[first + j + 1]].tolist())
+        for j, axis in enumerate(lists.axes.tolist())
+    }
+
+
+def with_sets(case: Case) -> list[list[Any]]:
+    """The points, with tuples where they have sets."""
+    if case.lists is None:
+        return case.points.tolist()
+    points: list[list[Any]] = case.points.tolist()
+    for event, point in enumerate(points):
+        for axis, keys in sets_of(case.lists, event).items():
+            point[axis] = keys
+    return points
+
+
+def holders_of_many(boxes: Boxes, points: Points, lists: ListKeys | None = None) -> list[set[int]]:
     """The same for more boxes than plain Python likes: a box holds if no predicate fails."""
     row = np.repeat(np.arange(boxes.count), np.diff(boxes.start))
     found = []
-    for point in points:
+    for event, point in enumerate(points):
         keys = point[boxes.attribute]
         failed = (keys < boxes.low) | (keys > boxes.high)
+        for axis, several in () if lists is None else sets_of(lists, event).items():
+            asked = boxes.attribute == axis
+            inside = np.zeros(np.count_nonzero(asked), bool)
+            for key in several:
+                inside |= (boxes.low[asked] <= key) & (key <= boxes.high[asked])
+            failed[asked] = ~inside
         misses = np.bincount(row[failed], minlength=boxes.count)
         found.append(set(np.flatnonzero(misses == 0).tolist()))
     return found
@@ -120,6 +153,7 @@ def check_answers(
     expected: list[set[int]],
     alive: npt.NDArray[np.bool_] | None = None,
     singles: int = 20,
+    lists: ListKeys | None = None,
 ) -> None:
     """`match`, `match_one` and `count` find exactly the `expected` rows that are alive."""
     lines = None if alive is None else bits(alive)
@@ -127,13 +161,14 @@ def check_answers(
         living = {row for position, row in enumerate(order) if alive[position]}
         expected = [rows & living for rows in expected]
     for event, (positions, wanted) in enumerate(
-        zip(listed(index.match(points, lines)), expected, strict=True)
+        zip(listed(index.match(points, lines, lists=lists)), expected, strict=True)
     ):
         assert len(set(positions)) == len(positions), f"event {event}: a position twice"
         assert {order[position] for position in positions} == wanted, f"event {event}"
-    assert index.count(points, lines).tolist() == [len(rows) for rows in expected]
+    assert index.count(points, lines, lists=lists).tolist() == [len(rows) for rows in expected]
     for event in range(0, len(points), max(1, len(points) // singles)):
-        positions = index.match_one(points[event : event + 1], lines).tolist()
+        part = None if lists is None else lists.part(event, event + 1)
+        positions = index.match_one(points[event : event + 1], lines, lists=part).tolist()
         assert len(set(positions)) == len(positions)
         assert {order[position] for position in positions} == expected[event], f"single {event}"
 
@@ -141,10 +176,11 @@ def check_answers(
 def check_large(name: str, case: Case, seed: int, **parameters: Any) -> Index:
     """Build the index and compare all its answers, with all boxes alive and with some."""
     index, order = build(name, case.boxes, **parameters)
-    expected = holders_of_many(case.boxes, case.points)
-    check_answers(index, order, case.points, expected)
+    expected = holders_of_many(*case)
+    check_answers(index, order, case.points, expected, lists=case.lists)
     rng = np.random.default_rng(seed)
-    check_answers(index, order, case.points, expected, rng.random(case.boxes.count) < 0.7)
+    alive = rng.random(case.boxes.count) < 0.7
+    check_answers(index, order, case.points, expected, alive, lists=case.lists)
     return index
 
 
@@ -184,6 +220,16 @@ def cases(draw: st.DrawFn, most_boxes: int = 60) -> Case:
     points = draw(st.lists(point, max_size=12))
     array = np.array(points, np.int64).reshape(len(points), dimensions)
     return Case(Boxes.of(dimensions, rows), array)
+
+
+@st.composite
+def list_cases(draw: st.DrawFn) -> Case:
+    """Small cases with sets of keys on some axes, empty ones and duplicates among them."""
+    case = draw(cases(most_boxes=30))
+    axis = st.integers(0, case.boxes.dimensions - 1)
+    axes = sorted(draw(st.sets(axis, max_size=3)))
+    most = draw(st.sampled_from([0, 1, 3, 12]))
+    return with_lists(case, axes, most, draw(st.integers(0, 2**32 - 1)))
 
 
 @st.composite
@@ -256,6 +302,27 @@ def large_case(kind: str, count: int, events: int, seed: int, odd: float = 0.02)
             safe = np.where((ends > FIRST) & (ends < LAST), ends + step, ends)
             points[event, boxes.attribute[span]] = safe
     return Case(boxes, points)
+
+
+def with_lists(case: Case, axes: Sequence[int], most: int, seed: int) -> Case:
+    """The case with up to `most` keys on some axes: those of other events and of boxes."""
+    rng = np.random.default_rng(seed)
+    boxes, events = case.boxes, len(case.points)
+    # No box asks for "absent" there.
+    low = boxes.low.copy()
+    low[(low == ABSENT) & np.isin(boxes.attribute, axes)] = FIRST
+    start = np.concatenate([[0], np.cumsum(rng.integers(0, most + 1, events * len(axes)))])
+    keys = np.zeros(start[-1], np.int64)
+    for number in range(events * len(axes)):
+        axis = axes[number % len(axes)]
+        asked = boxes.attribute == axis
+        pool = np.concatenate([case.points[:, axis], low[asked], boxes.high[asked]])
+        pool = np.append(pool[pool != ABSENT], [FIRST, 0, LAST])
+        keys[start[number] : start[number + 1]] = rng.choice(
+            pool, start[number + 1] - start[number]
+        )
+    lists = ListKeys(np.array(axes, np.int32), start.astype(np.int64), keys)
+    return Case(boxes._replace(low=low), case.points, lists)
 
 
 BOOLEAN_KINDS = ["light", "coins", "few", "full", "patchy"]

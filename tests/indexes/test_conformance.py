@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -25,8 +26,12 @@ from box_oracle import (
     holders_of_many,
     large_boolean_case,
     large_case,
+    list_cases,
     listed,
     names_of_indexes,
+    with_lists,
+    with_sets,
+    without,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,22 +39,25 @@ from hypothesis import strategies as st
 from boxmatch.errors import IndexConfigError
 from boxmatch.indexes.base import Capabilities, Index, Matches
 from boxmatch.indexes.registry import index_class, index_names
+from boxmatch.indexes.scan import FAILURE, rank_failures, scan_over
+from boxmatch.indexes.scan import NEVER as NEVER_RANK
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 from property_examples import examples
 
 every_index = pytest.mark.parametrize("name", index_names())
 every_index_of_ranges = pytest.mark.parametrize("name", names_of_indexes(ranges=True))
+every_index_of_lists = pytest.mark.parametrize("name", names_of_indexes(lists=True))
 every_index_of_booleans = pytest.mark.parametrize("name", names_of_indexes(booleans=True))
 
 
 def check_small(name: str, case: Case, data: st.DataObject) -> None:
     index, order = build(name, case.boxes)
     rows = [case.boxes.row(row) for row in range(case.boxes.count)]
-    expected = holders(rows, case.points.tolist())
-    check_answers(index, order, case.points, expected)
+    expected = holders(rows, with_sets(case))
+    check_answers(index, order, case.points, expected, lists=case.lists)
     alive = data.draw(st.lists(st.booleans(), min_size=len(order), max_size=len(order)))
-    check_answers(index, order, case.points, expected, np.array(alive, bool))
+    check_answers(index, order, case.points, expected, np.array(alive, bool), lists=case.lists)
 
 
 def some_case(name: str, count: int, events: int, seed: int) -> Case:
@@ -173,6 +181,94 @@ def test_large_batches_of_booleans(
     name: str, kind: str, count: int, events: int, seed: int
 ) -> None:
     check_large(name, large_boolean_case(kind, count, events, seed), seed)
+
+
+# --- sets of keys ----------------------------------------------------------------------------
+
+
+@every_index_of_lists
+@settings(max_examples=examples(60))
+@given(case=list_cases(), data=st.data())
+def test_small_batches_with_sets(name: str, case: Case, data: st.DataObject) -> None:
+    check_small(name, case, data)
+
+
+@every_index_of_lists
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=3)
+@given(
+    count=st.sampled_from([0, 1, 513, 1500]),
+    events=st.sampled_from([0, 1, 65, 150]),
+    axes=st.sets(st.integers(0, 3), max_size=3),
+    most=st.sampled_from([0, 1, 5, 40]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_large_batches_with_sets(
+    name: str, kind: str, count: int, events: int, axes: set[int], most: int, seed: int
+) -> None:
+    case = large_case(kind, count, events, seed)
+    axes = {axis for axis in axes if axis < case.boxes.dimensions}
+    check_large(name, with_lists(case, sorted(axes), most, seed), seed)
+
+
+@every_index_of_lists
+def test_skipping_predicates_on_sets_loses_nothing(name: str) -> None:
+    case = with_lists(large_case("uniform", 1200, 80, seed=3), [0, 2, 3], 3, seed=3)
+    index, order = build(name, case.boxes)
+    expected = holders_of_many(*case)
+    for skipped in (np.arange(case.boxes.dimensions) % 3 == 0, np.arange(20) == 2):
+        marks = np.resize(skipped, case.boxes.dimensions)
+        most = holders_of_many(without(case.boxes, marks), case.points, case.lists)
+        found = listed(index.match(case.points, None, marks, lists=case.lists))
+        for event, positions in enumerate(found):
+            rows = {order[position] for position in positions}
+            assert expected[event] <= rows <= most[event]
+            part = case.lists.part(event, event + 1)
+            one = index.match_one(case.points[event : event + 1], None, marks, lists=part)
+            assert expected[event] <= {order[p] for p in one.tolist()} <= most[event]
+
+
+def test_ranks_of_boxes_for_a_point_with_sets() -> None:
+    case = with_lists(large_case("edges", 200, 12, seed=8), [0, 2], 3, seed=8)
+    rows = [case.boxes.row(row) for row in range(200)]
+    for event, point in enumerate(with_sets(case)):
+        ranks = np.empty(200, np.int64)
+        lists = case.lists.part(event, event + 1)
+        rank_failures(*case.boxes[1:], case.points[event], ranks, lists)
+        for row, rank in zip(rows, ranks.tolist(), strict=True):
+            failed = sum(not holders([[predicate]], [point])[0] for predicate in row)
+            never = any(low > high for _, low, high in row)
+            assert rank == (
+                NEVER_RANK if never else failed * FAILURE + FAILURE - 1 - len(row) + failed
+            )
+
+
+def test_a_scan_over_the_first_rows_takes_sets() -> None:
+    case = with_lists(large_case("edges", 200, 12, seed=9), [0, 2], 3, seed=9)
+    expected = [{row for row in rows if row < 90} for rows in holders_of_many(*case)]
+    index = scan_over(case.boxes, 90)
+    check_answers(index, list(range(90)), case.points, expected, lists=case.lists)
+
+
+@every_index
+def test_sets_are_refused_by_those_that_do_not_take_them(name: str) -> None:
+    case = with_lists(some_case(name, 60, 5, seed=2), [1], 2, seed=2)
+    index, _ = build(name, case.boxes)
+    lists, first = case.lists, case.lists.part(0, 1)
+    if index.capabilities.lists:
+        assert (
+            len(index.match_one(case.points[:1], lists=first))
+            == index.count(case.points, lists=lists)[0]
+        )
+        return
+    message = f"index '{name}' does not take repeated values; tile and scan do"
+    for ask in (
+        lambda: index.match(case.points, lists=lists),
+        lambda: index.match_one(case.points[:1], lists=first),
+        lambda: index.count(case.points, lists=lists),
+    ):
+        with pytest.raises(IndexConfigError, match=re.escape(message)):
+            ask()
 
 
 # --- nothing, everything, at the same time ---------------------------------------------------

@@ -37,7 +37,7 @@ def main(name: str, source: str) -> None:
 
 def run(name: str) -> None:
     """A case of each kind, then boxes that come and go."""
-    from box_oracle import BOOLEAN_KINDS, KINDS, large_boolean_case, large_case
+    from box_oracle import BOOLEAN_KINDS, KINDS, large_boolean_case, large_case, with_lists
     from odd_parameters import SMALL
 
     from boxmatch.indexes.registry import index_class
@@ -49,6 +49,8 @@ def run(name: str) -> None:
         cases += [large_case("edges", *sizes, seed=2) for sizes in ((520, 3), (0, 9), (9, 0))]
     if capabilities.booleans:
         cases += [large_boolean_case(kind, 90, 15, seed=3) for kind in BOOLEAN_KINDS]
+    if capabilities.lists:
+        check(name, with_lists(large_case("edges", 90, 15, seed=4), [0, 2], 3, seed=4))
     for case in cases:
         check(name, case, **parameters)
         if capabilities.updates:
@@ -59,13 +61,13 @@ def check(name: str, case: Any, **parameters: Any) -> None:
     from box_oracle import build, check_answers, holders_of_many
 
     index, order = build(name, case.boxes, **parameters)
-    expected = holders_of_many(case.boxes, case.points)
-    check_answers(index, order, case.points, expected, singles=3)
+    expected = holders_of_many(*case)
+    check_answers(index, order, case.points, expected, singles=3, lists=case.lists)
     alive = np.random.default_rng(1).random(case.boxes.count) < 0.6
-    check_answers(index, order, case.points, expected, alive, singles=3)
+    check_answers(index, order, case.points, expected, alive, singles=3, lists=case.lists)
     if index.capabilities.approximate:
         skipped = np.arange(case.boxes.dimensions) % 2 == 0
-        counts = index.count(case.points, None, skipped)
+        counts = index.count(case.points, None, skipped, lists=case.lists)
         if any(map(operator.lt, counts.tolist(), map(len, expected))):
             raise SystemExit("matches are lost by skipping")
 
@@ -88,14 +90,15 @@ def check_updates(name: str, case: Any, **parameters: Any) -> None:
 
 def run_tile() -> None:
     """Blocks are small here, so that a few hundred events fill several of them."""
-    from box_oracle import large_case
+    from box_oracle import Case, large_case, with_lists
 
     from boxmatch.indexes.registry import index_class
     from boxmatch.indexes.tile import index as tile_index
-    from boxmatch.indexes.tile import search
+    from boxmatch.indexes.tile import lists, search
     from boxmatch.model.boxes import Boxes
 
-    search._BLOCK = 128
+    lists._BLOCK = search._BLOCK = 128
+    lists._MOST_UNVERIFIED = 600
     search._MOST_UNVERIFIED = 600
     tile_index.SWEEP_EVENTS = 60
     tile_index.SWEEP_BLOCK = 100
@@ -128,6 +131,15 @@ def run_tile() -> None:
         ]
     ):
         check("tile", large_case(kind, count, events, seed))
+    for kind, count, events in [("uniform", 600, 150), ("dense", 300, 20), ("edges", 530, 59)]:
+        check("tile", with_lists(large_case(kind, count, events, seed=5), [0, 1, 3], 4, seed=5))
+    label = np.repeat(np.arange(-900, 900, 3), 2)
+    for columns in ([label], [label, label % 3]):
+        keys = np.stack(columns, axis=1).reshape(-1)
+        axes = np.tile(np.arange(len(columns), dtype=np.uint16), len(label))
+        start = np.arange(0, len(keys) + 1, len(columns))
+        labelled = Boxes(2, start, axes, keys, keys.copy())
+        check("tile", with_lists(Case(labelled, np.zeros((140, 2), np.int64)), [0], 12, seed=6))
     if len(set(swept)) < 2:
         raise SystemExit(f"swept blocks: {swept}")
     never = Boxes.of(1, [[(0, 3, 3)]] * 700)

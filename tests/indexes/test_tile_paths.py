@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from box_oracle import KINDS, Case, check_large, large_case
+from box_oracle import (
+    KINDS,
+    Case,
+    build,
+    check_answers,
+    check_large,
+    holders_of_many,
+    large_case,
+    with_lists,
+)
 
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.boxes import Boxes
@@ -112,3 +121,102 @@ def test_endpoints_decide_when_many_boxes_are_unverified(paths: set[str]) -> Non
     # The same through a sweep, which has to settle the unlined ones too.
     check_large("tile", Case(boxes, np.tile(points, (5, 1))), seed=2)
     assert "sweep" in paths
+
+
+# --- sets of keys ----------------------------------------------------------------------------
+
+
+def labelled_boxes(count: int, labels: int, *, second: int = 0) -> Boxes:
+    """Boxes that ask for a label on axis 0 and, with `second`, for one of so many on axis 1."""
+    rng = np.random.default_rng(count)
+    label = (rng.integers(0, labels, count) - labels // 2) * 1_000_003
+    columns = [label, rng.integers(0, second, count)] if second else [label]
+    keys = np.stack(columns, axis=1).reshape(-1)
+    axes = np.tile(np.arange(len(columns), dtype=np.uint16), count)
+    start = np.arange(0, len(keys) + 1, len(columns))
+    return Boxes(3, start, axes, keys, keys.copy())
+
+
+def posted_tiles(index: Any) -> int:
+    """Of the one plan that the index has."""
+    [(plan, _)] = index._plans.values()
+    return int(np.unpackbits(plan.posted.view(np.uint8)).sum())
+
+
+@pytest.mark.parametrize(
+    ("boxes", "posted"),
+    [
+        (labelled_boxes(3000, 700), True),
+        (labelled_boxes(3000, 700, second=3), True),
+        # Clustered by the other axis, which has more keys.
+        (labelled_boxes(3000, 60, second=900), False),
+        # Lines tell so few labels apart.
+        (labelled_boxes(3000, 20), False),
+    ],
+)
+def test_boxes_are_looked_up_where_lines_tell_nothing(boxes: Boxes, posted: bool) -> None:
+    points = np.zeros((70, 3), np.int64)
+    points[:, 1] = np.arange(70) % 4
+    case = with_lists(Case(boxes, points), [0], 30, seed=4)
+    index = check_large("tile", case, seed=4)
+    assert (posted_tiles(index) > 0) is posted
+    # Memory that is held beyond what is saved.
+    saved = sum(array.nbytes for array in index.to_arrays().values())
+    assert index.nbytes["postings"] == sum(index.nbytes.values()) - saved
+
+
+def test_tiles_with_and_without_postings_in_one_index() -> None:
+    """Labels on two axes, ranges, and boxes that do not ask for a label at all."""
+    rng = np.random.default_rng(6)
+    rows: list[list[tuple[int, int, int]]] = []
+    for number in range(6000):
+        label = int(rng.integers(0, 500)) * 7
+        kind = number % 4
+        if kind < 2:
+            rows.append([(kind, label, label)])
+        elif kind == 2:
+            rows.append([(0, label, label), (1, label, label + 300), (2, label, label + 1500)])
+        else:
+            rows.append([(2, label, label + 90)])
+    points = rng.integers(0, 3500, (90, 4))
+    case = with_lists(Case(Boxes.of(4, rows), points), [0, 1, 3], 25, seed=6)
+    index = check_large("tile", case, seed=6)
+    assert 0 < posted_tiles(index) < len(index.to_arrays()["unsettled"])
+
+
+def test_more_candidates_than_are_collected_at_once() -> None:
+    boxes = labelled_boxes(30_000, 3000, second=2)
+    points = np.zeros((40, 3), np.int64)
+    every = with_lists(Case(boxes, points), [0], 0, seed=1).lists
+    assert every is not None
+    keys = np.unique(boxes.low[::2])
+    lists = every._replace(start=np.arange(41) * len(keys), keys=np.tile(keys, 40))
+    index, order = build("tile", boxes)
+    wanted = set(np.flatnonzero(boxes.low[1::2] == 0).tolist())
+    check_answers(index, order, points, [wanted] * 40, lists=lists)
+    assert posted_tiles(index) > 0
+
+
+@pytest.mark.parametrize("kind", ["uniform", "dense", "equality"])
+def test_sets_in_more_events_than_a_block(kind: str) -> None:
+    case = with_lists(large_case(kind, 700, 4133, seed=1), [0, 1], 2, seed=1)
+    check_large("tile", case, seed=1)
+
+
+def test_sets_on_axes_that_no_box_constrains_change_nothing(paths: set[str]) -> None:
+    boxes = Boxes.of(3, [[(0, low, low + 50)] for low in range(900)])
+    points = np.random.default_rng(1).integers(0, 900, (300, 3))
+    index = check_large("tile", with_lists(Case(boxes, points), [1, 2], 3, seed=1), seed=1)
+    assert paths == {"sweep", "few", "single"}
+    assert list(index._plans.values()) == [None]  # type: ignore[attr-defined]
+
+
+def test_plans_for_many_combinations_of_axes() -> None:
+    case = large_case("uniform", 600, 3, seed=2)
+    index, order = build("tile", case.boxes)
+    for mask in range(1, 24):
+        axes = [axis for axis in range(5) if mask >> axis & 1]
+        some = with_lists(case, axes, 3, seed=mask)
+        assert some.lists is not None
+        expected = holders_of_many(case.boxes, case.points, some.lists)
+        check_answers(index, order, case.points, expected, lists=some.lists)

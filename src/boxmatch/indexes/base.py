@@ -12,6 +12,7 @@ import numpy.typing as npt
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.errors import IndexConfigError
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.points import ListKeys
 
 NO_LINES = np.zeros((0, 8), np.uint64)
 NO_MARKS = np.zeros(0, bool)
@@ -53,6 +54,8 @@ class Capabilities:
     """Can leave out the predicates of `skipped` attributes."""
     skipping_pays: bool = True
     """Leaving them out makes it faster."""
+    lists: bool = False
+    """Takes points with sets of keys."""
 
 
 class Index(ABC):
@@ -63,7 +66,8 @@ class Index(ABC):
     while one of them changes it by `add` or `remove`. Points are an n × d array of keys. `alive`,
     where given, has one bit per position, in lines of 512: boxes whose bit is clear are passed
     over. `skipped`, where given, marks the attributes whose predicates need not be checked: the
-    answer then has every match, and may have more.
+    answer then has every match, and may have more. `lists`, where given, has the keys of the points
+    on axes where they have sets of them; what `points` has there is ignored.
     """
 
     name: ClassVar[str]
@@ -81,6 +85,9 @@ class Index(ABC):
                 f"index {self.name!r} takes no parameter {unknown[0]!r} (it takes: {known})"
             )
         self.dimensions = dimensions
+        self.attributes = dimensions
+        """The axes that events may lack, which come first; the others are of expressions, which
+        nearly always have a value. May be set before `build`."""
         self.chosen = {**self.parameters, **parameters}
         for parameter, (least, most) in self._limits.items():
             value = self.chosen[parameter]
@@ -116,6 +123,15 @@ class Index(ABC):
     def _search(self, query: Query) -> Int32Array:
         """Set the counts; return the positions, point by point, if they are wanted."""
 
+    def _search_lists(self, query: Query, lists: ListKeys) -> Int32Array:
+        """The same for points with sets of keys."""
+        raise IndexConfigError(
+            f"index {self.name!r} does not take repeated values; tile and scan do"
+        )
+
+    def _answer(self, query: Query, lists: ListKeys | None) -> Int32Array:
+        return self._search(query) if lists is None else self._search_lists(query, lists)
+
     def _query(
         self,
         points: Int64Array,
@@ -129,24 +145,39 @@ class Index(ABC):
         return Query(points, lines, marks, listing, np.empty(len(points), np.int64))
 
     def match(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
+        self,
+        points: Int64Array,
+        alive: BitLines | None = None,
+        skipped: BoolArray | None = None,
+        *,
+        lists: ListKeys | None = None,
     ) -> Matches:
         """The boxes that hold each point."""
         query = self._query(points, alive, skipped, listing=True)
-        return Matches(query.counts, self._search(query))
+        return Matches(query.counts, self._answer(query, lists))
 
     def match_one(
-        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
+        self,
+        point: Int64Array,
+        alive: BitLines | None = None,
+        skipped: BoolArray | None = None,
+        *,
+        lists: ListKeys | None = None,
     ) -> Int32Array:
         """The boxes that hold the single point in an array of shape (1, d)."""
-        return self.match(point, alive, skipped).positions
+        return self.match(point, alive, skipped, lists=lists).positions
 
     def count(
-        self, points: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
+        self,
+        points: Int64Array,
+        alive: BitLines | None = None,
+        skipped: BoolArray | None = None,
+        *,
+        lists: ListKeys | None = None,
     ) -> Int64Array:
         """How many boxes hold each point."""
         query = self._query(points, alive, skipped, listing=False)
-        self._search(query)
+        self._answer(query, lists)
         return query.counts
 
     @property

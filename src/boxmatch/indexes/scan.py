@@ -7,23 +7,26 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array, UInt16Array
+from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt16Array
 from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
-from boxmatch.kernels.box_lists import is_alive, longer
+from boxmatch.kernels.box_lists import append, is_alive, longer
 from boxmatch.kernels.jit import kernel
-from boxmatch.model.box_kernels import holds
+from boxmatch.model.box_kernels import any_inside, holds, keep_holders, places_of_lists
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.points import ListKeys
 
 # A rank is the number of predicates that fail, then of those that hold: the more the nearer.
 FAILURE: Final = 1 << 16
 NEVER: Final = (1 << 62) - 1
+
+_NO_LISTS = ListKeys(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
 
 class ScanIndex(Index):
     """Brute force. Exact by being obvious; fine up to a few thousand boxes."""
 
     name = "scan"
-    capabilities = Capabilities(approximate=True)
+    capabilities = Capabilities(approximate=True, lists=True)
 
     def build(self, boxes: Boxes) -> None:
         self._boxes, self._rows = boxes, boxes.count
@@ -32,9 +35,19 @@ class ScanIndex(Index):
         points, alive, skipped, listing, counts = query
         return _scan(*self._boxes[1:], self._rows, points, alive, skipped, listing, counts)
 
+    def _search_lists(self, query: Query, lists: ListKeys) -> Int32Array:
+        return _scan_lists(*self._boxes[1:], self._rows, query, lists)
+
     def match_one(
-        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
+        self,
+        point: Int64Array,
+        alive: BitLines | None = None,
+        skipped: BoolArray | None = None,
+        *,
+        lists: ListKeys | None = None,
     ) -> Int32Array:
+        if lists is not None:
+            return super().match_one(point, alive, skipped, lists=lists)
         lines = NO_LINES if alive is None else alive
         marks = NO_MARKS if skipped is None else skipped
         counts = np.empty(1, np.int64)
@@ -101,6 +114,48 @@ def _scan(
 
 
 @kernel
+def _scan_lists(
+    start: Int64Array,
+    attribute: UInt16Array,
+    low: Int64Array,
+    high: Int64Array,
+    rows: int,
+    query: Query,
+    lists: ListKeys,
+) -> Int32Array:
+    """The same for points with sets of keys."""
+    points, alive, skipped, listing, counts = query
+    list_of = places_of_lists(lists.axes, points.shape[1])
+    found = np.empty(64, np.int32)
+    end: Int = np.int64(0)
+    box = np.empty(rows, np.int32)
+    certain = np.full(rows, -1, np.int32)
+    for e in range(len(points)):
+        event = np.full(rows, e, np.int32)
+        living = 0
+        for b in range(rows):
+            if len(alive) == 0 or is_alive(alive, b):
+                box[living] = b
+                living += 1
+        counts[e] = keep_holders(
+            start,
+            attribute,
+            low,
+            high,
+            points,
+            lists,
+            list_of,
+            skipped,
+            event,
+            box,
+            certain,
+            living,
+        )
+        if listing:
+            found, end = append(found, end, box, counts[e])
+    return found[:end]
+
+
 def rank_failures(
     start: Int64Array,
     attribute: UInt16Array,
@@ -108,14 +163,38 @@ def rank_failures(
     high: Int64Array,
     point: Int64Array,
     ranks: Int64Array,
+    lists: ListKeys | None = None,
 ) -> None:
-    """Set the ranks of the first boxes: the lower, the nearer a box is to hold the point."""
+    """Set the ranks of the first boxes: the lower, the nearer a box is to hold the point.
+
+    `lists` has the sets of keys of this one point.
+    """
+    sets = _NO_LISTS if lists is None else lists
+    _rank_failures(start, attribute, low, high, point, sets, ranks)
+
+
+@kernel
+def _rank_failures(
+    start: Int64Array,
+    attribute: UInt16Array,
+    low: Int64Array,
+    high: Int64Array,
+    point: Int64Array,
+    lists: ListKeys,
+    ranks: Int64Array,
+) -> None:
+    list_of = places_of_lists(lists.axes, len(point))
+    list_start, list_keys = lists.start, lists.keys
     for box in range(len(ranks)):
         failed = 0
         never = False
         for p in range(start[box], start[box + 1]):
-            key = point[attribute[p]]
-            failed += key < low[p] or key > high[p]
+            place = list_of[attribute[p]]
+            if place < 0:
+                key = point[attribute[p]]
+                failed += key < low[p] or key > high[p]
+            else:
+                failed += not any_inside(list_start, list_keys, place, low[p], high[p])
             never |= low[p] > high[p]
         satisfied = start[box + 1] - start[box] - failed
         ranks[box] = NEVER if never else failed * FAILURE + (FAILURE - 1 - satisfied)

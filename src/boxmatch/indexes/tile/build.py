@@ -48,10 +48,13 @@ _DENSE = 4.0
 """Matches per tile and event from which on an index is made for many matches."""
 
 
-def build_tiles(boxes: Boxes, cells: int) -> tuple[TileState, Int64Array]:
-    """The index, and the row of `boxes` that each of its positions holds."""
+def build_tiles(boxes: Boxes, cells: int, attributes: int) -> tuple[TileState, Int64Array]:
+    """The index, and the row of `boxes` that each of its positions holds.
+
+    All but the first `attributes` axes are of expressions, which nearly always have a value.
+    """
     ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count)))
-    boxes, order, predicates = _arrange(boxes, ruler)
+    boxes, order, predicates = _arrange(boxes, ruler, attributes)
     cut_start = ruler.cut_start
     dense = _expected_matches(predicates, cut_start) > _DENSE
     constrained = _constrained(boxes.start, boxes.attribute, boxes.dimensions)
@@ -106,12 +109,14 @@ def _quantiles(count: int) -> int:
     return int(np.clip(1 << (max(count, 1) // 64).bit_length(), 64, 1024))
 
 
-def _arrange(boxes: Boxes, ruler: Ruler) -> tuple[Boxes, Int64Array, RankedPredicates]:
+def _arrange(
+    boxes: Boxes, ruler: Ruler, attributes: int
+) -> tuple[Boxes, Int64Array, RankedPredicates]:
     """The boxes in clustered order, that order, and their predicates as ranks."""
     low = np.empty(len(boxes.attribute), np.uint16)
     high = np.empty(len(boxes.attribute), np.uint16)
     rank_predicates(ruler, boxes.attribute, boxes.low, boxes.high, low, high)
-    order = cluster(boxes, ruler.cut_start, low, high)
+    order = cluster(boxes, attributes, ruler.cut_start, low, high)
     boxes, low, high = _gather(boxes, low, high, order)
     sure_low = np.empty(len(low), np.int32)
     sure_high = np.empty(len(low), np.int32)

@@ -11,12 +11,17 @@ from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, pack
+from boxmatch.indexes.tile.lists import search_lists, search_one_with_lists
+from boxmatch.indexes.tile.postings import ListPlan, pack_plan, plan_lists
 from boxmatch.indexes.tile.search import search_batch, search_few
 from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.points import ListKeys
 
 _NO_ORDER = np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int64)
 _NO_BOXES = np.zeros(0, np.int32)
+
+_MOST_PLANS = 16
 
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
@@ -39,23 +44,32 @@ class TileIndex(Index):
     name = "tile"
     parameters = {"cells": 64}
     # Lines pass over whole tiles at once; what is left for single predicates to decide is little.
-    capabilities = Capabilities(approximate=True, skipping_pays=False)
+    capabilities = Capabilities(approximate=True, skipping_pays=False, lists=True)
     _limits = {"cells": (8, 120)}
 
     def build(self, boxes: Boxes) -> Int64Array:
-        state, order = build_tiles(boxes, self.chosen["cells"])
+        state, order = build_tiles(boxes, self.chosen["cells"], self.attributes)
         self._hold(state)
         return order
 
     def _hold(self, state: TileState) -> None:
         self._state = state
         self._packed = pack(state)
+        self._plans: dict[bytes, tuple[ListPlan, Int64Array] | None] = {}
 
     def match_one(
-        self, point: Int64Array, alive: BitLines | None = None, skipped: BoolArray | None = None
+        self,
+        point: Int64Array,
+        alive: BitLines | None = None,
+        skipped: BoolArray | None = None,
+        *,
+        lists: ListKeys | None = None,
     ) -> Int32Array:
         lines = NO_LINES if alive is None else alive
         marks = NO_MARKS if skipped is None else skipped
+        planned = None if lists is None else self._plan(lists.axes)
+        if lists is not None and planned is not None:
+            return search_one_with_lists(self._packed, planned[1], point, lists, lines, marks)
         return search_few(self._packed, point, lines, marks, True, np.empty(1, np.int64))
 
     def _search(self, query: Query) -> Int32Array:
@@ -72,6 +86,28 @@ class TileIndex(Index):
             search_batch(state, points[block], lines, marks, *order, False, counts[block])
         return _NO_BOXES
 
+    def _search_lists(self, query: Query, lists: ListKeys) -> Int32Array:
+        planned = self._plan(lists.axes)
+        if planned is None:
+            return self._search(query)
+        return search_lists(self._packed, planned[1], query, lists)
+
+    def _plan(self, axes: Int32Array) -> tuple[ListPlan, Int64Array] | None:
+        """The plan for these axes, and how kernels take it; None if no box constrains them.
+
+        Made when it is first asked for: most indexes never see a set of keys.
+        """
+        key = axes.tobytes()
+        try:
+            return self._plans[key]
+        except KeyError:
+            plan = plan_lists(self._state, axes)
+        planned = None if plan is None else (plan, pack_plan(plan))
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans = {}
+        self._plans[key] = planned
+        return planned
+
     @property
     def boxes(self) -> Boxes:
         state = self._state
@@ -82,7 +118,11 @@ class TileIndex(Index):
     @property
     def nbytes(self) -> dict[str, int]:
         arrays = self._state._asdict()
-        return {part: sum(arrays[name].nbytes for name in names) for part, names in _PARTS.items()}
+        held = {part: sum(arrays[name].nbytes for name in names) for part, names in _PARTS.items()}
+        plans = [planned[0] for planned in list(self._plans.values()) if planned is not None]
+        if plans:
+            held["postings"] = sum(array.nbytes for plan in plans for array in plan)
+        return held
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         return self._state._asdict()

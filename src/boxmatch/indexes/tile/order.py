@@ -16,26 +16,41 @@ from boxmatch.model.boxes import Boxes
 
 
 def cluster(
-    boxes: Boxes, cut_start: Int32Array, low_rank: UInt16Array, high_rank: UInt16Array
+    boxes: Boxes,
+    attributes: int,
+    cut_start: Int32Array,
+    low_rank: UInt16Array,
+    high_rank: UInt16Array,
 ) -> Int64Array:
-    """The order in which to store `boxes`: position to row."""
-    importance = _importance(boxes, cut_start, low_rank, high_rank)
+    """The order in which to store `boxes`: position to row.
+
+    All but the first `attributes` axes are of expressions.
+    """
+    importance = _importance(boxes, attributes, cut_start, low_rank, high_rank)
     keys = np.empty(boxes.count, np.uint64)
     _sort_keys(boxes.start, boxes.attribute, low_rank, high_rank, cut_start, importance, keys)
     return np.argsort(keys)
 
 
 def _importance(
-    boxes: Boxes, cut_start: Int32Array, low_rank: UInt16Array, high_rank: UInt16Array
+    boxes: Boxes,
+    attributes: int,
+    cut_start: Int32Array,
+    low_rank: UInt16Array,
+    high_rank: UInt16Array,
 ) -> UInt16Array:
     """Place of each attribute among all, the most telling first.
 
     An attribute tells much if few boxes constrain it (an event without it rules them out) and if
-    they do so narrowly: the fraction of all boxes that an event satisfies through it is small.
+    they do so narrowly: the fraction of all boxes that an event satisfies through it is small. No
+    event is without the value of an expression, so that one counts as if all boxes constrained it.
     """
     width = np.zeros(boxes.dimensions)
     _sum_widths(boxes.attribute, low_rank, high_rank, width)
     satisfied = width / np.maximum(1, np.diff(cut_start))
+    if attributes < boxes.dimensions:
+        constrain = np.bincount(boxes.attribute, minlength=boxes.dimensions)[attributes:]
+        satisfied[attributes:] *= boxes.count / np.maximum(1, constrain)
     place = np.empty(boxes.dimensions, np.uint16)
     place[np.argsort(satisfied, kind="stable")] = np.arange(boxes.dimensions)
     return place

@@ -89,7 +89,7 @@ def _transpose(square: UInt64Array) -> None:
 
 
 @kernel
-def _transpose_live(live: BitLines, events: Int, tiles: Int, transposed: BitLines) -> None:
+def transpose_live(live: BitLines, events: Int, tiles: Int, transposed: BitLines) -> None:
     """From tiles per event to events per tile."""
     square = np.empty(64, np.uint64)
     for word in range((tiles + 63) // 64):
@@ -104,7 +104,7 @@ def _transpose_live(live: BitLines, events: Int, tiles: Int, transposed: BitLine
 
 
 @kernel
-def _live_events(transposed: BitLines, tile: Int, events: Int64Array) -> Int:
+def live_events(transposed: BitLines, tile: Int, events: Int64Array) -> Int:
     """The events for which the tile is live; returns how many."""
     count = 0
     for group in range(transposed.shape[1]):
@@ -217,7 +217,7 @@ def search_batch(
         if not sweep:
             locate(state, block_keys, ranks, cells)
             mark_live(state, ranks[:size], live)
-            _transpose_live(live.reshape(block, width * LINE_WORDS), size, tiles, transposed)
+            transpose_live(live.reshape(block, width * LINE_WORDS), size, tiles, transposed)
         found: Int = np.int64(0)
         unverified: Int = np.int64(0)
         for tile in range(tiles):
@@ -225,7 +225,7 @@ def search_batch(
             if sweep:
                 sweep_tile(state, tile, alive, order, ordered, candidates)
             else:
-                count = _live_events(transposed, tile, events)
+                count = live_events(transposed, tile, events)
                 if count > 0:
                     count = _pass_lines(state, tile, alive, cells, events, count, candidates)
             settled: Int = np.int64(0)
