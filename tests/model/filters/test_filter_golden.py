@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.expressions.rendering import render as render_node
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, render
+from boxmatch.model.filters.names import quote_name
+from boxmatch.model.filters.scope import Scope
 from boxmatch.model.keys import value_of
 from boxmatch.model.schema import Schema
 
@@ -20,6 +23,8 @@ SCHEMA = Schema(
         "at": "timestamp",
         "side": ["buy", "sell", "hold"],
         "limit": "int",
+        "tags": "list of string",
+        "sizes": "list of int",
     }
 )
 
@@ -29,16 +34,23 @@ def shown(compiled: CompiledFilter) -> list[str]:
         if isinstance(bound, tuple):
             return repr(bound[0]) + {-1: "-", 0: "", 1: "+"}[bound[1]]
         named = {ABSENT: "absent", FIRST: "first", LAST: "last"}.get(bound)
-        value = None if named else value_of(SCHEMA.attributes[position], bound)
+        value = None if named else value_of(scope.attributes[position], bound)
         return named or (
-            str(value) if SCHEMA.attributes[position].type == "timestamp" else repr(value)
+            str(value) if scope.attributes[position].type == "timestamp" else repr(value)
         )
 
+    def name(position: int) -> str:
+        kind = scope.kind(position)
+        return scope.names[position] + ("" if kind == "value" else f" ({kind})")
+
+    scope = Scope(SCHEMA, compiled.axes)
     return [
-        " ".join(f"{SCHEMA.names[i]}=[{end(i, low)}, {end(i, high)}]" for i, low, high in box)
-        or "always"
+        " ".join(f"{name(i)}=[{end(i, low)}, {end(i, high)}]" for i, low, high in box) or "always"
         for box in compiled.boxes
-    ] + ([] if compiled.disjoint else ["(overlapping)"])
+    ] + [
+        *([] if compiled.disjoint else ["(overlapping)"]),
+        *(f"also {render_node(node, quote_name)}" for node in compiled.residual),
+    ]
 
 
 def golden() -> list[tuple[str, list[str]]]:
@@ -56,7 +68,8 @@ def golden() -> list[tuple[str, list[str]]]:
 def test_filter_compiles_to_these_boxes(text: str, boxes: list[str]) -> None:
     compiled = compile_filter(SCHEMA, text)
     assert shown(compiled) == boxes
-    assert compile_filter(SCHEMA, render(SCHEMA, compiled.boxes)) == compiled
+    text = render(SCHEMA, compiled.boxes, compiled.axes, compiled.residual)
+    assert compile_filter(SCHEMA, text) == compiled
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from boxmatch.model.schema import Schema
 
 SCHEMA = Schema(
     {"price": "float", "size": "int", "symbol": "string", "ok": "bool", "at": "timestamp"}
-    | {"side": ["buy", "sell"]}
+    | {"side": ["buy", "sell"], "cost": "decimal(38, 10)", "tags": "list of string"}
+    | {"sizes": "list of int"}
     | {f"a{i}": "int" for i in range(100)}
 )
 LIMIT = 64 * 1024
@@ -158,6 +159,29 @@ LONG = {
     "dates": f"at IN ({joined(',', chr(68) + 'ATE ' + repr('2024-01-01'))})",
     "numbers": f"size IN ({joined(',', '1')})",
     "sum": "size = " + joined("+", "1"),
+    "differences": "size" + " - size" * 5_000 + " = 1",
+    "concatenation": joined(" || ", "symbol") + " = 'a'",
+    "case": f"CASE {joined(' ', 'WHEN size = {0} THEN {0}')} END = 1",
+    "coalesce": f"COALESCE({joined(', ', 'size + {0}')}) = 1",
+    "greatest": f"GREATEST({joined(', ', 'size + {0}')}) = 1",
+    "different expressions": joined(" OR ", "size + {0} = 1"),
+    "alternatives of expressions": joined(" AND ", "(size + {0} > 1 OR size * {0} > 2)", 60),
+    "alternatives of elements": joined(" AND ", "({0} = ANY(sizes) OR price = {0})"),
+    "elements": joined(" AND ", "ANY(sizes) = {0}"),
+    "no elements": joined(" OR ", "NOT ANY(sizes) = {0}"),
+    "needles": joined(" OR ", "symbol LIKE '%a{0}%'"),
+    "needles and": joined(" AND ", "symbol LIKE '%a{0}%'"),
+    "regular expressions": joined(" OR ", "symbol RLIKE 'a.{0}'"),
+    "bodies": f"EXISTS(sizes, x -> {joined(' OR ', 'x = {0} AND x <> {0}')})",
+    "values of an expression": f"size + 1 IN ({joined(',', '{0}')})",
+    "values in an expression": f"CASE WHEN size IN ({joined(',', '{0}')}) THEN 1 END = 1",
+    "percent signs": f"symbol LIKE '{'%a' * 30_000}'",
+    "underscores": f"symbol LIKE '{'_' * 60_000}'",
+    "underscores of an enum": f"side LIKE '{'_' * 60_000}'",
+    "long needle": f"symbol LIKE '%{'a' * 60_000}%'",
+    "catastrophic": "symbol RLIKE '(a+)+(a|aa)+$' AND symbol RLIKE '(x*)*y'",
+    "groups": f"symbol RLIKE '{'(' * 4_000}a{')' * 4_000}'",
+    "repetitions": "symbol RLIKE '((a{100}){100}){100}'",
 }
 
 
@@ -167,6 +191,49 @@ def test_no_text_takes_long(text: str) -> None:
     start = time.process_time()
     check(text)
     assert time.process_time() - start < SECONDS
+
+
+def test_a_megabyte_in_quotes_takes_no_longer() -> None:
+    start = time.process_time()
+    check(f"symbol LIKE '%{'a' * 900_000}%'")
+    assert time.process_time() - start < SECONDS
+
+
+ODD = [
+    *("at + INTERVAL '99999999999999999999' DAY > at", "at + INTERVAL 'NaN' DAY > at"),
+    *("at + INTERVAL '9223372036854775807' MICROSECOND > at", "at + INTERVAL '1e9' DAY > at"),
+    *("at - INTERVAL '99999999999' YEAR < at", "at + INTERVAL '0.0000000001' SECOND > at"),
+    *("CAST(symbol AS DECIMAL(99, 2)) > 1", "CAST(symbol AS DECIMAL(5, 9)) > 1"),
+    *("CAST(symbol AS DECIMAL(0)) > 1", "CAST(symbol AS DECIMAL(99999999999999999999)) > 1"),
+    *("CAST(symbol AS DECIMAL(5, 2, 3)) > 1", "CAST(symbol AS DECIMAL('a')) = 1"),
+    *("cost * 1e400 > 1", f"cost + {'9' * 60} > 1", f"cost + {'9' * 60_000} > 1"),
+    *("TIMESTAMP '292278994-08-17 07:12:55.807' < at", "DATE '99999-01-01' < at"),
+    *("DATE_TRUNC('YEAR', TIMESTAMP '-290308-01-01 00:00:00') < at", "DATE() < at"),
+    *("symbol LIKE '%\ud800%'", "symbol RLIKE '\ud800'", "symbol || '\ud800' = 'a'"),
+    *("COALESCE(symbol, '\udfff') = 'x'", "EXISTS(tags, \ud800 -> TRUE)", "symbol LIKE '\0%'"),
+    *("CONTAINS(symbol, '\ud800')", "symbol ILIKE 'İΣß%' ESCAPE 'İ'", "side ILIKE '\ud800'"),
+    *("POWER(1e300, 1e300) > price", "1 / 0 > size", "5 % 0 > size", "SQRT(-1) > price"),
+    *("ROUND(price, 999999999999) = 1", "ROUND(cost, -999999999) = 1", "sizes[1.5] = 1"),
+    *("SUBSTRING(symbol, 9223372036854775807, 9223372036854775807) = 'a'", "sizes[] = 1"),
+    *("ELEMENT_AT(sizes, 9223372036854775807) = 1", "sizes[9223372036854775807] = 1"),
+    *("ANY(ANY(sizes)) = 1", "ANY(sizes) = ANY(sizes)", "ALL() = 1", "EXISTS() = 1", "ANY() = 1"),
+]
+
+
+@pytest.mark.parametrize("text", ODD, ids=[ascii(text)[:60] for text in ODD])
+def test_odd_constants_are_taken_or_refused(text: str) -> None:
+    check(text)
+
+
+def test_casts_to_decimals_are_taken() -> None:
+    assert compile_filter(SCHEMA, "CAST(symbol AS DECIMAL(5, 2)) > 1").axes
+
+
+@pytest.mark.parametrize("depth", [3, 30, 100])
+def test_functions_of_elements_are_not_nested_for_ever(depth: int) -> None:
+    start = "".join(f"EXISTS(sizes, v{i} -> " for i in range(depth))
+    with pytest.raises(FilterTooLargeError):
+        compile_filter(SCHEMA, f"{start}v0 > 1{')' * depth}")
 
 
 def test_alternatives_that_are_not_too_many() -> None:
@@ -186,3 +253,28 @@ def test_depth_is_refused_in_its_place(text: str) -> None:
     with pytest.raises(FilterTooLargeError, match="nested too deeply") as caught:
         compile_filter(SCHEMA, text)
     assert caught.value.position in range(len(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "length(" + "replace(" * 30 + "symbol" + ", 'a', 'aaaaaaaaaa')" * 30 + ") > 3",
+        "length(" + "replace(" * 30 + "'a'" + ", 'a', 'aaaaaaaaaa')" * 30 + ") > 3",
+        "symbol" + " || symbol" * 6_000 + " = 'x'",
+        f"replace(symbol, 'a', '{'x' * 10_000}') = 'x'",
+        "replace(symbol, 'a', symbol) = 'x'",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_texts_do_not_grow_without_end(text: str) -> None:
+    with pytest.raises(FilterError, match=r"too long|not constant") as caught:
+        compile_filter(SCHEMA, text)
+    assert caught.value.position in range(len(text))
+
+
+def test_texts_that_grow_a_little() -> None:
+    escaped = "symbol"
+    for sign, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot")):
+        escaped = f"replace({escaped}, '{sign}', '&{name};')"
+    assert compile_filter(SCHEMA, f"{escaped} = 'a &amp; b'").boxes
+    assert compile_filter(SCHEMA, "symbol" + " || '-' || symbol" * 100 + " = 'x'").boxes

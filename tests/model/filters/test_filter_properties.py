@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 
 from boxmatch.errors import BoxmatchError
 from boxmatch.model.filters import compile_filter, render
-from boxmatch.model.filters.compiler import compile_expression
+from boxmatch.model.filters.compiler import compile_condition
 from boxmatch.model.filters.literals import prefix_end
+from boxmatch.model.filters.scope import Scope
 from boxmatch.model.filters.shapes import ShapeCache
 from boxmatch.model.filters.sql import parse_text
 from boxmatch.model.interval import Interval, as_mapping
@@ -46,7 +47,8 @@ FOREIGN = [
 
 
 def in_full(schema: Schema, text: str) -> Any:
-    return compile_expression(schema, parse_text(schema, text), 1024, text)
+    scope = Scope(schema)
+    return compile_condition(scope, parse_text(scope, text), 1024, text)
 
 
 @MANY
@@ -85,7 +87,7 @@ def test_templates_give_what_the_full_path_gives(data: st.DataObject) -> None:
     found = ShapeCache().find(schema, text)
     if found is not None:
         template, written = found
-        assert template.compile(written, 1024) == full
+        assert template.compile(written, 1024, lists=True) == full
     assert compile_filter(schema, text) == full
 
 

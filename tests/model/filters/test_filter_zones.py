@@ -74,3 +74,25 @@ def test_many_at_once() -> None:
     assert matcher.match({"at": datetime(2024, 7, 1, 10, tzinfo=UTC)}) == [1]
     matcher.subscribe_many(records)
     assert matcher.match({"at": datetime(2024, 7, 1, 10, tzinfo=UTC)}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("at + INTERVAL 1 DAY > '2024-07-01'", "an INTERVAL of a day or more"),
+        ("at - INTERVAL 24 HOURS > '2024-07-01'", "an INTERVAL of a day or more"),
+        ("at + INTERVAL 1 MONTH > '2024-07-01'", "an INTERVAL of a day or more"),
+        ("at - TIMESTAMP '2024-07-01' > INTERVAL 1 HOUR", "a difference of timestamps"),
+        ("CAST(at AS STRING) LIKE '2024%'", "CAST between text and timestamps"),
+    ],
+)
+def test_what_goes_by_the_local_clock_is_refused(text: str, reason: str) -> None:
+    """A day is of 23 to 25 hours in Spark SQL; here it would be of 24."""
+    compile_filter(SCHEMA, text)
+    with pytest.raises(FilterError, match=f"{reason}.* in a time zone other than UTC"):
+        compile_filter(SCHEMA, text, time_zone=ZURICH)
+
+
+def test_hours_are_added_in_any_zone() -> None:
+    text = "at + INTERVAL 23 HOURS > TIMESTAMP '2024-07-01 00:00:00Z'"
+    assert compile_filter(SCHEMA, text, time_zone=ZURICH) == compile_filter(SCHEMA, text)

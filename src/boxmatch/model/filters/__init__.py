@@ -1,4 +1,4 @@
-"""The filter language: SQL `WHERE` text or dicts in, unions of boxes out, and back to text."""
+"""The filter language: SQL `WHERE` text or dicts in, boxes and residuals out, and back to text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from typing import Any
 
 from boxmatch.errors import FilterError, FilterTooLargeError
 from boxmatch.model.filters.compiled import Bound, Box, CompiledFilter
-from boxmatch.model.filters.compiler import compile_expression
+from boxmatch.model.filters.compiler import compile_condition
 from boxmatch.model.filters.mapping import compile_mapping
 from boxmatch.model.filters.rendering import render
+from boxmatch.model.filters.scope import DerivedAxis, Scope
 from boxmatch.model.filters.shapes import ShapeCache
 from boxmatch.model.schema import Schema
 
-__all__ = ["Bound", "Box", "CompiledFilter", "compile_filter", "compile_many", "render"]
+__all__ = [
+    "Bound",
+    "Box",
+    "CompiledFilter",
+    "DerivedAxis",
+    "compile_filter",
+    "compile_many",
+    "render",
+]
 
 _SHAPES = ShapeCache()
 
@@ -25,10 +34,12 @@ def compile_filter(
     *,
     max_boxes: int = 1024,
     time_zone: tzinfo | None = None,
+    lists: bool = True,
 ) -> CompiledFilter:
-    """Compile SQL text or a dict to a union of boxes.
+    """Compile SQL text or a dict to a union of boxes, and a residual if boxes are not enough.
 
-    Timestamps in a text that name no zone are in `time_zone`, or in UTC if it is None. A filter
+    Timestamps in a text that name no zone are in `time_zone`, or in UTC if it is None. Without
+    `lists` no box is on an axis of lists, for an index that does not take them. A filter
     that can never match is fine; its result says so. Raises `FilterError`, or one of the kinds that
     derive from it, with the place in the text.
     """
@@ -39,14 +50,14 @@ def compile_filter(
         if found is not None:
             template, constants = found
             try:
-                return template.compile(constants, max_boxes)
+                return template.compile(constants, max_boxes, lists=lists)
             except FilterTooLargeError as error:
                 raise FilterTooLargeError(error.reason, filter, 0) from None
             except ValueError:
                 pass  # again in full, for a message that knows the text and the place
-        return _compile_text(schema, filter, max_boxes, time_zone)
+        return _compile_text(schema, filter, max_boxes, time_zone, lists)
     if isinstance(filter, Mapping):
-        return compile_mapping(schema, filter, max_boxes)
+        return compile_mapping(schema, filter, max_boxes, lists=lists)
     if filter is None:
         raise FilterError("there is no filter: it is null")
     raise FilterError(f"a filter is SQL text or a dict, not {type(filter).__name__}")
@@ -58,13 +69,16 @@ def compile_many(
     *,
     max_boxes: int = 1024,
     time_zone: tzinfo | None = None,
+    lists: bool = True,
 ) -> list[CompiledFilter]:
     """Compile filters in order; an error names the row, counted from 0, of the filter it is in."""
     compiled: list[CompiledFilter] = []
     for row, filter in enumerate(filters):
         try:
             compiled.append(
-                compile_filter(schema, filter, max_boxes=max_boxes, time_zone=time_zone)
+                compile_filter(
+                    schema, filter, max_boxes=max_boxes, time_zone=time_zone, lists=lists
+                )
             )
         except FilterError as error:
             located = type(error)(f"row {row}: {error.reason}", error.text, error.position)
@@ -72,7 +86,11 @@ def compile_many(
     return compiled
 
 
-def _compile_text(schema: Schema, text: str, max_boxes: int, zone: tzinfo | None) -> CompiledFilter:
+def _compile_text(
+    schema: Schema, text: str, max_boxes: int, zone: tzinfo | None, lists: bool
+) -> CompiledFilter:
     from boxmatch.model.filters.sql import parse_text
 
-    return compile_expression(schema, parse_text(schema, text, zone), max_boxes, text)
+    scope = Scope(schema)
+    condition = parse_text(scope, text, zone)
+    return compile_condition(scope, condition, max_boxes, text, lists=lists)

@@ -18,18 +18,19 @@ from collections.abc import Iterable, Mapping
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.decimals import label_text, unscaled_of_label
 from boxmatch.model.filters.compiled import Bound, KeyInterval
+from boxmatch.model.filters.scope import Scope
 from boxmatch.model.keys import INFINITY_KEY, key_range
-from boxmatch.model.schema import Attribute, Schema
+from boxmatch.model.schema import Attribute
 
 
 class LocalAxes:
-    """The axes of one filter, given the texts that it mentions by attribute position."""
+    """The axes of one filter, given the texts that it mentions by position."""
 
-    def __init__(self, schema: Schema, texts: Mapping[int, Iterable[str]]) -> None:
-        self.schema = schema
+    def __init__(self, scope: Scope, texts: Mapping[int, Iterable[str]]) -> None:
+        self.scope = scope
         self._texts = {position: sorted(set(some)) for position, some in texts.items()}
         self._keys = {
-            position: _number_texts(schema.attributes[position], some)
+            position: _number_texts(scope.attributes[position], some)
             for position, some in self._texts.items()
         }
         self._labels = {
@@ -43,7 +44,7 @@ class LocalAxes:
 
     def widen(self, position: int, low: int, high: int) -> KeyInterval:
         """Stretch to `FIRST` or `LAST` what reaches the type's own ends; may come out empty."""
-        attribute = self.schema.attributes[position]
+        attribute = self.scope.attributes[position]
         if attribute.type != "decimal" or not attribute.labelled:
             return widen(attribute, low, high)
         # The first decimal has the key `FIRST` already.
@@ -62,7 +63,7 @@ class LocalAxes:
 
     def outward(self, position: int, interval: KeyInterval) -> tuple[Bound, Bound]:
         """The bounds, as a compiled box has them, of an interval of keys."""
-        attribute = self.schema.attributes[position]
+        attribute = self.scope.attributes[position]
         if not attribute.labelled:
             return narrow(attribute, *interval)
         low: Bound

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.expressions.nodes import Node
+from boxmatch.model.expressions.rendering import render as render_node
+from boxmatch.model.filters.names import quote_name
+from boxmatch.model.filters.scope import DerivedAxis
 
 Bound = int | tuple[str, int]
 """One end of a closed interval.
@@ -16,23 +20,64 @@ of `< text`); its unbounded ends are the keys `ABSENT`, `FIRST` and `LAST`.
 """
 
 Box = tuple[tuple[int, Bound, Bound], ...]
-"""Predicates `(attribute position, low, high)`, ascending by attribute, each attribute once.
+"""Predicates `(position of an axis, low, high)`, ascending by position, each axis once.
 
-An attribute that may have any value, or none, has no predicate: the empty box holds every event.
+An axis on which any key will do, or none, has no predicate: the empty box holds every event.
 """
 
 
+Cost = Literal["box", "axis", "residual"]
+
+_SHOWN: Final = 200
+"""Characters of a residual in a warning."""
+
+
 class CompiledFilter(NamedTuple):
-    """The union of boxes that a filter means, sorted, with no box inside another one."""
+    """What a filter means: a union of boxes, and conditions that no box can express.
+
+    An event matches if it lies in a box and all of the `residual` is true. The boxes are sorted,
+    and none is inside another one.
+    """
 
     boxes: tuple[Box, ...]
     disjoint: bool
     """No two boxes overlap, so an event lies in one box at most."""
+    axes: tuple[DerivedAxis, ...] = ()
+    """The axes at the positions after those of the schema."""
+    residual: tuple[Node, ...] = ()
 
     @property
     def never(self) -> bool:
         """No event can match."""
         return not self.boxes
+
+    @property
+    def unbounded(self) -> bool:
+        """Every event must be checked with the residual, since a box holds all of them."""
+        return bool(self.residual) and () in self.boxes
+
+    @property
+    def cost(self) -> Cost:
+        """What is needed most for it: `box`, conditions on attributes; `axis`, values of
+        expressions; `residual`, conditions that are checked event by event.
+        """
+        if self.residual and not self.never:
+            return "residual"
+        return "axis" if self.axes else "box"
+
+    @property
+    def checked(self) -> list[str]:
+        """The residual as text, condition by condition."""
+        return [render_node(node, quote_name) for node in self.residual]
+
+    @property
+    def warning(self) -> str | None:
+        """What there is to say of a filter that is expensive."""
+        if not self.unbounded:
+            return None
+        text = " AND ".join(self.checked)
+        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        return f"no box narrows the filter down, so every event is checked with {shown}"
 
 
 NEVER = CompiledFilter((), True)

@@ -7,7 +7,7 @@ same boxes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -22,13 +22,20 @@ _EFFORT = 160  # microseconds, about, that splitting may take for each box that 
 DenseBox = tuple[KeyInterval, ...]
 
 
-def canonical(boxes: list[DenseBox], most: int) -> tuple[list[DenseBox], bool]:
+def canonical(
+    boxes: list[DenseBox], most: int, lists: Sequence[bool] = ()
+) -> tuple[list[DenseBox], bool]:
     """The same union as fewer boxes, in order, and whether no two of them overlap.
 
     Overlapping boxes are split until none do if that gives at most twice as many, not more than
-    `most`, and is little work; else they stay as they are.
+    `most`, and is little work; else they stay as they are. On an axis that is marked in `lists` an
+    event has any number of keys, so boxes overlap there however far apart they are, and nothing can
+    be split. (Merging them is right: one key is in either interval if it is in their union.)
     """
     merged = _reduce(boxes)
+    if any(lists):
+        kept = [axis for axis, is_list in enumerate(lists) if not is_list]
+        return merged, not _any_overlap([tuple(box[axis] for axis in kept) for box in merged])
     if not _any_overlap(merged):
         return merged, True
     split = _split(merged, min(2 * len(merged), most))

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from boxmatch.errors import AttributeValueError, FilterError, UnsupportedFilterError
+from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.decimals import neighbours, number_of
-from boxmatch.model.filters.expressions import Operator, Value
+from boxmatch.model.filters.conditions import Operator, Value
 from boxmatch.model.keys import (
     NO_PLACE,
     check_string,
@@ -34,7 +34,6 @@ _FAR_TIMESTAMP: Final = re.compile(
 INFINITE: Final = "1e999"
 """How infinity is written: SQL has no other word for it that is a number."""
 _MOST_EXPONENT: Final = 999_999_999
-_SUPPORTED_PATTERNS: Final = "supported is a prefix followed by %, as in LIKE 'ab%'"
 
 
 def key_of_value(attribute: Attribute, value: Value) -> int:
@@ -146,41 +145,6 @@ def text_of_value(attribute: Attribute, value: Value) -> str:
     if value.kind in ("timestamp", "date"):
         raise AttributeValueError(attribute.name, value.content, "is a timestamp, not a string")
     return check_string(attribute, value.content)
-
-
-def pattern_of_value(value: Value, text: str | None) -> tuple[str, bool]:
-    """The text of a `LIKE` pattern, and whether it is a prefix or a whole string.
-
-    A backslash takes the next character as it is. `text` is the whole filter, for the message if
-    the pattern is not a prefix.
-    """
-    if value.kind != "text":
-        raise UnsupportedFilterError(
-            f"LIKE needs a quoted pattern; {_SUPPORTED_PATTERNS}", text, value.position
-        )
-    pattern = str(value.content)
-    plain: list[str] = []
-    place = 0
-    while place < len(pattern):
-        character = pattern[place]
-        if character == "\\":
-            place += 1
-            if place == len(pattern):
-                raise FilterError("LIKE pattern ends in a lone backslash", text, value.position)
-            plain.append(pattern[place])
-        elif character == "%" and not pattern[place:].strip("%"):
-            return "".join(plain), True
-        elif character in "%_":
-            raise UnsupportedFilterError(
-                f"LIKE with {character} inside the pattern is not a range; {_SUPPORTED_PATTERNS} "
-                f"(write \\{character} for the character itself)",
-                text,
-                value.position,
-            )
-        else:
-            plain.append(character)
-        place += 1
-    return "".join(plain), False
 
 
 def prefix_end(prefix: str) -> str | None:

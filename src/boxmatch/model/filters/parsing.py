@@ -15,12 +15,12 @@ import re
 from bisect import bisect_left, bisect_right
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.parser import Parser
-from sqlglot.tokenizer_core import Token
+from sqlglot.parser import Parser, binary_range_parser
+from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
 from boxmatch.errors import FilterSyntaxError, FilterTooLargeError
@@ -33,51 +33,25 @@ _OPENING: Final = frozenset(("(", "[", "{", "CASE"))
 _CLOSING: Final = frozenset((")", "]", "}", "END"))
 _PREFIXES: Final = frozenset(("NOT", "!", "-", "+", "~", "("))
 
-SUPPORTED: Final = (
-    "supported are comparisons of an attribute with a constant, BETWEEN, IN, IS NULL, "
-    "LIKE 'prefix%', AND, OR and NOT"
-)
-
 _NAMES: Final = {
-    "add": "arithmetic (+)",
-    "sub": "arithmetic (-)",
-    "mul": "arithmetic (*)",
-    "div": "arithmetic (/)",
-    "intdiv": "arithmetic (DIV)",
-    "mod": "arithmetic (%)",
-    "neg": "arithmetic (-)",
-    "dpipe": "concatenation (||)",
-    "concat": "concatenation",
-    "case": "CASE",
-    "if": "IF",
-    "cast": "CAST",
-    "trycast": "TRY_CAST",
+    "bitwiseand": "the operator &",
+    "bitwiseor": "the operator |",
+    "bitwisexor": "the operator ^",
+    "bitwisenot": "the operator ~",
+    "bitwiseleftshift": "the operator <<",
+    "bitwiserightshift": "the operator >>",
     "subquery": "a subquery",
     "select": "a subquery",
-    "exists": "EXISTS",
-    "any": "ANY",
-    "all": "ALL",
-    "ilike": "ILIKE",
+    "window": "a window (OVER)",
     "similarto": "SIMILAR TO",
-    "escape": "LIKE with ESCAPE (the escape character is the backslash)",
-    "nullsafeeq": "IS NOT DISTINCT FROM",
-    "nullsafeneq": "IS DISTINCT FROM",
+    "glob": "GLOB",
     "tuple": "a list of expressions",
     "placeholder": "a parameter",
     "parameter": "a parameter",
-    "interval": "INTERVAL",
     "national": "a national string",
     "star": "*",
-    "bracket": "a subscript",
-    "dot": "a field of a value",
+    "paren": "a field of a value",
     "literal": "a constant as a condition",
-    **dict.fromkeys(
-        (
-            *("eq", "neq", "lt", "lte", "gt", "gte", "and", "or", "not"),
-            *("between", "in", "is", "like", "boolean", "null"),
-        ),
-        "a condition as a value",
-    ),
 }
 # The word that starts a construct, where that is not its leftmost operand.
 _OPENING_WORDS: Final = {
@@ -97,6 +71,42 @@ _OPENING_WORDS: Final = {
     "placeholder": ("?", ":"),
     "parameter": ("@",),
 }
+
+
+_OF_TIME: Final = frozenset(
+    (
+        *("YEAR", "QUARTER", "MONTH", "WEEK", "WEEK_OF_YEAR", "WEEKOFYEAR", "DAY"),
+        *("DAY_OF_MONTH", "DAYOFMONTH", "DAY_OF_WEEK", "DAYOFWEEK", "DAY_OF_YEAR", "DAYOFYEAR"),
+        *("HOUR", "MINUTE", "SECOND", "DATE_TRUNC", "TIMESTAMP_TRUNC"),
+    )
+)
+
+
+class _Tokenizer(Tokenizer):
+    """That of sqlglot's own dialect, with operators of PostgreSQL: those of lists."""
+
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        **Tokenizer.KEYWORDS,
+        "@>": TokenType.AT_GT,
+        "<@": TokenType.LT_AT,
+    }
+
+
+class _Parser(Parser):
+    """The same of the parser, with `~` for regular expressions.
+
+    Functions of time are read by their names: sqlglot's take no time zone, or drop it.
+    """
+
+    FUNCTIONS: ClassVar = {
+        name: build for name, build in Parser.FUNCTIONS.items() if name not in _OF_TIME
+    }
+    RANGE_PARSERS: ClassVar = {
+        **Parser.RANGE_PARSERS,
+        TokenType.DAMP: binary_range_parser(exp.ArrayOverlaps),
+        TokenType.TILDE: binary_range_parser(exp.RegexpLike),
+    }
+
 
 _parsing: ContextVar[bool] = ContextVar("_parsing", default=False)
 
@@ -124,7 +134,7 @@ def _is_not_ours(record: logging.LogRecord) -> bool:
 
 def _tokens(text: str) -> list[Token]:
     try:
-        tokens: list[Token] = Tokenizer().tokenize(text)
+        tokens: list[Token] = _Tokenizer().tokenize(text)
     except TokenError:
         opened = [m.start() for m in _QUOTED.finditer(text) if m.group() in ("'", '"', "/*")]
         position = opened[-1] if opened else len(text)
@@ -137,7 +147,7 @@ def _tokens(text: str) -> list[Token]:
 
 def _tree(text: str, tokens: list[Token]) -> exp.Expr:
     # The context is cut off the error's text before it; asked to be this long, it is all of it.
-    parser = Parser(error_message_context=len(text) + 1)
+    parser = _Parser(error_message_context=len(text) + 1)
     try:
         nodes = parser.parse_into(exp.Condition, tokens, text)
     except ParseError as error:
