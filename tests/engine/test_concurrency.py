@@ -15,6 +15,7 @@ import pytest
 import boxmatch as bm
 from boxmatch.engine import compaction, results, stores
 from boxmatch.model import strings
+from boxmatch.model.points import Points
 
 SCHEMA = bm.Schema({"x": "int", "y": "int", "s": "string"})
 SECONDS = 0.8
@@ -323,6 +324,6 @@ def test_batches_of_any_size_share_their_threads(monkeypatch: pytest.MonkeyPatch
         return len(points)
 
     for wanted in range(2, 14):
-        points = np.zeros((wanted * results._SMALL, 1), np.int64)
+        points = Points(np.zeros((wanted * results._SMALL, 1), np.int64))
         assert results.by_chunks(work, points, None) == [results._SMALL] * wanted
     assert len(set(threading.enumerate()) - before) <= 13

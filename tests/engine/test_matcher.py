@@ -19,6 +19,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.indexes.registry import index_names
+from boxmatch.model import axis_table
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.filters import compile_filter
@@ -422,7 +423,7 @@ def test_what_the_filter_cannot_say_is_an_error(m: bm.Matcher) -> None:
     with pytest.raises(bm.FilterSyntaxError):
         m.subscribe("a", "price >")
     with pytest.raises(bm.UnsupportedFilterError):
-        m.subscribe("a", "price > volume")
+        m.subscribe("a", "price > (SELECT 1)")
     assert len(m) == 0
 
 
@@ -807,6 +808,47 @@ def test_a_table_without_ids(m: bm.Matcher, table: Any, said: str) -> None:
         with pytest.raises(bm.SchemaError, match=said):
             m.subscribe_many(table, on_error=on_error)  # type: ignore[arg-type]
     assert len(m) == 0
+
+
+@pytest.mark.parametrize("index", index_names())
+def test_events_with_lists_one_by_one(index: str) -> None:
+    matcher = bm.Matcher({"tags": "list of string", "x": "int"}, index=index)
+    matcher.subscribe("tag", "'a' = ANY(tags) AND x > 1")
+    matcher.subscribe("none", "NOT 'a' = ANY(tags)")
+    matcher.compact()
+    assert matcher.match({"tags": ["b", "a"], "x": 2}) == ["tag"]
+    assert matcher.match({"tags": ["b"], "x": 2}) == ["none"]
+
+
+def test_expressions_are_limited_to_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(axis_table, "MOST_EXPRESSIONS", 4)
+    matcher = bm.Matcher({"x": "int"})
+    for divisor in range(2, 6):
+        matcher.subscribe(divisor, f"x % {divisor} = 0")
+    with pytest.raises(bm.FilterTooLargeError, match="4 different expressions, and x % 6 would"):
+        matcher.subscribe(2, "x % 6 = 0")
+    assert sorted(matcher.match({"x": 12})) == [2, 3, 4]
+    matcher.unsubscribe(3)  # nothing is merged yet
+    matcher.subscribe(6, "x % 6 = 0")
+    matcher.compact()
+    matcher.unsubscribe(4)
+    matcher.unsubscribe(5)
+    new = compile_filter(matcher.schema, "x % 7 = 0 AND x % 8 = 0")
+    matcher.check_room(new.axes)
+    with pytest.raises(bm.FilterTooLargeError, match="x % 9"):
+        matcher.check_room([*new.axes, *compile_filter(matcher.schema, "x % 9 = 0").axes])
+    matcher.subscribe_compiled([78, 87], [new, new])
+    assert sorted(matcher.match({"x": 336})) == [2, 6, 78, 87]
+
+
+def test_explaining_a_suffix_shows_the_text_as_it_is() -> None:
+    matcher = bm.Matcher({"title": "string"})
+    matcher.subscribe("suffix", "title ILIKE '%.PDF'")
+    matcher.subscribe("reversed", "REVERSE(title) = 'txt.a'")
+    [predicate] = matcher.explain({"title": "A.txt"}, "suffix").predicates
+    assert (predicate.wanted, predicate.got) == ("LOWER(title) LIKE '%.pdf'", "a.txt")
+    [predicate] = matcher.explain({"title": "A.txt"}, "reversed").predicates
+    assert (predicate.wanted, predicate.got) == ("REVERSE(title) = 'txt.a'", "txt.A")
 
 
 def test_explaining_alternatives(m: bm.Matcher) -> None:

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import Final, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from boxmatch.adaptive.excess import ShrinkingExcess, rarest_first
 from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
 from boxmatch.engine.ids import IdArray, Lookup
+from boxmatch.engine.residuals import NONE, Residual, Residuals
 from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import scan_over
 from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
 from boxmatch.model.ids import SubscriptionId
+from boxmatch.model.point_encoder import PointBatch, Values
+from boxmatch.model.points import Points
 
 Row = Sequence[tuple[int, int, int]]
+
+SegmentKind = Literal["disjoint", "overlapping", "residual"]
+KINDS: Final[tuple[SegmentKind, ...]] = get_args(SegmentKind)
+"""Subscriptions whose boxes do not overlap, those whose boxes may, those with residuals."""
 
 
 class Removals:
@@ -69,7 +78,13 @@ class Removals:
 class IndexedSegment:
     """Boxes behind an index. Made once; only the log of removals grows."""
 
-    def __init__(self, index: Index, ids: IdArray, owners: Int32Array | None) -> None:
+    def __init__(
+        self,
+        index: Index,
+        ids: IdArray,
+        owners: Int32Array | None,
+        residuals: Residuals | None = None,
+    ) -> None:
         self.removals = Removals()
         self.index = index
         self.rows = len(ids)
@@ -78,6 +93,18 @@ class IndexedSegment:
         """The subscription's id by position."""
         self.owners = owners
         """The subscription's number by position; None if no two boxes of one overlap."""
+        self.residuals = residuals
+        """What filters ask for besides their boxes, by position; None if that is nothing."""
+
+    @property
+    def kind(self) -> SegmentKind:
+        if self.residuals is not None:
+            return "residual"
+        return "disjoint" if self.owners is None else "overlapping"
+
+    def kinds(self, rows: int) -> npt.NDArray[np.int8]:
+        """For the first `rows` positions: in which kind of segment the box belongs."""
+        return np.full(rows, KINDS.index(self.kind), np.int8)
 
     @property
     def boxes(self) -> Boxes:
@@ -101,10 +128,6 @@ class IndexedSegment:
         numbers: Int32Array = encoded.indices.to_numpy()
         return numbers
 
-    def overlapping(self, rows: int) -> BoolArray:
-        """For the first `rows` positions: may boxes of the subscription overlap?"""
-        return np.full(rows, self.owners is not None)
-
     @cached_property
     def frequency(self) -> Int64Array:
         """How many boxes constrain each attribute, removed ones included."""
@@ -112,7 +135,7 @@ class IndexedSegment:
 
     @cached_property
     def selectivity(self) -> Float64Array:
-        """The share of events that satisfy a predicate, in each plausible case, by attribute."""
+        """The share of events that satisfy a predicate, in each plausible case, by axis."""
         return plausible(estimate_by_attribute(self.boxes))
 
     @cached_property
@@ -160,6 +183,7 @@ class Tail:
         self.owners: Int32Array | None = None
         self.numbers: Int32Array = np.empty(1024, np.int32)
         self._overlap = np.empty(1024, bool)
+        self.residuals: Residuals | None = None
         self._predicates = 0
         self._boxes = Boxes(
             dimensions,
@@ -170,7 +194,13 @@ class Tail:
         )
         self._places: dict[SubscriptionId, tuple[int, int]] = {}
 
-    def append(self, subscription_id: SubscriptionId, boxes: Sequence[Row], disjoint: bool) -> None:
+    def append(
+        self,
+        subscription_id: SubscriptionId,
+        boxes: Sequence[Row],
+        disjoint: bool,
+        residual: Residual | None = None,
+    ) -> None:
         """Add a subscription that is not here. Seen by snapshots taken from now on."""
         first, end = self.rows, self.rows + len(boxes)
         self._make_room(end, self._predicates + sum(map(len, boxes)))
@@ -186,6 +216,10 @@ class Tail:
         self._overlap[first:end] = not disjoint
         if self.owners is not None or not disjoint:
             self.owners = self.numbers
+        if residual is not None and self.residuals is None:
+            self.residuals = Residuals(np.full(len(self.ids), NONE, np.int32))
+        if self.residuals is not None:
+            self.residuals.numbers[first:end] = self.residuals.number(residual)
         self._places[subscription_id] = first, end
         self.rows = end
 
@@ -195,10 +229,23 @@ class Tail:
         if rows > len(self.ids):
             self.ids, self.numbers = longer(self.ids, 2 * rows), longer(self.numbers, 2 * rows)
             self._overlap, start = longer(self._overlap, 2 * rows), longer(start, 2 * rows + 1)
+            if self.residuals is not None:
+                self.residuals.numbers = longer(self.residuals.numbers, 2 * rows)
         if predicates > len(attribute):
             size = 2 * predicates
             attribute, low, high = longer(attribute, size), longer(low, size), longer(high, size)
         self._boxes = Boxes(dimensions, start, attribute, low, high)
+
+    def widen(self, dimensions: int) -> None:
+        """Make room for boxes over more axes."""
+        if dimensions > self._boxes.dimensions:
+            self._boxes = self._boxes._replace(dimensions=dimensions)
+
+    def kinds(self, rows: int) -> npt.NDArray[np.int8]:
+        kinds = self._overlap[:rows].astype(np.int8)  # "disjoint" or "overlapping"
+        if self.residuals is not None:
+            kinds[self.residuals.numbers[:rows] != NONE] = KINDS.index("residual")
+        return kinds
 
     @property
     def boxes(self) -> Boxes:
@@ -209,9 +256,6 @@ class Tail:
     @property
     def frequency(self) -> Int64Array:
         return count_attributes(self.boxes.attribute, self._boxes.dimensions)
-
-    def overlapping(self, rows: int) -> BoolArray:
-        return self._overlap[:rows]
 
     def find(self, subscription_id: SubscriptionId) -> list[int]:
         place = self._places.get(subscription_id)
@@ -239,38 +283,75 @@ BoxStore = IndexedSegment | Tail
 class StoreView:
     """A store as a snapshot sees it: its first `rows` positions, after `removed` removals."""
 
-    __slots__ = ("_index", "removed", "rows", "store")
+    __slots__ = ("_index", "removed", "residuals", "rows", "store")
 
     def __init__(self, store: BoxStore) -> None:
         self.store = store
         self.rows = store.rows
         self.removed = len(store.removals)
+        # A tail may get its first ones later, of which the boxes seen here have none.
+        self.residuals = store.residuals
         self._index = store.index_of(self.rows)
 
     @property
     def alive(self) -> BitLines | None:
         return self.store.removals.alive(self.removed, self.rows) if self.removed else None
 
-    def match_one(self, point: Int64Array, skipped: BoolArray | None = None) -> IdArray:
-        """The ids, each once, of the boxes that hold the point."""
-        positions = self._index.match_one(point, self.alive, skipped)
+    def match_one(
+        self, point: Points, values: Values | None = None, skipped: BoolArray | None = None
+    ) -> IdArray:
+        """The ids, each once, of the subscriptions that want the event, which is one point.
+
+        Its `values` are needed if there are residuals.
+        """
+        point = self._seen(point)
+        positions = self._index.match_one(point.keys, self.alive, skipped, lists=point.lists)
+        if self.residuals is not None and len(positions):
+            if values is None:
+                raise TypeError("residuals need the values of the event")
+            positions = self.residuals.keep_one(positions, values)
         owners = self._owners(skipped)
         if owners is not None and len(positions) > 1:
             _, first = np.unique(owners[positions], return_index=True)
             positions = positions[first]
         return self.store.ids[positions]
 
-    def match(self, points: Int64Array, skipped: BoolArray | None = None) -> Matches:
-        """The positions, one per subscription, of the boxes that hold each point."""
-        found = self._index.match(points, self.alive, skipped)
+    def match(self, batch: PointBatch, skipped: BoolArray | None = None) -> Matches:
+        """The positions, one per subscription that wants it, of boxes that hold each event."""
+        found = self._match_points(batch.points, skipped)
+        if self.residuals is not None and len(found.positions):
+            found = self.residuals.keep(found, batch)
         owners = self._owners(skipped)
         return found if owners is None else once_per_owner(found, owners)
 
-    def count(self, points: Int64Array, skipped: BoolArray | None = None) -> Int64Array:
-        """How many subscriptions have a box that holds each point."""
-        if self._owners(skipped) is not None:
-            return self.match(points, skipped).counts
-        return self._index.count(points, self.alive, skipped)
+    def match_boxes(self, points: Points) -> Matches:
+        """The positions, one per subscription, of boxes that hold each point.
+
+        Residuals, which need more than points, are not looked at.
+        """
+        found = self._match_points(points, None)
+        owners = self._owners(None)
+        return found if owners is None else once_per_owner(found, owners)
+
+    def _match_points(self, points: Points, skipped: BoolArray | None) -> Matches:
+        """The positions of all boxes that hold each point."""
+        points = self._seen(points)
+        return self._index.match(points.keys, self.alive, skipped, lists=points.lists)
+
+    def _seen(self, points: Points) -> Points:
+        """The points on the axes that the index knows of.
+
+        Where it takes no lists, no box is on an axis of lists.
+        """
+        points = points.narrow(self._index.dimensions)
+        return points if self._index.capabilities.lists else Points(points.keys)
+
+    def count(self, batch: PointBatch, skipped: BoolArray | None = None) -> Int64Array:
+        """How many subscriptions want each event."""
+        if self._owners(skipped) is not None or self.residuals is not None:
+            return self.match(batch, skipped).counts
+        points = self._seen(batch.points)
+        return self._index.count(points.keys, self.alive, skipped, lists=points.lists)
 
     def _owners(self, skipped: BoolArray | None) -> Int32Array | None:
         return self.store.owners if skipped is None else self.store.numbers
@@ -294,28 +375,33 @@ def once_per_owner(found: Matches, owners: Int32Array) -> Matches:
 
 
 def build_segments(
-    make_index: Callable[[], Index],
+    make_index: Callable[[int], Index],
     boxes: Boxes,
     ids: IdArray,
     owners: Int64Array,
-    overlapping: BoolArray,
+    kinds: npt.NDArray[np.int8],
+    residuals: Sequence[Residual | None] = (),
 ) -> list[tuple[IndexedSegment, Int64Array]]:
     """Segments of all boxes, each with the row of `boxes` at each of its positions.
 
     Subscriptions whose own boxes overlap are kept apart, so that the rest can be counted without
-    looking at who owns a box. `ids`, `owners` and `overlapping` go by row.
+    looking at who owns a box; and so are those with residuals, so that the rest is known by its
+    boxes alone. `ids`, `owners`, `kinds` and `residuals` (if there are any) go by row.
     """
     built = []
-    for apart in (False, True):
-        rows = np.flatnonzero(overlapping == apart)
+    for number, kind in enumerate(KINDS):
+        rows = np.flatnonzero(kinds == number)
         if len(rows) == 0:
             continue
-        index = make_index()
+        index = make_index(boxes.dimensions)
         order = index.build(boxes if len(rows) == boxes.count else boxes.take(rows))
         if order is not None:
             rows = rows[order]
-        numbers = owners[rows].astype(np.int32) if apart else None
-        built.append((IndexedSegment(index, ids[rows], numbers), rows))
+        numbers = None if kind == "disjoint" else owners[rows].astype(np.int32)
+        tests = None
+        if kind == "residual":
+            tests = Residuals.of([residuals[row] for row in rows.tolist()])
+        built.append((IndexedSegment(index, ids[rows], numbers, tests), rows))
     return built
 
 

@@ -9,34 +9,29 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.box_stores import KINDS
 from boxmatch.engine.ids import IdArray, check_ids
+from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.axis_table import Axes, AxisTable
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import StringAxis, remap_bounds, string_axes
+from boxmatch.model.strings import StringAxis, remap_bounds
 from boxmatch.model.tables import ColumnTable, as_column, as_table, strings_of
 
 if TYPE_CHECKING:
     from boxmatch.engine.box_stores import StoreView
     from boxmatch.engine.snapshot import Snapshot
 
-NEVER = ((0, FIRST, ABSENT),)
-"""The box of a subscription that no event can match: it still has an id and a place.
-
-Its upper end is right below its lower one, the only kind of empty interval that an index must
-support.
-"""
-
 _ROWS = 4_096
 """Rows of a table to have uncompressed at a time."""
-
-Axes = Mapping[int, StringAxis]
 
 
 class Rejected(NamedTuple):
@@ -58,6 +53,16 @@ class Bulk:
     """By subscription: may its boxes overlap?"""
     never: int = 0
     """How many of the filters can never match."""
+    residuals: Sequence[Residual | None] = ()
+    """By subscription; empty if there are none."""
+
+    def kinds(self) -> npt.NDArray[np.int8]:
+        """By box: in which kind of segment it belongs."""
+        kinds = self.overlapping.astype(np.int8)  # "disjoint" or "overlapping"
+        if self.residuals:
+            residual = [one is not None for one in self.residuals]
+            kinds[residual] = KINDS.index("residual")
+        return kinds[self.owner]
 
     @classmethod
     def one_box_each(cls, ids: Any, boxes: Boxes) -> Bulk:
@@ -76,8 +81,8 @@ class Bulk:
 class Reading(NamedTuple):
     """A table of subscriptions that has been read."""
 
-    place: Callable[[Axes], Bulk]
-    """Places it on string axes; may be called again should an axis have no room."""
+    place: Callable[[AxisTable], Bulk]
+    """Places it on axes; may be called again should one have no room."""
     rejected: tuple[Rejected, ...] = ()
 
 
@@ -88,15 +93,16 @@ def read_table(
     *,
     skip: bool = False,
     time_zone: tzinfo | None = None,
+    lists: bool = True,
 ) -> Reading:
     """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
 
     With `skip` rows whose filter is wrong are left out. Wrong values in columns of bounds show when
-    these are placed; `without_bad_rows` finds them.
+    these are placed; `without_bad_rows` finds them. For `lists` see `compile_filter`.
     """
     columns = as_table(table)
     if columns is None:
-        return _read_filters(schema, *_read_records(table), max_boxes, skip, time_zone)
+        return _read_filters(schema, *_read_records(table), max_boxes, skip, time_zone, lists)
     names = list(columns.names)
     if "id" not in names:
         raise SchemaError(
@@ -106,9 +112,11 @@ def read_table(
     ids = _values(columns, names.index("id"))
     if "filter" in names:
         filters = _values(columns, names.index("filter"))
-        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone)
+        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists)
     check_ids(ids)
-    return Reading(lambda axes: Bulk.one_box_each(ids, _boxes_of_columns(schema, axes, columns)))
+    return Reading(
+        lambda table: Bulk.one_box_each(ids, _boxes_of_columns(schema, table.strings, columns))
+    )
 
 
 def without_bad_rows(schema: Schema, table: Any) -> tuple[ColumnTable, tuple[Rejected, ...]]:
@@ -121,7 +129,7 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[ColumnTable, tuple[Rej
     def look(part: ColumnTable, first: int) -> None:
         # The few bad rows of a long table are found by halving it.
         try:
-            _boxes_of_columns(schema, string_axes(schema), part)
+            _boxes_of_columns(schema, AxisTable(schema).strings, part)
         except AttributeValueError as error:
             if part.length == 1:
                 rejected.append(Rejected(first, str(error.without_row())))
@@ -163,87 +171,128 @@ def _read_filters(
     max_boxes: int,
     skip: bool,
     time_zone: tzinfo | None,
+    lists: bool,
 ) -> Reading:
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
         raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
     if not skip:
-        compiled = compile_many(schema, filters, max_boxes=max_boxes, time_zone=time_zone)
-        return Reading(place_filters(schema, checked, kind, compiled))
-    compiled, rejected = _compile_good(schema, filters, max_boxes, time_zone)
+        compiled = compile_many(
+            schema, filters, max_boxes=max_boxes, time_zone=time_zone, lists=lists
+        )
+        return Reading(place_filters(checked, kind, compiled))
+    compiled, rejected = _compile_good(schema, filters, max_boxes, time_zone, lists)
     keep = np.ones(len(checked), bool)
     keep[[bad.row for bad in rejected]] = False
-    return Reading(place_filters(schema, checked[keep], kind, compiled), rejected)
+    return Reading(place_filters(checked[keep], kind, compiled), rejected)
 
 
 def place_filters(
-    schema: Schema, ids: IdArray, kind: IdKind, compiled: Sequence[CompiledFilter]
-) -> Callable[[Axes], Bulk]:
-    """What places compiled filters on string axes; may be called again, as in `Reading`."""
+    ids: IdArray, kind: IdKind, compiled: Sequence[CompiledFilter]
+) -> Callable[[AxisTable], Bulk]:
+    """What places compiled filters on axes; may be called again, as in `Reading`."""
     owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
     overlapping = np.array([not one.disjoint for one in compiled], bool)
     never = sum(one.never for one in compiled)
+    residuals: list[Residual | None] = []
+    if any(one.residual for one in compiled):
+        residuals = [residual_of(one.residual) if one.residual else None for one in compiled]
 
-    def place(axes: Axes) -> Bulk:
-        add_strings(axes, compiled)
-        rows = [row for one in compiled for row in resolve(axes, one)]
-        return Bulk(ids, kind, Boxes.of(len(schema), rows), owner, overlapping, never)
+    def place(table: AxisTable) -> Bulk:
+        placed = place_axes(table, compiled)
+        rows = [row for one in placed for row in resolve(table, one)]
+        boxes = Boxes.of(table.width, rows)
+        return Bulk(ids, kind, boxes, owner, overlapping, never, residuals)
 
     return place
 
 
-def place_copies(
-    schema: Schema, parts: Sequence[tuple[Snapshot, Int64Array]]
-) -> Callable[[Axes], Bulk]:
-    """What places subscriptions of other matchers of this schema on string axes.
+def place_copies(parts: Sequence[tuple[Snapshot, Int64Array]]) -> Callable[[AxisTable], Bulk]:
+    """What places subscriptions of other matchers of one schema on axes.
 
     With each snapshot comes an array: the new id by the old one, or -1 to leave it out.
     """
 
-    def place(axes: Axes) -> Bulk:
+    def place(table: AxisTable) -> Bulk:
         copies = [
-            _copy(view, snapshot.axes, renamed, axes)
+            _copy(view, snapshot.axes, renamed, table)
             for snapshot, renamed in parts
             for view in snapshot.views
         ]
-        boxes = Boxes.concatenate([Boxes.empty(len(schema)), *(boxes for boxes, _, _ in copies)])
-        box_ids = np.concatenate([np.empty(0, np.int64), *(ids for _, ids, _ in copies)])
-        overlap = np.concatenate([np.empty(0, bool), *(overlap for _, _, overlap in copies)])
-        ids, owner = np.unique(box_ids, return_inverse=True)
+        boxes = Boxes.concatenate([Boxes.empty(table.width), *(one.boxes for one in copies)])
+        boxes = boxes._replace(dimensions=table.width)  # where they come from there may be more
+        box_ids = np.concatenate([np.empty(0, np.int64), *(one.ids for one in copies)])
+        overlap = np.concatenate([np.empty(0, bool), *(one.overlapping for one in copies)])
+        ids, first, owner = np.unique(box_ids, return_index=True, return_inverse=True)
         overlapping = np.zeros(len(ids), bool)
         overlapping[owner] = overlap
-        return Bulk(ids, "int", boxes, owner, overlapping)
+        residuals: list[Residual | None] = []
+        if any(view.residuals is not None for one, _ in parts for view in one.views):
+            by_box = [residual for one in copies for residual in one.residuals]
+            residuals = [by_box[box] for box in first.tolist()]
+        return Bulk(ids, "int", boxes, owner, overlapping, residuals=residuals)
 
     return place
 
 
-def _copy(
-    view: StoreView, old_axes: Axes, renamed: Int64Array, axes: Axes
-) -> tuple[Boxes, Int64Array, BoolArray]:
-    """The boxes of a store that go elsewhere, with the ids that they have there."""
+class _Copy(NamedTuple):
+    """Boxes that go elsewhere, and by box the ids that they have there and what else they have."""
+
+    boxes: Boxes
+    ids: Int64Array
+    overlapping: BoolArray
+    residuals: list[Residual | None]
+
+
+def _copy(view: StoreView, axes: Axes, renamed: Int64Array, table: AxisTable) -> _Copy:
+    """The boxes of a store that go elsewhere."""
     live = view.live_positions()
     ids = renamed[view.store.ids[live].astype(np.int64)]
     kept = live[ids >= 0]
     boxes = view.store.boxes.take(kept)
-    for attribute, axis in old_axes.items():
-        mine = boxes.attribute == attribute
+    first = len(axes.schema)
+    used = np.unique(boxes.attribute[boxes.attribute >= first]).tolist()
+    moved = np.arange(axes.width)
+    for position in used:
+        axis = axes.derived[position - first]
+        if axis is None:
+            raise ValueError(f"a box is on axis {position}, which there is not")
+        moved[position] = table.position(axis)
+    for position, strings in axes.strings.items():
+        mine = boxes.attribute == position
+        if not mine.any():
+            continue
         ends = np.concatenate([boxes.low[mine], boxes.high[mine]])
-        strings, labels = axis.used_by(ends)
-        axes[attribute].add(strings)
-        moved = np.array([axes[attribute].label(string) for string in strings], np.int64)
-        boxes.low[mine] = remap_bounds(boxes.low[mine], labels, moved)
-        boxes.high[mine] = remap_bounds(boxes.high[mine], labels, moved)
-    return boxes, ids[ids >= 0], view.store.overlapping(view.rows)[kept]
+        known, labels = strings.used_by(ends)
+        target = table.strings[int(moved[position])]
+        target.add(known)
+        new = np.array([target.label(string) for string in known], np.int64)
+        boxes.low[mine] = remap_bounds(boxes.low[mine], labels, new)
+        boxes.high[mine] = remap_bounds(boxes.high[mine], labels, new)
+    if used:
+        boxes = boxes.with_attributes(moved[boxes.attribute])
+    residuals = view.residuals
+    tests: list[Residual | None] = [None] * len(kept)
+    if residuals is not None:
+        tests = residuals.take(kept)
+    overlapping = view.store.kinds(view.rows)[kept] != KINDS.index("disjoint")
+    return _Copy(boxes, ids[ids >= 0], overlapping, tests)
 
 
 def _compile_good(
-    schema: Schema, filters: Sequence[Any], max_boxes: int, time_zone: tzinfo | None
+    schema: Schema,
+    filters: Sequence[Any],
+    max_boxes: int,
+    time_zone: tzinfo | None,
+    lists: bool,
 ) -> tuple[list[CompiledFilter], tuple[Rejected, ...]]:
     compiled, rejected = [], []
     for row, filter in enumerate(filters):
         try:
             compiled.append(
-                compile_filter(schema, filter, max_boxes=max_boxes, time_zone=time_zone)
+                compile_filter(
+                    schema, filter, max_boxes=max_boxes, time_zone=time_zone, lists=lists
+                )
             )
         except FilterError as error:
             place = "" if error.position is None else f" (at offset {error.position})"
@@ -251,43 +300,72 @@ def _compile_good(
     return compiled, tuple(rejected)
 
 
-def add_strings(axes: Axes, compiled: Sequence[CompiledFilter]) -> None:
-    """Make the strings that filters mention known to their axes."""
-    if not axes:
-        return
+def place_axes(table: AxisTable, compiled: Sequence[CompiledFilter]) -> list[CompiledFilter]:
+    """The filters with their boxes at the positions of a matcher's axes, to which theirs are
+    added, and the strings that they mention.
+    """
+    # Filters of one shape share their axes, and to hash these takes long.
+    moves: dict[int, dict[int, int]] = {}
+    placed = [_move(table, one, moves) if one.axes else one for one in compiled]
+    strings = table.strings
+    if not strings:
+        return placed
     found: dict[int, set[str]] = {}
-    for one in compiled:
+    for one in placed:
         for box in one.boxes:
             for attribute, low, high in box:
-                if attribute in axes:
+                if attribute in strings:
                     known = found.setdefault(attribute, set())
                     known.update(bound[0] for bound in (low, high) if isinstance(bound, tuple))
-    for attribute, strings in found.items():
-        axes[attribute].add(strings)
+    for attribute, texts in found.items():
+        strings[attribute].add(texts)
+    return placed
 
 
-def resolve(axes: Axes, compiled: CompiledFilter) -> Sequence[Any]:
+def _move(
+    table: AxisTable, compiled: CompiledFilter, moves: dict[int, dict[int, int]]
+) -> CompiledFilter:
+    """A filter whose own axes have the positions that they have in the table.
+
+    `moves` has those that are known, by the identity of a filter's axes.
+    """
+    moved = moves.get(id(compiled.axes))
+    if moved is None:
+        first = len(table.schema)
+        moved = {first + place: table.position(axis) for place, axis in enumerate(compiled.axes)}
+        moves[id(compiled.axes)] = moved
+    boxes = tuple(
+        tuple(sorted((moved.get(position, position), *ends) for position, *ends in box))
+        for box in compiled.boxes
+    )
+    return compiled._replace(boxes=boxes)  # type: ignore[arg-type]  # triples, as they were
+
+
+def resolve(table: AxisTable, compiled: CompiledFilter) -> Sequence[Any]:
     """The boxes of a filter with plain keys; its strings are known to their axes."""
+    strings = table.strings
     if compiled.never:
-        return (NEVER,)
-    if not axes:
+        return (table.never,)
+    if not strings:
         return compiled.boxes
     return [
         [
-            (attribute, _key(axes, attribute, low), _key(axes, attribute, high))
+            (attribute, _key(strings, attribute, low), _key(strings, attribute, high))
             for attribute, low, high in box
         ]
         for box in compiled.boxes
     ]
 
 
-def _key(axes: Axes, attribute: int, bound: Bound) -> int:
+def _key(strings: Mapping[int, StringAxis], attribute: int, bound: Bound) -> int:
     if isinstance(bound, tuple):
-        return axes[attribute].label(bound[0]) + bound[1]
+        return strings[attribute].label(bound[0]) + bound[1]
     return bound
 
 
-def _boxes_of_columns(schema: Schema, axes: Axes, columns: ColumnTable) -> Boxes:
+def _boxes_of_columns(
+    schema: Schema, axes: Mapping[int, StringAxis], columns: ColumnTable
+) -> Boxes:
     """One box per row, from columns `NAME` (equal), `NAME_low` and `NAME_high` (closed)."""
     positions = schema.index
     meaning: dict[str, tuple[int, str]] = {}
@@ -303,6 +381,11 @@ def _boxes_of_columns(schema: Schema, axes: Axes, columns: ColumnTable) -> Boxes
             raise SchemaError(
                 f"column {name!r} is neither an attribute nor one with _low or _high behind it; "
                 "a table of subscriptions has 'id' and 'filter', or 'id' and such columns"
+            )
+        if schema.attributes[meaning[name][0]].repeated:
+            raise SchemaError(
+                f"column {name!r}: attribute {schema.names[meaning[name][0]]!r} is a list: "
+                "use a filter"
             )
     # The columns are encoded as if they were events: same types, same checks, but no domains.
     reader_attributes = []

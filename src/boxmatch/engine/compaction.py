@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.engine.box_stores import IndexedSegment, StoreView, Tail, build_segments
+from boxmatch.arrays import Int64Array
+from boxmatch.engine.box_stores import KINDS, IndexedSegment, StoreView, Tail, build_segments
 from boxmatch.engine.ids import IdArray
+from boxmatch.engine.residuals import Residual
 from boxmatch.indexes.base import Index
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.strings import remap_bounds
@@ -37,13 +38,13 @@ def plan(views: Sequence[StoreView]) -> list[StoreView]:
     """Which stores to merge next; empty if all is well."""
     tails = [view for view in views if isinstance(view.store, Tail)]
     chosen = list(tails)
-    # Segments of subscriptions whose boxes overlap are kept apart, and so merge on their own.
-    for apart in (False, True):
-        new = sum(int((t.store.overlapping(t.rows) == apart).sum()) for t in tails)
+    # Segments of a kind are kept apart from those of others, and so merge on their own.
+    for number, kind in enumerate(KINDS):
+        new = sum(int((t.store.kinds(t.rows) == number).sum()) for t in tails)
         segments = [
             view
             for view in views
-            if isinstance(view.store, IndexedSegment) and (view.store.owners is not None) == apart
+            if isinstance(view.store, IndexedSegment) and view.store.kind == kind
         ]
         chosen += _next_to(new, sorted(segments, key=_live))
     return chosen
@@ -91,10 +92,10 @@ _PLACES = 2**40
 
 def merge(
     views: Sequence[StoreView],
-    make_index: Callable[[], Index],
+    make_index: Callable[[int], Index],
     labels: Mapping[int, tuple[Int64Array, Int64Array]] | None = None,
 ) -> Merged:
-    """Build segments of all that lives in `views`: one, and one more if any boxes overlap.
+    """Build segments of all that lives in `views`: one of each kind that there is.
 
     `labels` are the old and new labels of string attributes that have moved.
     """
@@ -109,10 +110,13 @@ def merge(
     ids: IdArray = np.concatenate(
         [view.store.ids[rows] for view, rows in zip(views, live, strict=True)]
     )
-    owners, overlapping = _owners(views, live)
+    owners = _owners(views, live)
+    kinds = np.concatenate(
+        [view.store.kinds(view.rows)[rows] for view, rows in zip(views, live, strict=True)]
+    )
     moves = [(view, np.full(view.rows, -1, np.int64)) for view in views]
     ends = np.cumsum([len(rows) for rows in live])
-    built = build_segments(make_index, boxes, ids, owners, overlapping)
+    built = build_segments(make_index, boxes, ids, owners, kinds, _residuals(views, live))
     place = np.empty(boxes.count, np.int64)
     for number, (_, rows) in enumerate(built):
         place[rows] = np.arange(len(rows)) + number * _PLACES
@@ -121,21 +125,31 @@ def merge(
     return Merged([segment for segment, _ in built], moves)
 
 
-def _owners(views: Sequence[StoreView], live: Sequence[Int64Array]) -> tuple[Int64Array, BoolArray]:
-    """By row: a number per subscription, and whether its boxes overlap."""
+def _owners(views: Sequence[StoreView], live: Sequence[Int64Array]) -> Int64Array:
+    """By row: a number per subscription."""
     owners = []
-    overlapping = []
     used = 0
     for view, rows in zip(views, live, strict=True):
-        numbers = view.store.owners
-        # Only those who overlap are ever asked for their number.
+        store = view.store
+        # Only those who overlap, or have residuals, are ever asked for their number.
+        numbers = store.owners if store.residuals is None else store.numbers
         own = np.zeros(len(rows), np.int64)
         if numbers is not None and len(rows):
             own = np.unique(numbers[rows], return_inverse=True)[1] + used
             used = int(own.max()) + 1
         owners.append(own)
-        overlapping.append(view.store.overlapping(view.rows)[rows])
-    return np.concatenate(owners), np.concatenate(overlapping)
+    return np.concatenate(owners)
+
+
+def _residuals(views: Sequence[StoreView], live: Sequence[Int64Array]) -> list[Residual | None]:
+    """By row: the residual; none at all if no store has any."""
+    if all(view.residuals is None for view in views):
+        return []
+    found: list[Residual | None] = []
+    for view, rows in zip(views, live, strict=True):
+        residuals = view.residuals
+        found += [None] * len(rows) if residuals is None else residuals.take(rows)
+    return found
 
 
 class Compactor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,77 +11,168 @@ import numpy as np
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.box_stores import Row, StoreView
 from boxmatch.engine.ids import IdArray
+from boxmatch.engine.residuals import Residual, Residuals
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
 from boxmatch.model.explanation import Explanation, Predicate
+from boxmatch.model.expressions.nodes import Call, Node
+from boxmatch.model.expressions.rendering import render as render_node
+from boxmatch.model.filters.names import quote_name
 from boxmatch.model.ids import SubscriptionId
-from boxmatch.model.keys import is_absent
+from boxmatch.model.keys import is_absent, value_of
+from boxmatch.model.schema import Attribute
 
 Among = Callable[[IdArray], BoolArray]
 """Which of some subscriptions are looked at."""
 
 _GONE: Final = NEVER + 1
+_MOMENT: Final = Attribute("moment", "timestamp")
+
+
+class Wanted(NamedTuple):
+    """What a box wants on one axis."""
+
+    attribute: str
+    """The attribute, or the expression, that is compared."""
+    text: str
+    is_expression: bool
 
 
 class Explainer:
     """Explains one subscription, as it was when this was made, for any number of events."""
 
     def __init__(
-        self, subscription: SubscriptionId, snapshot: Snapshot, boxes: Sequence[Row]
+        self,
+        subscription: SubscriptionId,
+        snapshot: Snapshot,
+        boxes: Sequence[Row],
+        residual: Residual | None = None,
     ) -> None:
         self._subscription = subscription
         self._snapshot = snapshot
         self._boxes = boxes
+        self._residual = residual
 
     def __len__(self) -> int:
         """Number of boxes, which is that of alternatives."""
         return len(self._boxes)
 
-    def wanted(self, most: int) -> list[list[tuple[str, str]]]:
-        """The first boxes: for each attribute that one constrains, its name and what is wanted."""
-        names = self._snapshot.encoder.schema.names
+    @property
+    def residual(self) -> list[str]:
+        """The conditions that are checked where a box holds an event, as text."""
+        if self._residual is None:
+            return []
+        return [render_node(node, quote_name) for node in self._residual.nodes]
+
+    def wanted(self, most: int) -> list[list[Wanted]]:
+        """The first boxes: what is wanted on each axis that one constrains."""
+        snapshot = self._snapshot
+        first = len(snapshot.axes.schema)
         return [
-            [(names[one[0]], self._snapshot.render([one])) for one in box]
+            [
+                Wanted(_name(snapshot, one[0]), snapshot.render([one]), one[0] >= first)
+                for one in box
+            ]
             for box in self._boxes[:most]
         ]
 
     def explain(self, event: Mapping[str, Any]) -> Explanation:
         """Every alternative, predicate by predicate."""
-        return self._explain(event, self._boxes)
+        return self._explain(_Seen(self._snapshot, event), self._boxes)
 
     def nearest(self, event: Mapping[str, Any]) -> Explanation:
         """The alternative that matched, or else the one with the fewest failures, and no other."""
-        point = self._snapshot.encoder.one(event)
+        seen = _Seen(self._snapshot, event)
 
         def failures(box: Row) -> int:
-            return sum(not low <= point[attribute] <= high for attribute, low, high in box)
+            return sum(not seen.holds(*predicate) for predicate in box)
 
-        return self._explain(event, [min(self._boxes, key=failures)] if self._boxes else [])
+        return self._explain(seen, [min(self._boxes, key=failures)] if self._boxes else [])
 
-    def _explain(self, event: Mapping[str, Any], boxes: Sequence[Row]) -> Explanation:
-        point = self._snapshot.encoder.one(event)
-        alternatives = tuple(explain_box(self._snapshot, box, event, point) for box in boxes)
+    def _explain(self, seen: _Seen, boxes: Sequence[Row]) -> Explanation:
+        alternatives = tuple(seen.explain(box, self._residual) for box in boxes)
         matched = any(all(p.satisfied for p in predicates) for predicates in alternatives)
         return Explanation(self._subscription, matched, alternatives)
 
 
-def explain_box(
-    snapshot: Snapshot, box: Row, event: Mapping[str, Any], point: Int64Array
-) -> tuple[Predicate, ...]:
-    """Predicate by predicate: what a box wants, and what the event has, whose keys are `point`."""
-    names = snapshot.encoder.schema.names
-    predicates = []
-    for attribute, low, high in box:
-        got = event.get(names[attribute])
-        predicates.append(
-            Predicate(
-                names[attribute],
-                snapshot.render([(attribute, low, high)]),
-                None if is_absent(got) else got,
-                bool(low <= point[attribute] <= high),
-            )
-        )
-    return tuple(predicates)
+class _Seen:
+    """An event as the axes of a snapshot see it."""
+
+    def __init__(self, snapshot: Snapshot, event: Mapping[str, Any]) -> None:
+        self._snapshot = snapshot
+        self._event = event
+        self.points, self.values = snapshot.encoder.one(event)
+        lists = self.points.lists
+        self._lists: dict[int, Int64Array] = {}
+        if lists is not None:
+            for place, position in enumerate(lists.axes.tolist()):
+                self._lists[position] = lists.keys[lists.start[place] : lists.start[place + 1]]
+
+    def holds(self, position: int, low: int, high: int) -> bool:
+        """Whether the event has a key in an interval of an axis."""
+        keys = self._lists.get(position)
+        if keys is not None:
+            return bool(((keys >= low) & (keys <= high)).any())
+        return bool(low <= self.points.keys[0, position] <= high)
+
+    def explain(self, box: Row, residual: Residual | None = None) -> tuple[Predicate, ...]:
+        """Predicate by predicate: what a subscription wants, and what the event has."""
+        snapshot = self._snapshot
+        found = []
+        for position, low, high in box:
+            wanted = snapshot.render([(position, low, high)])
+            holds = self.holds(position, low, high)
+            name = _name(snapshot, position)
+            found.append(Predicate(name, wanted, self._got(position, wanted), holds))
+        for node in () if residual is None else residual.nodes:
+            text = render_node(node, quote_name)
+            got = self._value(node)
+            found.append(Predicate(text, text, got, got is True, residual=True))
+        return tuple(found)
+
+    def _value(self, node: Node) -> Any:
+        """The value of an expression."""
+        from boxmatch.model.expressions.scalar import compile_scalar
+
+        return compile_scalar(node)(self.values)
+
+    def _got(self, position: int, wanted: str) -> Any:
+        """What the event has: an attribute's value as it was given, or that of the expression that
+        `wanted` names.
+        """
+        axes = self._snapshot.axes
+        first = len(axes.schema)
+        if position >= first:
+            axis = axes.derived[position - first]
+            if axis is None:
+                return None
+            node = axis.node
+            match node:
+                case Call("reverse", (inner,)) if not wanted.startswith(axis.text):
+                    node = inner  # of which the suffix is named
+            return _shown(self._value(node), node.type.name)
+        attribute = axes.schema.attributes[position]
+        got = self._event.get(attribute.name)
+        if got is None and (attribute.repeated or "." in attribute.name):
+            got = self.values[attribute.name]
+        return None if is_absent(got) else got
+
+
+def _name(snapshot: Snapshot, position: int) -> str:
+    axes = snapshot.axes
+    if position < len(axes.schema):
+        return axes.schema.names[position]
+    axis = axes.derived[position - len(axes.schema)]
+    return "" if axis is None else axis.text
+
+
+def _shown(value: Any, kind: str) -> Any:
+    """A value of an expression as people write it."""
+    if value is None:
+        return None
+    if kind == "timestamp":
+        return value_of(_MOMENT, value)
+    return timedelta(microseconds=value) if kind == "interval" else value
 
 
 class Miss(NamedTuple):
@@ -108,12 +200,12 @@ def find_nearest(
     """See `Matcher.nearest`."""
     if limit < 0:
         raise ValueError(f"limit must not be negative, but is {limit}")
-    point = snapshot.encoder.one(event)
+    seen = _Seen(snapshot, event)
     matched: list[IdArray] = []
     missed = 0
     near: list[tuple[int, int, int]] = []
     for number, view in enumerate(snapshot.views):
-        positions, ranks = _best_boxes(view, point)
+        positions, ranks = _best_boxes(view, seen)
         if among is not None:
             chosen = among(view.store.ids[positions])
             positions, ranks = positions[chosen], ranks[chosen]
@@ -126,18 +218,22 @@ def find_nearest(
             near.append((int(ranks[found]), number, int(positions[found])))
     misses = []
     for rank, number, position in sorted(near)[:limit]:
-        store = snapshot.views[number].store
+        view = snapshot.views[number]
+        store = view.store
         [id] = store.ids[position : position + 1].tolist()
-        predicates = explain_box(snapshot, store.boxes.row(position), event, point)
+        residual = None if view.residuals is None else view.residuals.at(position)
+        predicates = seen.explain(store.boxes.row(position), residual)
         misses.append(Miss(id, rank // FAILURE, predicates))
     joined: IdArray = np.concatenate(matched) if matched else np.empty(0, np.int64)  # type: ignore[assignment]  # of one kind
     return Nearest(joined, missed, misses)
 
 
-def _best_boxes(view: StoreView, point: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _best_boxes(view: StoreView, seen: _Seen) -> tuple[Int64Array, Int64Array]:
     """The nearest box of each subscription: its position and its rank."""
     ranks = np.empty(view.rows, np.int64)
-    rank_failures(*view.store.boxes[1:], point, ranks)
+    rank_failures(*view.store.boxes[1:], seen.points.keys[0], ranks, seen.points.lists)
+    if view.residuals is not None:
+        _count_residuals(view.residuals, seen, ranks)
     ranks[view.removed_positions()] = _GONE
     positions = np.flatnonzero(ranks < _GONE)
     numbers = view.store.numbers
@@ -155,3 +251,12 @@ def _smallest(values: Int64Array, limit: int) -> Int64Array:
     if limit == 0:
         return np.empty(0, np.int64)
     return np.argpartition(values, limit - 1)[:limit]
+
+
+def _count_residuals(residuals: Residuals, seen: _Seen, ranks: Int64Array) -> None:
+    """Count a residual as one more predicate, which holds or fails."""
+    held = [one.holds(seen.values) for one in residuals.distinct]
+    numbers = residuals.numbers[: len(ranks)]
+    change = np.where([*held, False], -1, FAILURE)
+    change[-1] = 0  # of boxes without a residual
+    ranks += np.where(ranks == NEVER, 0, change[numbers])

@@ -17,7 +17,6 @@ from boxmatch.adaptive.excess import Excess
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine import saved_files
 from boxmatch.engine.bulk import (
-    Axes,
     Bulk,
     Rejected,
     place_copies,
@@ -39,12 +38,14 @@ from boxmatch.errors import (
 )
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
-from boxmatch.model.axis import ABSENT
+from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.explanation import Explanation
-from boxmatch.model.filters import CompiledFilter, compile_filter
+from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
 from boxmatch.model.ids import IdKind, SubscriptionId
+from boxmatch.model.point_encoder import PointBatch
+from boxmatch.model.points import Points
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.model.tables import as_table
 
@@ -81,9 +82,11 @@ class Matcher:
         self.index = index
         self.max_boxes = max_boxes
         self._parameters = parameters
-        make_index = partial(_make_index, index, len(schema), parameters)
+        make_index = partial(_make_index, index, parameters, len(schema))
         # Made to complain about parameters now, not at the first subscription.
-        self._own_rate = make_index().own_rate
+        trial = make_index(len(schema))
+        self._own_rate = trial.own_rate
+        self._lists = trial.capabilities.lists
         self._stores = Stores(schema, make_index)
 
     def __repr__(self) -> str:
@@ -107,8 +110,10 @@ class Matcher:
         range: `{"low": …, "high": …}` (see `Interval`) or a `(low, high)` tuple.
         """
         checked, kind = check_id(subscription_id)
-        compiled = compile_filter(self.schema, filter, max_boxes=self.max_boxes)
-        return self._add_one(checked, kind, compiled)
+        return self._add_one(checked, kind, self._compile(filter))
+
+    def _compile(self, filter: str | Mapping[str, Any]) -> CompiledFilter:
+        return compile_filter(self.schema, filter, max_boxes=self.max_boxes, lists=self._lists)
 
     def subscribe_many(
         self,
@@ -135,7 +140,14 @@ class Matcher:
         if opened is not None:
             table = opened
         try:
-            reading = read_table(self.schema, table, self.max_boxes, skip=skip, time_zone=time_zone)
+            reading = read_table(
+                self.schema,
+                table,
+                self.max_boxes,
+                skip=skip,
+                time_zone=time_zone,
+                lists=self._lists,
+            )
             return self._add(reading.place)._replace(rejected=reading.rejected)
         except AttributeValueError:
             if not skip or opened is None:
@@ -147,13 +159,22 @@ class Matcher:
     def subscribe_compiled(
         self, ids: Sequence[SubscriptionId], filters: Sequence[CompiledFilter]
     ) -> Subscribed:
-        """Add subscriptions whose filters were compiled for this schema with `compile_filter`."""
+        """Add subscriptions whose filters were compiled for this schema with `compile_filter`.
+
+        An index that does not take lists needs them compiled with `lists=False`.
+        """
         if len(ids) != len(filters):
             raise ValueError(f"{len(ids):,} ids for {len(filters):,} filters")
         if len(ids) == 1:
             return self._add_one(*check_id(ids[0]), filters[0])
         checked, kind = check_ids(ids)
-        return self._add(place_filters(self.schema, checked, kind, filters))
+        return self._add(place_filters(checked, kind, filters))
+
+    def check_room(self, axes: Collection[DerivedAxis]) -> None:
+        """`FilterTooLargeError` if subscriptions that compare these expressions, too, would be
+        refused: those of compiled filters are their `axes`.
+        """
+        self._stores.check_room(axes)
 
     def subscribe_boxes(self, ids: Any, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Subscribed:
         """Add many subscriptions of one box each, from n × d arrays of numbers in schema order.
@@ -169,7 +190,7 @@ class Matcher:
             raise ValueError(
                 f"boxes of {boxes.dimensions} dimensions for {len(self.schema)} attributes"
             )
-        return self._add(lambda axes: Bulk.one_box_each(ids, boxes))
+        return self._add(lambda table: Bulk.one_box_each(ids, boxes))
 
     def subscribe_from(self, others: Sequence[tuple[Matcher, Int64Array]]) -> Subscribed:
         """Take over subscriptions of other matchers of the same schema, whose ids are numbers.
@@ -181,13 +202,13 @@ class Matcher:
             if other.schema != self.schema:
                 raise SchemaError("only matchers of the same schema can be taken over")
         parts = [(other._stores.snapshot, renamed) for other, renamed in others]
-        return self._add(place_copies(self.schema, parts))
+        return self._add(place_copies(parts))
 
     def _add_one(self, id: SubscriptionId, kind: IdKind, compiled: CompiledFilter) -> Subscribed:
         replaced = self._stores.add(id, kind, compiled)
         return Subscribed(1, int(replaced), int(compiled.never))
 
-    def _add(self, place: Callable[[Axes], Bulk]) -> Subscribed:
+    def _add(self, place: Callable[[AxisTable], Bulk]) -> Subscribed:
         load, replaced = self._stores.add_many(place)
         return Subscribed(len(load.ids), replaced, load.never)
 
@@ -219,10 +240,13 @@ class Matcher:
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
-        point = snapshot.encoder.one(event).reshape(1, -1)
+        if snapshot.is_plain:
+            point, values = Points(snapshot.encoder.base.one(event).reshape(1, -1)), None
+        else:
+            point, values = snapshot.encoder.one(event, snapshot.used)
         found: list[SubscriptionId] = []
         for view in snapshot.views:
-            found += view.match_one(point, skipped).tolist()
+            found += view.match_one(point, values, skipped).tolist()
         return found
 
     def match_batch(
@@ -244,11 +268,11 @@ class Matcher:
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         dtype = self._stores.id_dtype
 
-        def work(points: Int64Array) -> MatchResult:
-            found = [(view.match(points, skipped), view.store.ids) for view in snapshot.views]
-            return join_parts(found, len(points), dtype)
+        def work(batch: PointBatch) -> MatchResult:
+            found = [(view.match(batch, skipped), view.store.ids) for view in snapshot.views]
+            return join_parts(found, len(batch), dtype)
 
-        chunks = by_chunks(work, self._points(snapshot, events), threads)
+        chunks = by_chunks(work, snapshot.encoder.batch(events, snapshot.used), threads)
         return join_chunks(chunks, snapshot.names(skipped))
 
     def count_batch(
@@ -266,13 +290,14 @@ class Matcher:
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
 
-        def work(points: Int64Array) -> Int64Array:
-            total = np.zeros(len(points), np.int64)
+        def work(batch: PointBatch) -> Int64Array:
+            total = np.zeros(len(batch), np.int64)
             for view in snapshot.views:
-                total += view.count(points, skipped)
+                total += view.count(batch, skipped)
             return total
 
-        return np.concatenate(by_chunks(work, self._points(snapshot, events), threads))
+        batch = snapshot.encoder.batch(events, snapshot.used)
+        return np.concatenate(by_chunks(work, batch, threads))
 
     def estimate_selectivity(self) -> Float64Array:
         """The share of events that satisfy a predicate, by attribute, guessed from subscriptions.
@@ -307,11 +332,8 @@ class Matcher:
             marks = snapshot.skipped(self._own_rate if rate is None else rate)
         if marks is None and self._own_rate > 0:
             # Without marks the index would follow its own rate.
-            return np.zeros(len(self.schema), bool)
+            return np.zeros(snapshot.axes.width, bool)
         return marks
-
-    def _points(self, snapshot: Snapshot, events: Any) -> Int64Array:
-        return snapshot.encoder.batch(events, snapshot.used)
 
     def explain(self, event: Mapping[str, Any], subscription_id: SubscriptionId) -> Explanation:
         """Predicate by predicate: what the subscription wants, what the event has."""
@@ -351,8 +373,8 @@ class Matcher:
     def filter_of(self, subscription_id: SubscriptionId) -> str:
         """The filter as text: not always as it was given, but with the same meaning."""
         checked, _ = check_id(subscription_id)
-        snapshot, rows = self._stores.boxes_of(checked)
-        return snapshot.render(*rows)
+        snapshot, rows, residual = self._stores.boxes_of(checked)
+        return snapshot.render(*rows, residual=residual if rows else None)
 
     @property
     def constrained_attributes(self) -> tuple[str, ...]:
@@ -361,7 +383,8 @@ class Matcher:
         Values of the others do not matter: events may lack them.
         """
         snapshot = self._stores.snapshot
-        return tuple(compress(self.schema.names, snapshot.used))
+        used = {*compress(self.schema.names, snapshot.used), *snapshot.read}
+        return tuple(name for name in self.schema.names if name in used)
 
     def memory_usage(self) -> dict[str, int]:
         """Bytes held, by part, with their `total`."""
@@ -381,12 +404,14 @@ class Matcher:
         trial.subscribe(2, {})  # something for the tail
         snapshot = trial._stores.snapshot
         snapshot.skipped(0.5)
-        points = np.full((300, len(self.schema)), ABSENT)
+        batch = snapshot.encoder.batch([{}] * 300, snapshot.used)
         for view in snapshot.views:
-            view.match_one(points[:1])
-            view.match(points)
-            view.count(points)
+            view.match_one(batch.points.part(0, 1))
+            view.match(batch)
+            view.count(batch)
         trial.nearest({}, limit=0)  # its keys are of no string that could be shown
+        if any(attribute.repeated for attribute in self.schema):
+            _warm_up_lists(self.index, self._parameters)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to the directory `path`, or over the matcher that is saved there.
@@ -413,10 +438,29 @@ class Matcher:
         matcher = cls(
             saved.schema, index=saved.index, max_boxes=saved.max_boxes, **saved.parameters
         )
-        matcher._stores.hold(saved.views, saved.axes, saved.size, saved.kind)
+        table = AxisTable(saved.schema, saved.axes.derived, saved.axes.strings)
+        matcher._stores.hold(saved.views, table, saved.size, saved.kind)
         return matcher
 
 
+def _warm_up_lists(index: str, parameters: dict[str, Any]) -> None:
+    """Have compiled what only lists and tests of texts need."""
+    schema = {"numbers": "list of int", "texts": "list of string", "text": "string"}
+    trial = Matcher(schema, index=index, **parameters)
+    filters = ("ANY(numbers) > 1", "'a' = ANY(texts)", "text LIKE '%a%'")
+    for id, filter in enumerate(filters):
+        trial.subscribe(id, filter)
+    event = {"numbers": [1, 3], "texts": ["a", "b"], "text": "bab"}
+    for _ in range(2):
+        trial.match(event)
+        trial.match_batch([event] * 300, threads=1)
+        trial.count_batch([event] * 300, threads=1)
+        trial.nearest(event, limit=1)
+        trial.compact()
+
+
 # A function, not a method: stores that hold their matcher would outlive it.
-def _make_index(name: str, dimensions: int, parameters: dict[str, Any]) -> Index:
-    return index_class(name)(dimensions, **parameters)
+def _make_index(name: str, parameters: dict[str, Any], attributes: int, dimensions: int) -> Index:
+    index = index_class(name)(dimensions, **parameters)
+    index.attributes = attributes
+    return index

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -101,9 +101,18 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def by_chunks(
-    work: Callable[[Int64Array], Result], points: Int64Array, threads: int | None
-) -> list[Result]:
+class Divisible(Protocol):
+    """What can be worked on in parts."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, first: int, end: int) -> Self: ...
+
+
+Whole = TypeVar("Whole", bound=Divisible)
+
+
+def by_chunks(work: Callable[[Whole], Result], points: Whole, threads: int | None) -> list[Result]:
     """`work` on consecutive chunks of `points`, one per thread, results in order.
 
     Kernels hold no GIL.
@@ -114,7 +123,8 @@ def by_chunks(
     if wanted <= 1:
         return [work(points)]
     size = -(-len(points) // wanted)
-    chunks = [points[first : first + size] for first in range(0, len(points), size)]
+    count = len(points)
+    chunks = [points.part(first, min(first + size, count)) for first in range(0, count, size)]
     return list(_pool(os.getpid(), max(wanted, cores())).map(work, chunks))
 
 

@@ -13,7 +13,6 @@ import re
 import shutil
 import threading
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,12 @@ import xxhash
 
 from boxmatch.engine.box_stores import IndexedSegment, StoreView
 from boxmatch.engine.ids import IdArray, as_objects
+from boxmatch.engine.residuals import Residuals, residual_of
 from boxmatch.errors import StorageError
 from boxmatch.indexes.registry import index_class
+from boxmatch.model.axis_table import Axes, AxisTable
+from boxmatch.model.expressions.nodes import from_json, to_json
+from boxmatch.model.filters import DerivedAxis
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
@@ -34,7 +37,7 @@ from boxmatch.storage.folders import alone, replacing, sync_file, sync_folder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 3
+FORMAT = 4
 _MANIFEST = "manifest.json"
 _DATA = "data-"
 _PLAIN = ("index", "parameters", "max_boxes", "kind", "size")
@@ -52,7 +55,7 @@ class Saved:
     max_boxes: int
     kind: IdKind | None
     size: int
-    axes: Mapping[int, StringAxis]
+    axes: Axes
     views: tuple[StoreView, ...]
     """Of segments alone."""
 
@@ -84,9 +87,10 @@ def _save(path: Path, saved: Saved) -> None:
         "schema": json.loads(saved.schema.to_json()),
         **{name: getattr(saved, name) for name in _PLAIN},
         "folder": folder.name,
+        "expressions": [None if axis is None else axis.to_json() for axis in saved.axes.derived],
         "axes": {
             str(position): writer.table(f"strings-{position}", axis.to_arrow())
-            for position, axis in saved.axes.items()
+            for position, axis in saved.axes.strings.items()
         },
         "segments": [
             _save_segment(writer, f"segment-{number}", one)
@@ -116,11 +120,19 @@ def _save_segment(writer: _Writer, name: str, view: StoreView) -> dict[str, Any]
     arrays = segment.index.to_arrays()
     entry: dict[str, Any] = {
         "index": segment.index.name,
+        "dimensions": segment.index.dimensions,
         "arrays": {key: writer.array(f"{name}-{key}", value) for key, value in arrays.items()},
         "removed": writer.array(f"{name}-removed", np.array(view.removed_positions(), np.int64)),
     }
     if segment.owners is not None:
         entry["owners"] = writer.array(f"{name}-owners", segment.owners)
+    if segment.residuals is not None:
+        import pyarrow as pa
+
+        entry["residuals"] = writer.array(f"{name}-residuals", segment.residuals.numbers)
+        tests = [list(map(to_json, one.nodes)) for one in segment.residuals.distinct]
+        table = pa.table({"tests": pa.array(tests, pa.list_(pa.large_string()))})
+        entry["tests"] = writer.table(f"{name}-tests", table)
     if segment.ids.dtype == np.int64:
         entry["ids"] = writer.array(f"{name}-ids", segment.ids)
     else:
@@ -183,17 +195,21 @@ def load(path: Path) -> Saved:
 def _load(path: Path, manifest: dict[str, Any]) -> Saved:
     try:
         reader = _Reader(path / manifest["folder"], manifest["files"])
-        dimensions = len(manifest["schema"])
+        schema = Schema.from_json(json.dumps(manifest["schema"]))
+        derived = [
+            None if axis is None else DerivedAxis.from_json(axis)
+            for axis in manifest["expressions"]
+        ]
+        strings = {
+            int(position): StringAxis.from_arrow(reader.table(name))
+            for position, name in manifest["axes"].items()
+        }
         return Saved(
-            schema=Schema.from_json(json.dumps(manifest["schema"])),
+            schema=schema,
             **{name: manifest[name] for name in _PLAIN},
-            axes={
-                int(position): StringAxis.from_arrow(reader.table(name))
-                for position, name in manifest["axes"].items()
-            },
+            axes=AxisTable(schema, derived, strings).latest(),
             views=tuple(
-                StoreView(_load_segment(reader, entry, manifest, dimensions))
-                for entry in manifest["segments"]
+                StoreView(_load_segment(reader, entry, manifest)) for entry in manifest["segments"]
             ),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -213,25 +229,31 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads(text)
     if manifest.get("format") != FORMAT:
         raise StorageError(
-            f"{manifest_path} has format {manifest.get('format')}; this version reads {FORMAT}"
+            f"{manifest_path} has format {manifest.get('format')}; this version reads {FORMAT}: "
+            "subscribe the filters anew, and save again"
         )
     return manifest
 
 
 def _load_segment(
-    reader: _Reader, entry: dict[str, Any], manifest: dict[str, Any], dimensions: int
+    reader: _Reader, entry: dict[str, Any], manifest: dict[str, Any]
 ) -> IndexedSegment:
     arrays = {key: reader.array(name) for key, name in entry["arrays"].items()}
     kind = index_class(entry["index"])
     parameters = manifest["parameters"] if entry["index"] == manifest["index"] else {}
-    index = kind.from_arrays(dimensions, parameters, arrays)
+    index = kind.from_arrays(entry["dimensions"], parameters, arrays)
     ids: IdArray
     if entry["ids"].endswith(".npy"):
         ids = reader.array(entry["ids"])
     else:
         ids = as_objects(reader.table(entry["ids"])["id"].to_pylist())
     owners = reader.array(entry["owners"]) if "owners" in entry else None
-    segment = IndexedSegment(index, ids, owners)
+    residuals = None
+    if "residuals" in entry:
+        tests: list[Any] = reader.table(entry["tests"])["tests"].to_pylist()
+        distinct = [residual_of(tuple(map(from_json, one))) for one in tests]
+        residuals = Residuals(reader.array(entry["residuals"]), distinct)
+    segment = IndexedSegment(index, ids, owners, residuals)
     segment.removals.add(reader.array(entry["removed"]).tolist())
     return segment
 

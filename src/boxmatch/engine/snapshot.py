@@ -14,12 +14,13 @@ from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.adaptive.skipping import SkipPlan, is_rate
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine.box_stores import IndexedSegment, Row, StoreView
+from boxmatch.engine.residuals import Residual
 from boxmatch.errors import IndexConfigError
+from boxmatch.model.axis_table import Axes
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Box, render
-from boxmatch.model.strings import StringAxis
+from boxmatch.model.point_encoder import PointEncoder
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,35 @@ class Snapshot:
     """
 
     views: tuple[StoreView, ...]
-    axes: Mapping[int, StringAxis]
-    encoder: EventEncoder
+    axes: Axes
+    encoder: PointEncoder
     size: int
 
     @cached_property
-    def _frequency(self) -> Int64Array:
-        """How many boxes constrain each attribute."""
-        total = np.zeros(len(self.encoder.schema), np.int64)
+    def is_plain(self) -> bool:
+        """Whether keys of the schema's attributes are all that matching needs of an event."""
+        return self.encoder.is_plain and all(view.residuals is None for view in self.views)
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The attributes whose values expressions need."""
+        first = len(self.axes.schema)
+        names: set[str] = set()
+        for position, axis in enumerate(self.axes.derived, first):
+            if axis is not None and self.used[position]:
+                names |= axis.columns
         for view in self.views:
-            total += view.store.frequency
+            if view.residuals is not None:
+                names.update(*(one.columns for one in view.residuals.distinct))
+        return frozenset(names)
+
+    @cached_property
+    def _frequency(self) -> Int64Array:
+        """How many boxes constrain each axis."""
+        total = np.zeros(self.axes.width, np.int64)
+        for view in self.views:
+            frequency = view.store.frequency
+            total[: len(frequency)] += frequency
         return total
 
     def skipped(self, rate: float) -> BoolArray | None:
@@ -55,38 +75,54 @@ class Snapshot:
             )
         if rate == 0 or self._plan is None:
             return None
-        marks = self._plan.skipped(rate)
+        marks = self._only_attributes(self._plan.skipped(rate))
         return marks if marks[self.used].any() else None
+
+    def _only_attributes(self, marks: BoolArray) -> BoolArray:
+        """The marks without those of expressions and lists, whose predicates are always checked."""
+        marks = marks.copy()
+        marks[len(self.axes.schema) :] = False
+        for position, attribute in enumerate(self.axes.schema):
+            if attribute.repeated:
+                marks[position] = False
+        return marks
 
     def named(self, names: Collection[str]) -> BoolArray | None:
         """Marks the attributes of these names; None if none of them is used, or can be skipped."""
         position = {name: i for i, name in enumerate(self.encoder.schema.names)}
-        marks = np.zeros(len(position), bool)
+        marks = np.zeros(self.axes.width, bool)
         for name in names:
             if name not in position:
                 raise IndexConfigError(f"skipped_attributes: there is no attribute {name!r}")
             marks[position[name]] = True
         segments = [view.store for view in self.views if isinstance(view.store, IndexedSegment)]
         able = all(one.index.capabilities.approximate for one in segments)
+        marks = self._only_attributes(marks)
         return marks if able and marks[self.used].any() else None
 
     def estimate_selectivity(self) -> Float64Array:
         """The share of events that satisfy a predicate, in each plausible case, by attribute."""
         parts = [view.store.boxes for view in self.views]
-        most = max(parts, key=lambda boxes: boxes.count, default=Boxes.empty(len(self.used)))
-        return plausible(estimate_by_attribute(most))
+        most = max(parts, key=lambda boxes: boxes.count, default=Boxes.empty(0))
+        estimate = estimate_by_attribute(self._whole(most))
+        return plausible(estimate[: len(self.axes.schema)])
+
+    def _whole(self, boxes: Boxes) -> Boxes:
+        """The boxes, which may know of fewer axes, over all of them."""
+        return boxes._replace(dimensions=self.axes.width)
 
     def count_excess(
         self, selectivity: Float64Array, kept: BoolArray | None
     ) -> tuple[Int64Array, Excess]:
-        """See `Matcher.count_excess`."""
-        frequency = np.zeros(len(self.used), np.int64)
+        """See `Matcher.count_excess`: predicates of the schema's attributes alone."""
+        width = len(self.axes.schema)
+        frequency = np.zeros(width, np.int64)
         parts = []
         for view in self.views:
             live = view.live_positions()
             if kept is not None:
                 live = live[kept[view.store.ids[live].astype(np.int64)]]
-            boxes, owners = view.store.boxes.take(live), view.store.owners
+            boxes, owners = view.store.boxes.take(live).within(width), view.store.owners
             frequency += count_attributes(boxes.attribute, boxes.dimensions)
             parts.append((boxes, None if owners is None else owners[live]))
         order = rarest_first(frequency)
@@ -101,21 +137,30 @@ class Snapshot:
             return ()
         return tuple(compress(self.encoder.schema.names, skipped & self.used))
 
-    def render(self, *boxes: Row) -> str:
-        """Boxes as the text of a filter."""
-        return render(self.encoder.schema, [self._symbolic(box) for box in boxes])
-
-    def _symbolic(self, box: Row) -> Box:
-        """A box with strings in the place of their labels."""
+    def render(self, *boxes: Row, residual: Residual | None = None) -> str:
+        """Boxes, and what else must be true, as the text of a filter."""
         axes = self.axes
+        first = len(axes.schema)
+        used = sorted({position for box in boxes for position, _, _ in box if position >= first})
+        moved = {position: first + place for place, position in enumerate(used)}
+        derived = [axis for p in used if (axis := axes.derived[p - first]) is not None]
+        tests = () if residual is None else residual.nodes
+        symbolic = [self._symbolic(box, moved) for box in boxes]
+        return render(axes.schema, symbolic, derived, tests)
+
+    def _symbolic(self, box: Row, moved: Mapping[int, int]) -> Box:
+        """A box with strings in the place of their labels, and some axes elsewhere."""
+        strings = self.axes.strings
         return tuple(
-            (a, axes[a].bound(low), axes[a].bound(high)) if a in axes else (a, low, high)
+            (moved.get(a, a), strings[a].bound(low), strings[a].bound(high))
+            if a in strings
+            else (moved.get(a, a), low, high)
             for a, low, high in box
         )
 
     @cached_property
     def used(self) -> BoolArray:
-        """Marks the attributes that boxes constrain."""
+        """Marks the axes that boxes constrain."""
         return self._frequency > 0
 
     @cached_property
@@ -124,15 +169,24 @@ class Snapshot:
         if not segments or not all(one.index.capabilities.approximate for one in segments):
             return None
         # Too little is known of the newest boxes: most boxes speak for them.
+        width = self.axes.width
         selectivity = max(segments, key=lambda segment: segment.rows).selectivity
+        selectivity = _padded(selectivity, width)
         order = rarest_first(self._frequency)
         total = Excess(np.zeros(len(selectivity)), np.zeros(selectivity.shape))
         for view in self.views:
             store = view.store
             if isinstance(store, IndexedSegment):
-                total += store.excess.without(view.removed_positions())
+                excess = store.excess.without(view.removed_positions())
+                total += Excess(excess.true, _padded(excess.added, width))
             else:
                 live = view.live_positions()
                 owners = None if store.owners is None else store.owners[live]
-                total += Excess.of(store.boxes.take(live), selectivity, order, owners)
+                boxes = self._whole(store.boxes.take(live))
+                total += Excess.of(boxes, selectivity, order, owners)
         return SkipPlan.of_excess(self._frequency, total)
+
+
+def _padded(values: Float64Array, width: int) -> Float64Array:
+    """Rows by axis, with zeros for the axes that there are more of now."""
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -16,17 +16,23 @@ from boxmatch.engine.box_stores import (
     Tail,
     build_segments,
 )
-from boxmatch.engine.bulk import Axes, Bulk, add_strings, resolve
+from boxmatch.engine.bulk import Bulk, place_axes, resolve
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, wasteful
 from boxmatch.engine.memory import release_free_memory
+from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.engine.snapshot import Snapshot
-from boxmatch.errors import SubscriptionIdError, UnknownSubscriptionError
+from boxmatch.errors import (
+    FilterTooLargeError,
+    SubscriptionIdError,
+    UnknownSubscriptionError,
+)
 from boxmatch.indexes.base import Index
-from boxmatch.model.events import EventEncoder
-from boxmatch.model.filters import CompiledFilter
+from boxmatch.model.axis_table import AxisTable
+from boxmatch.model.filters import CompiledFilter, DerivedAxis
 from boxmatch.model.ids import IdKind, SubscriptionId
+from boxmatch.model.point_encoder import PointEncoder
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import AxisFullError, string_axes
+from boxmatch.model.strings import AxisFullError
 
 _TAIL_ROWS = 1_024
 """Boxes in the tail before it is handed to compaction."""
@@ -51,22 +57,23 @@ class Stores:
     kind: IdKind | None
     """What kind of ids there are; None before the first."""
 
-    def __init__(self, schema: Schema, make_index: Callable[[], Index]) -> None:
+    def __init__(self, schema: Schema, make_index: Callable[[int], Index]) -> None:
         self._schema = schema
         self._make_index = make_index
         self._writing = threading.RLock()
         self._merging = threading.Lock()
         self._compactor = Compactor(self)
-        axes = string_axes(schema)
-        self.hold((), axes, 0, None)
+        self.hold((), AxisTable(schema), 0, None)
 
     def hold(
-        self, views: tuple[StoreView, ...], axes: Axes, size: int, kind: IdKind | None
+        self, views: tuple[StoreView, ...], table: AxisTable, size: int, kind: IdKind | None
     ) -> None:
-        """Begin with these stores, of so many subscriptions, whose strings are on these axes."""
+        """Begin with these stores, of so many subscriptions, whose boxes are on these axes."""
         self.kind = kind
+        self._table = table
         self._stores: list[BoxStore] = [*(view.store for view in views), self._new_tail()]
-        self.snapshot = Snapshot(views, axes, EventEncoder(self._schema, axes), size)
+        axes = table.latest()
+        self.snapshot = Snapshot(views, axes, PointEncoder(axes), size)
 
     @property
     def id_dtype(self) -> type:
@@ -79,7 +86,10 @@ class Stores:
         for store in list(self._stores):
             for part, size in store.nbytes.items():
                 held[part] = held.get(part, 0) + size
-        held["strings"] = sum(axis.nbytes for axis in self.snapshot.axes.values())
+        axes = self.snapshot.axes
+        held["strings"] = sum(axis.nbytes for axis in axes.strings.values())
+        if axes.finders:
+            held["finders"] = sum(finder.nbytes for finder in axes.finders.values())
         return held
 
     # Writing
@@ -89,12 +99,13 @@ class Stores:
 
         def change() -> bool:
             self._settle_kind(kind)
-            axes = self.snapshot.axes
-            add_strings(axes, [compiled])
-            rows = resolve(axes, compiled)
+            [placed] = place_axes(self._table, [compiled])
+            rows = resolve(self._table, placed)
+            residual = residual_of(compiled.residual) if compiled.residual else None
             replaced = self._take_out(subscription_id)
             tail = self._tail
-            tail.append(subscription_id, rows, compiled.disjoint)
+            tail.widen(self._table.width)
+            tail.append(subscription_id, rows, compiled.disjoint, residual)
             self._publish(int(replaced is None), tail, replaced)
             if tail.rows >= _TAIL_ROWS:
                 self._stores.append(self._new_tail())
@@ -108,14 +119,14 @@ class Stores:
                 self.merge_once()
         return done
 
-    def add_many(self, place: Callable[[Axes], Bulk]) -> tuple[Bulk, int]:
+    def add_many(self, place: Callable[[AxisTable], Bulk]) -> tuple[Bulk, int]:
         """Add what `place` puts on the axes; also how many take the place of one with their id.
 
         It is called again if an axis had no room.
         """
 
         def change() -> tuple[Bulk, int]:
-            bulk = place(self.snapshot.axes)
+            bulk = place(self._table)
             return bulk, self._load(bulk) if len(bulk.ids) else 0
 
         return self._write(change)
@@ -131,13 +142,26 @@ class Stores:
                 self._compactor.wake()
 
     def _write(self, change: Callable[[], _Done]) -> _Done:
-        """Make a change that may need room on a string axis, alone among writers."""
+        """Make a change that may need room on a string axis, or for the axes of expressions, alone
+        among writers.
+        """
         while True:
             try:
                 with self._writing:
-                    return change()
+                    try:
+                        return change()
+                    except FilterTooLargeError:
+                        self._forget_axes()
+                        return change()
             except AxisFullError:
                 self._respread()
+            except FilterTooLargeError:
+                if not self._merge_for_axes():
+                    raise
+
+    def check_room(self, axes: Collection[DerivedAxis]) -> None:
+        """`FilterTooLargeError` if subscriptions could not have these axes too."""
+        self._write(lambda: self._table.check_room(axes))
 
     def _settle_kind(self, kind: IdKind) -> None:
         if self.kind is None:
@@ -148,8 +172,16 @@ class Stores:
                 f"the ids of this matcher are of kind {self.kind}, not {kind}"
             )
 
+    def _forget_axes(self) -> None:
+        """Forget the axes of expressions that no subscription uses."""
+        used = np.zeros(self._table.width, bool)
+        for store in self._stores:
+            frequency = store.frequency
+            used[: len(frequency)] |= frequency > 0
+        self._table.forget_unused(used)
+
     def _new_tail(self) -> Tail:
-        return Tail(len(self._schema), self.id_dtype)
+        return Tail(self._table.width, self.id_dtype)
 
     @property
     def _tail(self) -> Tail:
@@ -175,7 +207,8 @@ class Stores:
             load.boxes,
             load.ids[load.owner],
             load.owner,
-            load.overlapping[load.owner],
+            load.kinds(),
+            [load.residuals[owner] for owner in load.owner.tolist()] if load.residuals else (),
         )
         changed = []
         replaced = 0
@@ -202,7 +235,9 @@ class Stores:
         views = tuple(
             known.get(id(store)) or StoreView(store) for store in self._stores if store.rows
         )
-        self.snapshot = Snapshot(views, before.axes, before.encoder, before.size + more)
+        axes = self._table.latest()
+        encoder = before.encoder if axes is before.axes else before.encoder.with_axes(axes)
+        self.snapshot = Snapshot(views, axes, encoder, before.size + more)
 
     # Looking
 
@@ -210,15 +245,18 @@ class Stores:
         with self._writing:
             return any(store.find(subscription_id) for store in self._stores)
 
-    def boxes_of(self, subscription_id: SubscriptionId) -> tuple[Snapshot, list[Row]]:
-        """The boxes of a subscription, and a snapshot whose axes go with them."""
+    def boxes_of(
+        self, subscription_id: SubscriptionId
+    ) -> tuple[Snapshot, list[Row], Residual | None]:
+        """The boxes and the residual of a subscription, and a snapshot whose axes go with them."""
         with self._writing:
             for store in self._stores:
                 positions = store.find(subscription_id)
                 if positions:
-                    boxes = store.boxes
+                    boxes, residuals = store.boxes, store.residuals
                     rows = [boxes.row(position) for position in sorted(positions)]
-                    return self.snapshot, _possible(rows)
+                    residual = None if residuals is None else residuals.at(positions[0])
+                    return self.snapshot, _possible(rows), residual
         raise UnknownSubscriptionError(subscription_id)
 
     # Merging
@@ -234,6 +272,31 @@ class Stores:
                     self._stores.append(self._new_tail())
                 views = self._mergeable()
                 chosen = views if everything and _untidy(views) else plan(views)
+            if not chosen:
+                return False
+            merged = merge(chosen, self._make_index)
+            with self._writing:
+                self._swap_in(merged)
+        return True
+
+    def _merge_for_axes(self) -> bool:
+        """Merge the stores in which some axis is only that of removed boxes; False if there are
+        none.
+        """
+        with self._merging:
+            with self._writing:
+                if self._tail.rows:
+                    self._stores.append(self._new_tail())
+                views = self._mergeable()
+                unused = np.ones(self._table.width, bool)
+                unused[: len(self._schema)] = False
+                for view in views:
+                    unused[view.store.boxes.take(view.live_positions()).attribute] = False
+                chosen = [
+                    view
+                    for view in views
+                    if view.store.frequency[unused[: len(view.store.frequency)]].any()
+                ]
             if not chosen:
                 return False
             merged = merge(chosen, self._make_index)
@@ -260,6 +323,8 @@ class Stores:
         gone = {id(view.store) for view, _ in merged.moves}
         *kept, tail = (store for store in self._stores if id(store) not in gone)
         self._stores = [*kept, *merged.segments, tail]
+        if self._table.positions:
+            self._forget_axes()
         self._publish(0, *merged.segments)
         if sum(segment.rows for segment in merged.segments) > _MANY_BOXES:
             release_free_memory()
@@ -267,11 +332,12 @@ class Stores:
     def _respread(self) -> None:
         """Give strings new labels, evenly spaced, and move all boxes along. Rare."""
         with self._merging, self._writing:
-            axes = {position: axis.copy() for position, axis in self.snapshot.axes.items()}
-            moves = {position: axis.respread() for position, axis in axes.items()}
+            strings = {position: axis.copy() for position, axis in self._table.strings.items()}
+            moves = {position: axis.respread() for position, axis in strings.items()}
             views = [StoreView(store) for store in self._stores if store.rows]
             moved = merge(views, self._make_index, moves).segments if views else []
-            self.hold(tuple(map(StoreView, moved)), axes, self.snapshot.size, self.kind)
+            table = AxisTable(self._schema, self._table.latest().derived, strings)
+            self.hold(tuple(map(StoreView, moved)), table, self.snapshot.size, self.kind)
 
 
 def _possible(rows: Sequence[Row]) -> list[Row]:
@@ -281,6 +347,6 @@ def _possible(rows: Sequence[Row]) -> list[Row]:
 
 def _untidy(views: list[StoreView]) -> bool:
     """Whether merging all stores would change anything."""
-    kinds = [view.store.owners is not None for view in views]
-    only_segments = all(isinstance(view.store, IndexedSegment) for view in views)
-    return not only_segments or len(set(kinds)) < len(kinds) or any(one.removed for one in views)
+    segments = [view.store for view in views if isinstance(view.store, IndexedSegment)]
+    kinds = {segment.kind for segment in segments}
+    return len(segments) < len(views) or len(kinds) < len(segments) or any(v.removed for v in views)

@@ -14,9 +14,12 @@ class Predicate:
     """One condition: what was wanted, what the event has, and whether that will do."""
 
     attribute: str
+    """The attribute, or the expression, that is compared."""
     wanted: str
     got: Any
     satisfied: bool
+    residual: bool = False
+    """Whether no box expresses it, so that it is checked for the events that a box holds."""
 
     def __str__(self) -> str:
         mark = "✓" if self.satisfied else "✗"
