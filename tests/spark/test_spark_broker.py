@@ -599,3 +599,27 @@ def test_from_feed_to_feed(spark: SparkSession, tmp_path: Path) -> None:
         got = seen(notifications.load(), "sequence", "feed", "subscriptions", "body")
         assert [row[:3] for row in got] == [(n, "ticks", ["cheap"]) for n in (1, 2, 3, 4)]
         assert json.loads(got[3][3])["volume"] == 3
+
+
+def test_lists_and_nested_values_have_columns() -> None:
+    items = {"type": "list of struct", "fields": {"n": "int", "made.at": "timestamp"}}
+    attributes = {"order.id": "int", "tags": "list of string", "at": "list of timestamp",
+                  "sums": "list of decimal(5, 2)", "items": items}  # fmt: skip
+    feed: Any = SimpleNamespace(name="f", kind="events", schema=Schema(attributes))
+    columns = rows.feed_columns(feed, body=False)
+    assert columns["tags"].dataType.simpleString() == "array<string>"
+    assert columns["sums"].dataType.simpleString() == "array<decimal(5,2)>"
+    event = {"order": {"id": 3}, "tags": ["a", None], "at": ["2024-05-31T09:30:00Z"],
+             "sums": [1, "2.50"],
+             "items": [{"n": 1, "made": {"at": "2024-05-31T09:30:00Z"}}, None]}  # fmt: skip
+    schema = rows.arrow_columns(columns)
+    found, nothing = rows.event_batch(
+        schema, [LoggedEvent(1, 0, event), LoggedEvent(2, 0, {"order": 5})]
+    ).to_pylist()
+    moment = datetime(2024, 5, 31, 9, 30, tzinfo=UTC)
+    assert found["order.id"] == 3
+    assert found["tags"] == ["a", None]
+    assert found["at"] == [moment]
+    assert found["sums"] == [Decimal(1), Decimal("2.50")]
+    assert found["items"] == [{"n": 1, "made.at": moment}, None]
+    assert nothing["order.id"] is nothing["items"] is None

@@ -41,6 +41,13 @@ CASES: list[tuple[str, str, str, str, bool, bool | str]] = [
     ("The smallest", "volume", "-9223372036854775808L", "volume = -9223372036854775808", True,
      False),
     ("A constant that no double", "price", "0.3", "price >= 0.3000000000000000001", True, False),
+    ("Regular expressions", "symbol", "'IBM'", "symbol RLIKE '^(?=I)'", True, "(?="),
+    ("Days, months", "local", "'2024-07-01 12:00:00'",
+     "local + INTERVAL 1 DAY > TIMESTAMP '2024-07-01 00:00:00'", True,
+     "in a time zone other than UTC"),
+    ("Casts between", "local", "'2024-07-01 12:00:00'", "CAST(local AS STRING) LIKE '2024%'", True,
+     "in a time zone other than UTC"),
+    ("Subqueries", "price", "4", "price > (SELECT 3)", True, "a subquery"),
     ("A constant beyond a type", "volume", "NULL", "volume < 9223372036854775808", True, False),
 ]  # fmt: skip
 ELSEWHERE = {
@@ -48,7 +55,7 @@ ELSEWHERE = {
     "A string with a collation",
     "Decimals without a common type",
     "Names in another case",
-    "What is no range",
+    "What raises an error",
 }
 
 
@@ -95,7 +102,7 @@ def test_both_do_what_the_guide_says(spark: SparkSession, tmp_path: Path) -> Non
             assert ((number, str(number)) in found) is says, filter
 
 
-def test_char_and_names_and_patterns(spark: SparkSession, tmp_path: Path) -> None:
+def test_char_and_names(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(
         f"CREATE TABLE padded (event_id BIGINT, code CHAR(5)) USING parquet "
         f"LOCATION '{tmp_path}/padded'"
@@ -108,8 +115,6 @@ def test_char_and_names_and_patterns(spark: SparkSession, tmp_path: Path) -> Non
         path = tmp_path / "index"
         table = subscriptions_of(spark, filters.items())
         assert pairs(match(events, table, path=path)) == [(1, "spaces")]
-        ((reason,),) = rejected(spark, path).select("reason").collect()
-        assert "is not a range" in reason
     finally:
         spark.sql("DROP TABLE padded")
     named = spark.sql("SELECT 1 AS event_id, 4.0D AS price")

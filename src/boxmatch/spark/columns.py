@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from boxmatch.errors import SchemaError, SparkError
 from boxmatch.model.schema import Attribute, Schema
@@ -68,6 +68,13 @@ class Field:
 
         return f.col(".".join(map(quote, self.path)))
 
+    @property
+    def element(self) -> DataType | None:
+        """The type of a list's elements; None if it is no list."""
+        from pyspark.sql.types import ArrayType
+
+        return self.type.elementType if isinstance(self.type, ArrayType) else None
+
     def arrow_type(self) -> pa.DataType | None:
         """The type that it has on its way to workers; None if Spark cannot send it there."""
         from pyspark.errors import PySparkException
@@ -82,12 +89,16 @@ class Field:
 class Columns:
     """The columns of a DataFrame and the fields of its structs, found by name as Spark does.
 
-    Upper and lower case are the same unless `spark.sql.caseSensitive` is set.
+    Upper and lower case are the same unless `spark.sql.caseSensitive` is set. With `inside`, a
+    column with lists of structs, it is about the fields of these.
     """
 
-    def __init__(self, frame: DataFrame, what: str, *, nested: bool = True) -> None:
+    def __init__(
+        self, frame: DataFrame, what: str, *, nested: bool = True, inside: Field | None = None
+    ) -> None:
         self.what = what
-        self.top = [Field((field.name,), field.dataType) for field in frame.schema]
+        kind: Any = frame.schema if inside is None else inside.element
+        self.top = [Field((field.name,), field.dataType) for field in kind]
         self.fields = self.top
         if nested:
             self.fields = [leaf for field in self.top for leaf in _leaves(field)]
@@ -205,7 +216,8 @@ def with_names(frame: DataFrame, names: Iterable[str], what: str) -> DataFrame:
 def infer_schema(events: DataFrame, event_id: str) -> Schema:
     """An attribute for every column of the events that can be one, but for their id.
 
-    The fields of a struct are attributes too, named as in SQL: `pos.lat`.
+    The fields of a struct are attributes too, named as in SQL: `pos.lat`. An array is a list, of
+    structs too.
     """
     import pyarrow as pa
 
@@ -220,7 +232,7 @@ def infer_schema(events: DataFrame, event_id: str) -> Schema:
         try:
             attributes += Schema.from_arrow(pa.schema([pa.field(field.name, kind)])).attributes
         except SchemaError:
-            continue  # arrays, maps and the like are payload
+            continue  # arrays of arrays, maps and the like are payload
     if not attributes:
         raise SparkError(
             f"no column of the events can be an attribute (they have: {', '.join(events.columns)})"
@@ -243,21 +255,63 @@ def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
 
 def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str) -> None:
     """Raise an error unless columns hold values of the attributes, given by the columns' names."""
-    from boxmatch.model.columns import readable
-
     columns = Columns(frame, what)
     for field, attribute in zip(columns.require(attributes), attributes.values(), strict=True):
-        kind, shown = field.arrow_type(), field.type.simpleString()
-        if kind is None or not readable(attribute.type, kind):
+        shown = field.type.simpleString()
+        if not _fits(frame, field, attribute, what):
             raise SparkError(
                 f"column {field.name!r} of the {what} is of type {shown}, which is no "
                 f"{attribute.type_name}: cast it first"
             )
-        if " collate " in shown:
+
+
+def _fits(frame: DataFrame, field: Field, attribute: Attribute, what: str) -> bool:
+    from pyspark.sql.types import NullType, StructType
+
+    from boxmatch.model.columns import readable
+
+    if isinstance(field.type, NullType):
+        return True
+    if attribute.repeated:
+        element = field.element
+        if element is None:
+            return False
+        if attribute.type != "struct":
+            single = replace(attribute, repeated=False)
+            return _fits(frame, Field(field.path, element), single, what)
+        if isinstance(element, NullType):
+            return True
+        return isinstance(element, StructType) and all(
+            _fits(frame, inner, one, f"elements of {field.name!r}")
+            for one, inner in element_fields(frame, field, attribute, what)
+        )
+    kind, shown = field.arrow_type(), field.type.simpleString()
+    if kind is None or not readable(attribute.type, kind):
+        return False
+    if " collate " in shown:
+        raise SparkError(
+            f"column {field.name!r} of the {what} is of type {shown}, but filters compare "
+            "strings by their bytes: cast it to string, or derive a column from it"
+        )
+    return True
+
+
+def element_fields(
+    frame: DataFrame, field: Field, attribute: Attribute, what: str
+) -> list[tuple[Attribute, Field]]:
+    """The fields of a list of structs that the attribute has, and where they are in an element."""
+    inside = Columns(frame, f"elements of {field.name!r}", inside=field)
+    found = []
+    for one in attribute.fields:
+        inner = inside.find(one.name)
+        if inner is None:
+            known = ", ".join(each.name for each in inside.top)
             raise SparkError(
-                f"column {field.name!r} of the {what} is of type {shown}, but filters compare "
-                "strings by their bytes: cast it to string, or derive a column from it"
+                f"the elements of column {field.name!r} of the {what} have no field {one.name!r}, "
+                f"which the schema has (they have: {known})"
             )
+        found.append((one, inner))
+    return found
 
 
 def columns_to_keep(events: DataFrame, keep: Keep, event_id: str, found: str) -> list[str]:
@@ -328,6 +382,12 @@ def subscription_columns(
             f"NAME_low, NAME_high of an attribute); they have: {', '.join(table.columns)}"
         )
     attributes = {name: schema[dimension] for name, (dimension, _) in bounds.items()}
+    for name, attribute in attributes.items():
+        if attribute.repeated:
+            raise SparkError(
+                f"column {name!r} of the subscriptions gives bounds of {attribute.name!r}, which "
+                f"is a {attribute.type_name}: write what is wanted of it in a column {filter!r}"
+            )
     check_types(table, attributes, "subscriptions")
     wanted = {f"{dim}_{end}" if end else dim: name for name, (dim, end) in bounds.items()}
     return id_type, wanted

@@ -35,7 +35,7 @@ from boxmatch.spark.plans import (
 )
 from boxmatch.spark.store import Folder
 from boxmatch.spark.versions import IndexVersion, read_version, version_numbers
-from boxmatch.spark.zones import instants, is_local
+from boxmatch.spark.zones import sent_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -244,11 +244,10 @@ class _Inside:
             return transport.add(name, field.column, field)
 
         def send_value(attribute: Attribute, field: Field) -> str:
-            local = attribute.type == "timestamp" and is_local(field.type)
-            if not local or index.time_zone == "UTC":
+            column = sent_column(events, field, attribute, index.time_zone)
+            if column is None:
                 return send(attribute.name, field)
-            column = instants(field.column, index.time_zone)
-            return transport.add(attribute.name, column, (field, "instants"))
+            return transport.add(attribute.name, column, (field, "values"))
 
         shown = (plan.options.event_id, *plan.keep)
         event_id, *keep = map(send, shown, columns.require(shown))

@@ -155,7 +155,8 @@ def search(
     """
     import pyarrow as pa
 
-    from boxmatch.spark.worker import find_fields, match, require_instants
+    from boxmatch.spark.fields import attribute_columns, find_fields
+    from boxmatch.spark.worker import match
 
     opened, events, index, version, event_id = given
     if not isinstance(events, pa.RecordBatch):
@@ -164,9 +165,9 @@ def search(
         return iter(())
     chosen = _version(opened, _constant(index, "index"), _constant(version, "version"), id_type)
     name = _constant(event_id, "event_id") or _EVENT_ID
-    ids, *attributes = find_fields(events, [name, *chosen.schema.names], case_sensitive)
+    (ids,) = find_fields(events, [name], case_sensitive)
     _check_id_type(name, ids.type, event_type)
-    require_instants(chosen.schema.names, attributes, _instants(chosen))
+    attributes = attribute_columns(events, chosen.schema, case_sensitive, chosen.time_zone)
     batch = pa.RecordBatch.from_arrays([ids, *attributes], [_ID_INSIDE, *chosen.schema.names])
     matches = match(
         iter([batch]),
@@ -201,16 +202,9 @@ def _searched(index: IndexVersion) -> dict[str, Any]:
         "path": index.path,
         "shards": index.segment_names,
         "id_type": index.id_type,
-        "attributes": list(index.schema.names),
-        "instants": _instants(index),
+        "schema": index.schema.to_json(),
+        "time_zone": index.time_zone,
     }
-
-
-def _instants(index: IndexVersion) -> dict[str, str]:
-    """The attributes whose columns must be instants, and the zone that is the reason."""
-    if index.time_zone == "UTC":
-        return {}
-    return {one.name: index.time_zone for one in index.schema if one.type == "timestamp"}
 
 
 def _version(

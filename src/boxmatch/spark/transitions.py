@@ -289,6 +289,12 @@ def _check_updates(
             f"{', '.join(schema.names)}); they have: {', '.join(updates.columns)}"
         )
     dimensions = {name: schema[dimension] for name, (dimension, _) in ends.items()}
+    for name, attribute in dimensions.items():
+        if attribute.repeated:
+            raise SparkError(
+                f"column {name!r} of the updates is of dimension {attribute.name!r}, a "
+                f"{attribute.type_name}: a publication has one value or range of a dimension"
+            )
     check_types(updates, dimensions, "updates")
     return ends
 

@@ -29,7 +29,7 @@ from boxmatch.spark.store import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 2
+FORMAT = 3
 VERSIONS = "versions"
 SEGMENTS = "segments"
 
@@ -149,7 +149,8 @@ class IndexVersion:
         if found.get("format") != FORMAT:
             raise SparkError(
                 f"the index at {path} has format {found.get('format')}; this version of boxmatch "
-                f"reads {FORMAT}: build it again"
+                f"reads {FORMAT}: delete the folder, or choose another, and build the index anew "
+                "with build_index"
             )
         return cls(
             path,

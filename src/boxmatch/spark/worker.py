@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema
+from boxmatch.spark.fields import attribute_columns
 from boxmatch.spark.segments import (
     ID_TYPES,
     REJECTED,
@@ -174,75 +175,29 @@ def wanted_by(
     path: str,
     shards: Sequence[Sequence[str]],
     id_type: str,
-    attributes: Sequence[str],
+    schema: str,
     case_sensitive: bool,
-    instants: Mapping[str, str],
+    time_zone: str,
     skipped: Sequence[str] | None = None,
 ) -> Array:
     """For each event, a struct with its attributes, the ids of the subscriptions that want it."""
+    known = Schema.from_json(schema)
     if not pa.types.is_struct(events.type):
         raise SparkError(
             f"an event is a struct with the attributes as fields, not of type {events.type}: write "
-            f"struct({', '.join(attributes)})"
+            f"struct({', '.join(known.names)})"
         )
-    columns = find_fields(pa.RecordBatch.from_struct_array(events), attributes, case_sensitive)
-    require_instants(attributes, columns, instants)
-    batch = pa.RecordBatch.from_arrays(columns, list(attributes))
+    table = pa.RecordBatch.from_struct_array(events)
+    columns = attribute_columns(table, known, case_sensitive, time_zone)
+    batch = pa.RecordBatch.from_arrays(columns, list(known.names))
     opened = open_shards(path, shards)
     search = Search(task_threads(), skipped)
     ((_, arrays, _),) = _arrays(opened, batch, search, id_type)
     return arrays
 
 
-def require_instants(
-    names: Sequence[str], columns: Sequence[Array], zones: Mapping[str, str]
-) -> None:
-    """Raise an error for local times where filters of another zone than UTC need instants.
-
-    `zones` has the attributes for which that matters, and the zone of the index.
-    """
-    for name, column in zip(names, columns, strict=True):
-        if name in zones and getattr(column.type, "tz", None) is None:
-            raise SparkError(
-                f"{name!r} is of type {column.type}, and the filters of this index are in the time "
-                f"zone {zones[name]}: write CAST({name} AS TIMESTAMP)"
-            )
-
-
 def _rename(events: pa.RecordBatch, attributes: Mapping[str, str]) -> pa.RecordBatch:
     return events.select(list(attributes.values())).rename_columns(list(attributes))
-
-
-def find_fields(
-    events: pa.RecordBatch, names: Sequence[str], case_sensitive: bool
-) -> Sequence[Array]:
-    """The columns of these names, or the fields of structs, as `columns.Columns` finds them."""
-    paths: dict[str, list[tuple[int, ...]]] = {}
-
-    def visit(name: str, kind: pa.DataType, path: tuple[int, ...]) -> None:
-        paths.setdefault(name if case_sensitive else name.lower(), []).append(path)
-        if isinstance(kind, pa.StructType):
-            for place in range(kind.num_fields):
-                inner = kind.field(place)
-                visit(f"{name}.{inner.name}", inner.type, (*path, place))
-
-    for place, field in enumerate(events.schema):
-        visit(field.name, field.type, (place,))
-    found = [paths.get(name if case_sensitive else name.lower(), []) for name in names]
-    shown = ", ".join(events.schema.names)
-    missing = [name for name, some in zip(names, found, strict=True) if not some]
-    if missing:
-        raise SparkError(
-            f"the events have no column {', '.join(map(repr, missing))}, which the schema of the "
-            f"subscriptions has (they have: {shown})"
-        )
-    twice = [name for name, some in zip(names, found, strict=True) if len(some) > 1]
-    if twice:
-        raise SparkError(f"the events have more than one column {twice[0]!r} (they have: {shown})")
-    return [
-        pc.struct_field(events.column(top), inner) if inner else events.column(top)
-        for ((top, *inner),) in found
-    ]
 
 
 def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from boxmatch.errors import SparkError
-from boxmatch.spark.columns import column
+from boxmatch.model.schema import Attribute
+from boxmatch.spark.columns import Field, column, element_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,6 +56,45 @@ def value_column(frame: DataFrame, name: str, zone: str) -> Column:
     given = column(name)
     local = zone != "UTC" and is_local(frame.schema[name].dataType)
     return instants(given, zone) if local else given
+
+
+def sent_column(frame: DataFrame, field: Field, attribute: Attribute, zone: str) -> Column | None:
+    """The column of an attribute's values as workers read them; None if it is that already.
+
+    Local times are of a zone, also in lists, and the elements of a list of structs have the fields
+    that the attribute has, by its names.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    def is_moved(kind: DataType, one: Attribute) -> bool:
+        return zone != "UTC" and one.type == "timestamp" and is_local(kind)
+
+    element = field.element
+    if not attribute.repeated or element is None:
+        return instants(field.column, zone) if is_moved(field.type, attribute) else None
+    if not isinstance(element, StructType):
+        if not is_moved(element, attribute):
+            return None
+        return f.transform(field.column, lambda one: instants(one, zone))
+    fields = element_fields(frame, field, attribute, "events")
+    if field.arrow_type() is not None and all(
+        one.name == inner.name and not is_moved(inner.type, one) for one, inner in fields
+    ):
+        return None
+
+    def rebuilt(value: Column) -> Column:
+        parts = []
+        for one, inner in fields:
+            part = value
+            for name in inner.path:
+                part = part.getField(name)
+            if is_moved(inner.type, one):
+                part = instants(part, zone)
+            parts.append(part.alias(one.name))
+        return f.when(value.isNotNull(), f.struct(*parts))
+
+    return f.transform(field.column, rebuilt)
 
 
 def instants(local: Column, zone: str) -> Column:

@@ -6,7 +6,7 @@ what an event has beyond the columns is left out (`_body` has all of it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +14,20 @@ from boxmatch.errors import AttributeValueError, SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.decimals import decimal_of
 from boxmatch.model.keys import key_of, unscaled_of
+from boxmatch.model.nested import NotNestedError, Path, find_value, path_to
+from boxmatch.model.repeated import is_list
 from boxmatch.model.schema import Attribute
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from boxmatch.client import Feed, LoggedEvent, Notification
 
 SEQUENCE, AT, BODY = "_sequence", "_at", "_body"
-_SPARK_TYPES = {
-    "int": "long", "float": "double", "bool": "boolean", "timestamp": "timestamp",
-    "string": "string", "enum": "string",
+_SPARK_TYPES: Mapping[str, str] = {
+    "int": "LongType", "float": "DoubleType", "bool": "BooleanType", "timestamp": "TimestampType",
+    "string": "StringType", "enum": "StringType",
 }  # fmt: skip
 
 
@@ -39,8 +41,7 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
     columns = StructType()
     if feed.kind == "events":
         for attribute in feed.schema:
-            kind = _SPARK_TYPES.get(attribute.type, attribute.type_name)  # decimals: as in SQL
-            columns.add(attribute.name, kind)
+            columns.add(attribute.name, _spark_type(attribute))
     taken = {SEQUENCE, AT, BODY} & set(columns.fieldNames())
     if taken:
         raise SparkError(
@@ -51,6 +52,21 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
     if body or feed.kind != "events":
         columns.add(BODY, "string")
     return columns
+
+
+def _spark_type(attribute: Attribute) -> DataType:
+    from pyspark.sql import types
+
+    kind: DataType
+    if attribute.type == "struct":
+        kind = types.StructType()
+        for field in attribute.fields:
+            kind.add(field.name, _spark_type(field))
+    elif attribute.type == "decimal":
+        kind = types.DecimalType(attribute.precision, attribute.scale)
+    else:
+        kind = getattr(types, _SPARK_TYPES[attribute.type])()
+    return types.ArrayType(kind) if attribute.repeated else kind
 
 
 def notification_columns() -> StructType:
@@ -78,9 +94,18 @@ def event_batch(schema: pa.Schema, events: Sequence[LoggedEvent]) -> pa.RecordBa
             return [_microseconds(event.at) for event in events]
         if name == BODY:
             return [_json(event.event) for event in events]
-        return [event.event.get(name) for event in events]
+        path = path_to(name)
+        return [_find(event.event, path) for event in events]
 
     return _batch(schema, [event.sequence for event in events], column)
+
+
+def _find(event: Mapping[str, Any], path: Path) -> Any:
+    """The value behind a name, which may have dots; None if there is none."""
+    try:
+        return find_value(event, path)
+    except NotNestedError:
+        return None
 
 
 def notification_batch(schema: pa.Schema, notifications: Sequence[Notification]) -> pa.RecordBatch:
@@ -122,12 +147,7 @@ def _array(field: pa.Field[Any], values: list[Any], sequences: Sequence[int]) ->
             numbers: Any = [_instant(field.name, value) for value in values]
             instants: pa.Array[Any] = pa.array(numbers, pa.timestamp("us", "UTC")).cast(kind)
             return instants
-        if t.is_decimal(kind):
-            decimals: Any = [_decimal(field.name, kind, value) for value in values]
-            return pa.array(decimals, kind)
-        if t.is_string(kind) or t.is_large_string(kind):
-            values = [v if v is None or isinstance(v, str) else _json(v) for v in values]
-        made: pa.Array[Any] = pa.array(values, kind)
+        made: pa.Array[Any] = pa.array([_plain(field.name, kind, v) for v in values], kind)
         return made
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         found = _offender(kind, values)
@@ -135,6 +155,28 @@ def _array(field: pa.Field[Any], values: list[Any], sequences: Sequence[int]) ->
         raise SparkError(
             f"column {field.name!r} cannot be read as {kind}{where}: {error}"
         ) from error
+
+
+def _plain(name: str, kind: Any, value: Any) -> Any:
+    """A value of JSON as Arrow takes it."""
+    import pyarrow.types as t
+
+    if value is None:
+        return None
+    if t.is_timestamp(kind):
+        return _instant(name, value)
+    if t.is_decimal(kind):
+        return _decimal(name, kind, value)
+    if (t.is_string(kind) or t.is_large_string(kind)) and not isinstance(value, str):
+        return _json(value)
+    if is_list(kind) and isinstance(value, list):
+        return [_plain(name, kind.value_type, one) for one in value]
+    if t.is_struct(kind) and isinstance(value, Mapping):
+        return {
+            field.name: _plain(field.name, field.type, _find(value, path_to(field.name)))
+            for field in kind
+        }
+    return value
 
 
 def _offender(kind: Any, values: list[Any]) -> int | None:

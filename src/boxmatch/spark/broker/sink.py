@@ -32,17 +32,20 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
-from boxmatch.errors import SparkError
-from boxmatch.model.columns import Refused, arrow_keys, readable
-from boxmatch.model.schema import Schema
+from boxmatch.errors import AttributeValueError, EventError, SparkError
+from boxmatch.model.columns import readable
+from boxmatch.model.events import EventEncoder
+from boxmatch.model.repeated import is_list
+from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spark.broker.options import Connection, require_option
 from boxmatch.spark.broker.rows import arrow_columns
 from boxmatch.spark.broker.staging import StagedPart, Staging
@@ -124,13 +127,12 @@ class Writing:
             )
 
     def _check_values(self, batch: pa.RecordBatch) -> None:
-        for attribute in self.schema:
-            place = batch.schema.get_field_index(attribute.name)
-            if place >= 0 and attribute.type != "string":
-                try:
-                    arrow_keys(attribute, None, batch.column(place))
-                except Refused as refused:
-                    raise SparkError(f"feed {self.feed!r}: {refused.at(attribute)}") from None
+        # Of strings the type says all.
+        needed = [attribute.type != "string" for attribute in self.schema]
+        try:
+            EventEncoder(self.schema, {}).encode(batch, np.array(needed))
+        except (AttributeValueError, EventError) as error:
+            raise SparkError(f"feed {self.feed!r}: {error}") from None
 
 
 class BrokerStreamWriter(DataSourceStreamArrowWriter):
@@ -264,20 +266,34 @@ def _check_columns(feed: Feed, columns: StructType) -> None:
         raise SparkError(f"feed {feed.name!r} is a {feed.kind} feed: only events can be written")
     found = {f.name: f.type for f in arrow_columns(columns) if not t.is_null(f.type)}
     names = feed.schema.names
-    unknown = [name for name in found if name not in names]
+    # A column of structs may hold attributes such as `order.id`.
+    parents = {name[:at] for name in names for at, sign in enumerate(name) if sign == "."}
+    parents &= {name for name, kind in found.items() if t.is_struct(kind)}
+    unknown = [name for name in found if name not in names and name not in parents]
     if unknown and feed.unknown == "refuse":
         raise SparkError(
             f"feed {feed.name!r} has no attribute {', '.join(map(repr, unknown))} (it has: "
             f"{', '.join(names)}): drop the column, or add the attribute to the feed"
         )
-    if not set(found) & set(names):
+    if not set(found) & {*names, *parents}:
         raise SparkError(
             f"no column is an attribute of feed {feed.name!r} (it has: {', '.join(names)})"
         )
     for attribute in feed.schema:
-        if attribute.name in found and not readable(attribute.type, found[attribute.name]):
+        if attribute.name in found and not _is_readable(attribute, found[attribute.name]):
             raise SparkError(
                 f"column {attribute.name!r} is of type "
                 f"{columns[attribute.name].dataType.simpleString()}, which feed {feed.name!r} "
-                f"cannot read as {attribute.type}: cast it first"
+                f"cannot read as {attribute.type_name}: cast it first"
             )
+
+
+def _is_readable(attribute: Attribute, kind: Any) -> bool:
+    """Whether the broker can read an attribute from a column of this type."""
+    import pyarrow.types as t
+
+    if attribute.repeated:
+        if not is_list(kind):
+            return False
+        kind = kind.value_type
+    return t.is_struct(kind) if attribute.type == "struct" else readable(attribute.type, kind)

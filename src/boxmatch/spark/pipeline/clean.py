@@ -5,8 +5,9 @@ Nothing that a row holds makes a job fail. A row with several faults is quaranti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from boxmatch.errors import SparkError
@@ -14,7 +15,15 @@ from boxmatch.model.axis import ABSENT
 from boxmatch.model.decimals import MAX_PRECISION
 from boxmatch.model.keys import LARGEST_WHOLE
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.spark.columns import column, require_columns, with_names
+from boxmatch.spark.columns import (
+    Columns,
+    Field,
+    column,
+    element_fields,
+    quote,
+    require_columns,
+    with_names,
+)
 from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.pipeline.read import MALFORMED
 
@@ -108,13 +117,18 @@ def clean(
         types.setdefault(event_time, Attribute(event_time, "timestamp"))
     needed = [event_id, *types, *(name for name in key if name != event_id)]
     events = with_names(events, needed, "events")
-    _check_columns(events, needed, "events")
+    columns = Columns(events, "events")
+    inside = {name for name in types if name not in events.columns and columns.find(name)}
+    _check_columns(events, (name for name in needed if name not in inside), "events")
     faults = [*_malformed(events), _missing(event_id)]
     if event_time is not None:
         faults.append(_missing(event_time))
     typed: dict[str, Column] = {}
     for attribute in types.values():
-        typed[attribute.name], found = _cast(events, attribute)
+        (field,) = columns.require([attribute.name])
+        value, found = _cast(events, field, attribute)
+        top, *path = field.path
+        typed[top] = _with_field(typed.get(top, column(top)), path, value) if path else value
         faults += found
     earliest = [] if event_time is None else [event_time]
     return Cleaned(_judge(events, typed, faults, key, earliest), event_id)
@@ -185,21 +199,87 @@ def _judge(
     )
 
 
-def _cast(events: DataFrame, attribute: Attribute) -> tuple[Column, list[Fault]]:
+def _with_field(struct: Column, path: Sequence[str], value: Column) -> Column:
+    """A struct with another value of a field, or a field of a field."""
+    return struct.withField(".".join(map(quote, path)), value)
+
+
+def _cast(events: DataFrame, field: Field, attribute: Attribute) -> tuple[Column, list[Fault]]:
     """The column with its attribute's type, and what may be wrong with it."""
+    if attribute.repeated:
+        return _cast_lists(events, field, attribute)
+    return _cast_values(field, attribute, field.column)
+
+
+def _cast_lists(
+    events: DataFrame, field: Field, attribute: Attribute
+) -> tuple[Column, list[Fault]]:
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    raw, element = field.column, field.element
+    is_struct = attribute.type == "struct"
+    if element is None or is_struct != isinstance(element, StructType):
+        raise _no_cast(field, attribute)
+    if not is_struct:
+        one = replace(attribute, name=f"an element of {attribute.name}", repeated=False)
+        cast = partial(_cast_values, Field(field.path, element), one)
+        return f.transform(raw, lambda value: cast(value)[0]), _faults_inside(raw, cast)
+    faults: list[Fault] = []
+    changes = []
+    for one, inner in element_fields(events, field, attribute, "events"):
+        named = replace(one, name=f"{attribute.name}.{one.name}")
+        cast = partial(_cast_field, inner, named)
+        faults += _faults_inside(raw, cast)
+        changes.append((inner.path, cast))
+
+    def rebuilt(struct: Column) -> Column:
+        result = struct
+        for path, cast in changes:
+            result = _with_field(result, path, cast(struct)[0])
+        return result
+
+    return f.transform(raw, rebuilt), faults
+
+
+def _cast_field(field: Field, attribute: Attribute, struct: Column) -> tuple[Column, list[Fault]]:
+    """The same for a field of a struct that is in a list."""
+    value = struct
+    for name in field.path:
+        value = value.getField(name)
+    return _cast_values(field, attribute, value)
+
+
+def _faults_inside(
+    lists: Column, cast: Callable[[Column], tuple[Column, list[Fault]]]
+) -> list[Fault]:
+    """Where an element of a list is at fault, for each of the faults that one may have."""
+    from pyspark.sql import functions as f
+
+    def somewhere(place: int) -> Column:
+        return f.exists(lists, lambda value: cast(value)[1][place][0])
+
+    _, found = cast(lists)
+    return [(somewhere(place), why) for place, (_, why) in enumerate(found)]
+
+
+def _no_cast(field: Field, attribute: Attribute) -> SparkError:
+    return SparkError(
+        f"column {field.name!r} is of Spark type {field.type.simpleString()}, which does not "
+        f"become an attribute of type {attribute.type_name}; derive a column from it instead"
+    )
+
+
+def _cast_values(field: Field, attribute: Attribute, raw: Column) -> tuple[Column, list[Fault]]:
     from pyspark.sql import functions as f
 
     name, wanted = attribute.name, attribute.type
-    raw = column(name)
-    kind = events.schema[name].dataType.simpleString()
+    kind = field.type.simpleString()
     plain = kind.partition("(")[0]
     if plain.startswith(("varchar", "char")):
         plain = "string"
     if plain not in _CASTS[wanted]:
-        raise SparkError(
-            f"column {name!r} is of Spark type {kind}, which does not become an attribute of type "
-            f"{wanted}; derive a column from it instead"
-        )
+        raise _no_cast(field, attribute)
     if wanted == "decimal":
         value, rounded = _as_decimal(raw, kind, attribute)
         wrong = raw.isNotNull() & rounded

@@ -49,7 +49,7 @@ _OWN_ALERTS: Final = (
     # These do not compile, or have no filter or id.
     ("bad-1", "price >>> 100"),
     ("bad-2", "colour = 'red'"),
-    ("bad-3", "price * volume > 1000"),
+    ("bad-3", "price > (SELECT 1000)"),
     ("bad-4", "price > 'cheap'"),
     ("bad-5", None),
     (None, "price > 100"),

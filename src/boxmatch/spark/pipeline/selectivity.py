@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boxmatch.model.schema import Schema
-from boxmatch.spark.columns import column, subscription_columns
+from boxmatch.model.schema import Attribute, Schema
+from boxmatch.spark.columns import Columns, column, subscription_columns
 from boxmatch.spark.entry import task
 from boxmatch.spark.zones import session_zone, value_column, zone_of
 
@@ -42,7 +42,8 @@ class AttributeStatistics:
     present: float
     """The share of events that have it."""
     selectivity: float | None
-    """The share of events that satisfy a predicate on it, on average; None without predicates."""
+    """The share of events that satisfy a predicate on it, on average; None without predicates, and
+    of lists."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def measure_selectivities(
 
     _, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
     chosen = sample_events(events, event_id, sample)
-    some = chosen.select(*(column(name) for name in schema.names)).toArrow()
+    fields = Columns(events, "events").require(schema.names)
+    shown = zip(schema.names, fields, strict=True)
+    some = chosen.select(*(field.column.alias(name) for name, field in shown)).toArrow()
     zone = session_zone(subscriptions.sparkSession)
     asked = subscriptions.select(
         column(subscription_id).alias("id"),
@@ -135,16 +138,19 @@ def _assemble(
     for position, attribute in enumerate(schema):
         row = counted.get(position, none)
         predicates = row["predicates"]
-        share = row["satisfied"] / predicates if predicates else None
+        measured = predicates and not attribute.repeated
+        share = row["satisfied"] / predicates if measured else None
+        kind = attribute.type_name if attribute.repeated else attribute.type
         attributes.append(
             AttributeStatistics(
-                attribute.name, attribute.type, row["subscriptions"], predicates,
+                attribute.name, kind, row["subscriptions"], predicates,
                 present[attribute.name], share,
             )
         )  # fmt: skip
     whole = counted.get(_ALL, none)
-    predicates = sum(attribute.predicates for attribute in attributes)
-    satisfied = sum(counted[p]["satisfied"] for p in range(len(schema)) if p in counted)
+    single = [p for p, attribute in enumerate(schema) if not attribute.repeated]
+    predicates = sum(attributes[p].predicates for p in single)
+    satisfied = sum(counted[p]["satisfied"] for p in single if p in counted)
     return Selectivities(
         tuple(attributes),
         subscriptions=whole["subscriptions"],
@@ -159,11 +165,13 @@ def _measure_presence(events: DataFrame, schema: Schema) -> dict[str, float]:
     """The share of all events that have each attribute."""
     from pyspark.sql import functions as f
 
-    def there(name: str, kind: str) -> Any:
-        value = column(name)
-        return f.count(f.when(~f.isnan(value), value) if kind == "float" else value)
+    def there(value: Any, attribute: Attribute) -> Any:
+        has_nan = attribute.type == "float" and not attribute.repeated
+        return f.count(f.when(~f.isnan(value), value) if has_nan else value)
 
-    counts = [there(a.name, a.type).alias(str(i)) for i, a in enumerate(schema)]
+    fields = Columns(events, "events").require(schema.names)
+    each = zip(fields, schema, strict=True)
+    counts = [there(one.column, a).alias(str(i)) for i, (one, a) in enumerate(each)]
     row = events.agg(f.count(f.lit(1)).alias("all"), *counts).collect()[0]
     return {a.name: row[str(i)] / max(1, row["all"]) for i, a in enumerate(schema)}
 
@@ -202,11 +210,11 @@ def _count(
     from boxmatch.adaptive.selectivity import measure_by_attribute
     from boxmatch.engine.bulk import read_table, without_bad_rows
     from boxmatch.errors import AttributeValueError, EventError
+    from boxmatch.model.axis_table import AxisTable
     from boxmatch.model.box_kernels import count_attributes
     from boxmatch.model.events import EventEncoder
-    from boxmatch.model.strings import string_axes
 
-    axes = string_axes(schema)
+    axes = AxisTable(schema)
     try:
         read = read_table(schema, asked, _MAX_BOXES, skip=True, time_zone=zone).place(axes)
     except (AttributeValueError, EventError):
@@ -217,12 +225,13 @@ def _count(
     possible = np.ones(read.boxes.count, bool)
     possible[of_predicate[read.boxes.low > read.boxes.high]] = False
     kept = np.flatnonzero(possible)
-    boxes, owner = read.boxes.take(kept), read.owner[kept]
+    # Predicates of expressions are not among those that can be skipped.
+    boxes, owner = read.boxes.take(kept).within(d), read.owner[kept]
     owners = np.repeat(owner, np.diff(boxes.start))
     each = np.unique(owners * d + boxes.attribute)
     askers = np.bincount(each % d, minlength=d)
     frequency = count_attributes(boxes.attribute, d)
-    points = EventEncoder(schema, axes).batch(sample)
+    points = EventEncoder(schema, axes.strings).batch(sample)
     satisfied = measure_by_attribute(boxes, points) * frequency
     columns: list[pa.Array[Any]] = [
         pa.array([*range(d), _ALL], pa.int32()),

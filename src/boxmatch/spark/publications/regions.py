@@ -12,6 +12,7 @@ from boxmatch.errors import BoxmatchError, RegionError, SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.spaces.dimensions import ONLY_REGION
 from boxmatch.spark.columns import Columns, End, check_types, column, ends_of, id_type_of
+from boxmatch.spark.publications.search import require_boxes
 from boxmatch.spark.publications.space_follower import Body, Space, load
 from boxmatch.spark.segments import OpenShard
 from boxmatch.spark.versions import IdType
@@ -36,7 +37,8 @@ def check_regions(shard: OpenShard, *, ranges: bool) -> None:
 
     If they are `ranges`, rather than texts, also for one that holds nothing.
     """
-    for segment in shard.segments:
+    for segment, alive in zip(shard.segments, shard.alive, strict=True):
+        require_boxes(segment, alive)
         if segment.matcher is None:
             continue
         for view in segment.matcher.snapshot.views:

@@ -9,9 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.engine.residuals import NONE
 from boxmatch.engine.results import by_chunks
+from boxmatch.errors import SparkError
 from boxmatch.indexes.base import Matches
 from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.axis_table import Axes
+from boxmatch.model.points import Points
 from boxmatch.spark.publications.states import States
 from boxmatch.spark.segments import ID_TYPES, Array, OpenShard, Segment
 
@@ -25,6 +29,8 @@ class Subscriptions:
             for shard in shards
             for segment, alive in zip(shard.segments, shard.alive, strict=True)
         ]
+        for segment, alive in self._parts:
+            require_boxes(segment, alive)
         kind = ID_TYPES[id_type]
         ids: Any = pa.chunked_array([part.ids.cast(kind) for part, _ in self._parts], kind)
         self.ids: Array = ids.combine_chunks()
@@ -54,6 +60,38 @@ class Subscriptions:
         return _by_state(pieces, len(states))
 
 
+def require_boxes(segment: Segment, alive: BoolArray | None) -> None:
+    """Raise an error if a subscription wants what the region of a publication does not say."""
+    matcher = segment.matcher
+    if matcher is None:
+        return
+    schema = matcher.schema
+    reasons = [f"{one.name} is a {one.type_name}" if one.repeated else "" for one in schema]
+    for view in matcher.snapshot.views:
+        boxes, residuals = view.store.boxes, view.store.residuals
+        rows = np.asarray(view.store.ids)
+        box = np.repeat(np.arange(boxes.count), np.diff(boxes.start))
+        axis = boxes.attribute.astype(np.int64)
+        open_lists = np.array([bool(reason) for reason in reasons])
+        beyond = axis >= len(schema)
+        beyond[~beyond] = open_lists[axis[~beyond]]
+        wrong = np.zeros(boxes.count, bool)
+        wrong[box[beyond]] = True
+        if residuals is not None:
+            wrong |= residuals.numbers[: boxes.count] != NONE
+        if alive is not None:
+            wrong &= alive[rows]
+        if wrong.any():
+            at = int(wrong.argmax())
+            one = segment.ids[int(rows[at])].as_py()
+            lists = [reasons[a] for a in axis[box == at].tolist() if a < len(schema) and reasons[a]]
+            reason = lists[0] if lists else f"its filter is {matcher.filter_of(int(rows[at]))}"
+            raise SparkError(
+                f"subscription {one!r}: {reason}, which no region of a publication can be compared "
+                "with: transitions take ranges and values of attributes alone; match takes the rest"
+            )
+
+
 def _by_state(
     pieces: Sequence[tuple[Int64Array, Int64Array]], states: int
 ) -> tuple[Int64Array, Int64Array]:
@@ -81,17 +119,16 @@ def _find(
     if matcher is None:
         return
     snapshot = matcher.snapshot
-    low, high = (
-        _keys(ends, states, snapshot.axes, matcher.schema) for ends in (states.low, states.high)
-    )
-    used = snapshot.used
+    low, high = (_keys(ends, states, snapshot.axes) for ends in (states.low, states.high))
+    used = snapshot.used.copy()
+    used[len(snapshot.axes.schema) :] = False  # of subscriptions that are no more
     # Where an end is free the keys are alike as well, but no key of a value.
     at_point = ((low == high) & (low != ABSENT))[:, used].all(axis=1)
     points = np.flatnonzero(constrained & at_point)
     if len(points):
         keys = low[points]
         for view in snapshot.views:
-            parts = by_chunks(view.match, keys, threads)
+            parts = by_chunks(view.match_boxes, Points(keys), threads)
             yield from _rows(parts, points, view.store.ids)
     regions = np.flatnonzero(constrained & ~at_point)
     if len(regions):
@@ -102,15 +139,15 @@ def _find(
             yield from _rows([overlaps.find(low, high)], regions, ids)
 
 
-def _keys(ends: Int64Array, states: States, axes: Any, schema: Any) -> Int64Array:
-    """Codes of texts as the keys that they have here."""
-    if not states.texts:
-        return ends
-    keys = ends.copy()
+def _keys(ends: Int64Array, states: States, axes: Axes) -> Int64Array:
+    """Ends on all axes of a matcher; codes of texts as the keys that they have there."""
+    keys = np.full((len(ends), axes.width), ABSENT)
+    keys[:, : ends.shape[1]] = ends
     for d, texts in states.texts.items():
-        if d in axes and len(texts):
+        if d in axes.strings and len(texts):
             given = ends[:, d] != ABSENT
-            labels = np.array(axes[d].between(texts.to_pylist()))
+            known: list[Any] = texts.to_pylist()
+            labels = np.array(axes.strings[d].between(known), np.int64)
             keys[given, d] = labels[ends[given, d]]
     return keys
 
