@@ -43,6 +43,33 @@ class TestCheck:
         refused = run_boxmatch("check", '{"price": {"from": 20}}', *arguments)
         assert (refused.code, "'price': {'from': 20} is not a range" in refused.err) == (2, True)
 
+    def test_shows_what_it_costs(self, run_boxmatch: Command) -> None:
+        schema = ("--attribute", "title=string", "--attribute", "tags=list of string")
+        done = run_boxmatch("check", "length(title) > 3 AND title LIKE '%a%'", *schema)
+        assert done.out.splitlines() == [
+            "1 box:",
+            "  LENGTH(title) >= 4 AND CONTAINS(title, 'a')",
+            "worked out for every event:",
+            "  LENGTH(title)",
+            "  strings in title",
+            "cost: axis",
+        ]
+        done = run_boxmatch("check", "'x' = ANY(tags) AND NOT title LIKE '%a%'", *schema)
+        assert done.out.splitlines() == [
+            "1 box:",
+            "  ANY(tags) = 'x'",
+            "checked for every event in a box:",
+            "  NOT CONTAINS(title, 'a')",
+            "cost: residual",
+        ]
+        done = run_boxmatch("check", "NOT title LIKE '%a%'", *schema)
+        assert done.out.splitlines()[0] == "checked for every event:"
+        assert "every event is checked with NOT CONTAINS(title, 'a')" in done.err
+        done = run_boxmatch("check", '{"title": {"rlike": "a+"}}', *schema, "--json")
+        checked = json.loads(done.out)
+        assert (checked["cost"], checked["axes"]) == ("axis", ["regular expressions in title"])
+        assert "warning" not in checked
+
     def test_says_that_a_filter_never_matches(self, run_boxmatch: Command) -> None:
         done = run_boxmatch("check", "price > 3 AND price < 2", "--attribute", "price=float")
         assert done.code == 0

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -176,9 +176,8 @@ def test_explain(files: Path, run_boxmatch: Command) -> None:
     assert "✗ volume >= 500   got absent" in done.out
     lines = list(map(json.loads, run_boxmatch("match", *inputs, "--json").out.splitlines()))
     assert [line["matched"] for line in lines] == [False, False, True]
-    assert lines[2]["predicates"] == [
-        {"attribute": "volume", "wanted": "volume >= 500", "got": 700, "satisfied": True}
-    ]
+    wanted = {"attribute": "volume", "wanted": "volume >= 500", "got": 700, "satisfied": True}
+    assert lines[2]["predicates"] == [wanted | {"residual": False}]
 
 
 def test_ids_that_are_numbers(files: Path, run_boxmatch: Command) -> None:
@@ -274,7 +273,7 @@ def test_mistakes(
         "x.txt": "",
         "dear.jsonl": '{"symbol": "A", "price": 1}\n{"symbol": "B", "price": "dear"}\n',
         "dear.csv": "symbol,price\nA,1\nB,dear\n",
-        "nested.jsonl": '{"x": [1]}\n',
+        "nested.jsonl": '{"x": [[1]]}\n',
         "other.csv": "name,rule\na,b\n",
         "other.jsonl": '{"name": "a"}\n',
         "twice.csv": "id,filter\nalice,price < 3\nalice,price < 4\n",
@@ -319,10 +318,78 @@ class TestInference:
         assert schema == bm.Schema({"price": "float", "ok": "bool", "big": "int"})
 
     def test_what_cannot_be_an_attribute_is_left_out(self) -> None:
-        inferred = infer_from_events([{"price": 3, "tags": ["a"], "none": None}])
-        assert inferred.schema.names == ("price",)
+        inferred = infer_from_events(
+            [{"price": 3, "sizes": [1], "box": {"size": 2}, "lists": [["a"]], "none": None}]
+        )
+        assert inferred.schema == bm.Schema(
+            {"price": "float", "sizes": "list of float", "box.size": "float"}
+        )
         assert len(inferred.left_out) == 2
-        columns = pa.schema([("price", pa.float32()), ("tags", pa.list_(pa.string()))])
+        columns = pa.schema([("price", pa.float32()), ("tags", pa.list_(pa.list_(pa.string())))])
         inferred = infer_from_columns(columns)
         assert inferred.schema == bm.Schema({"price": "float"})
         assert "tags" in str(inferred)
+
+
+class TestNested:
+    FILTERS = (
+        "id,filter\n"
+        "gold,order.tier = 'gold'\n"
+        "urgent,'urgent' = ANY(tags)\n"
+        "big,price * volume > 100\n"
+        "oil,title LIKE '%oil%'\n"
+        "item,\"EXISTS(items, i -> i.price > 10 AND i.kind = 'a')\"\n"
+    )
+    EVENTS: ClassVar[list[dict[str, Any]]] = [
+        {"title": "crude oil", "price": 20.0, "volume": 10, "tags": ["urgent"],
+         "order": {"tier": "gold"}, "items": [{"price": 11, "kind": "a"}]},
+        {"title": "x", "price": 2.0, "volume": 1, "tags": [], "order": {"tier": "silver"},
+         "items": [{"price": 11, "kind": "b"}, {"price": 1, "kind": "a"}]},
+    ]  # fmt: skip
+
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("s.csv").write_text(self.FILTERS)
+        Path("e.jsonl").write_text("".join(json.dumps(one) + "\n" for one in self.EVENTS))
+        pq.write_table(pa.Table.from_pylist(self.EVENTS), "e.parquet")
+
+    @pytest.mark.parametrize("events", ["e.jsonl", "e.parquet"])
+    def test_lists_and_structs(self, run_boxmatch: Command, events: str) -> None:
+        done = run_boxmatch("match", "-s", "s.csv", "-e", events, "--json")
+        assert done.code == 0, done.err
+        [matched] = found(done.out).values()
+        assert sorted(matched) == ["big", "gold", "item", "oil", "urgent"]
+        keep = ("--keep", "order.tier", "--keep", "tags")
+        done = run_boxmatch("match", "-s", "s.csv", "-e", events, "-o", "m.csv", *keep)
+        assert done.code == 0, done.err
+        lines = Path("m.csv").read_text().splitlines()
+        assert lines[1].startswith('0,"gold","[""urgent""]",')
+        done = run_boxmatch(
+            "match", "-s", "s.csv", "-e", events, "-o", "m.csv", "--keep", "order.x"
+        )
+        assert done.code == 2
+        assert "--keep order.x: the" in done.err
+
+    def test_columns_with_dots(self, run_boxmatch: Command) -> None:
+        Path("e.csv").write_text("title,price,volume,order.tier\noil,20,10,gold\nx,1,2,\n")
+        Path("s.csv").write_text("id,filter\na,order.tier = 'gold' AND price * volume > 100\n")
+        given = ("price=float", "volume=int", "order.tier=string", "tags=list of string")
+        schema = [word for one in given for word in ("--attribute", one)]
+        for more in ([], schema):
+            done = run_boxmatch("match", "-s", "s.csv", "-e", "e.csv", "--json", *more)
+            assert done.code == 0, done.err
+            assert found(done.out) == {0: ["a"]}
+        Path("e.csv").write_text("price,tags\n1,a\n")
+        done = run_boxmatch("match", "-s", "s.csv", "-e", "e.csv", *schema)
+        assert done.code == 2
+        assert "attribute 'tags'" in done.err
+        assert "is not a list" in done.err
+
+    def test_explaining_residuals(self, run_boxmatch: Command) -> None:
+        explain = ("match", "-s", "s.csv", "-e", "e.jsonl", "--explain")
+        done = run_boxmatch(*explain, "item", "--json")
+        rows = [json.loads(line) for line in done.out.splitlines()]
+        assert [row["predicates"][0]["got"] for row in rows] == [True, False]
+        assert rows[0]["predicates"][0]["residual"] is True
+        assert "got 200.0" in run_boxmatch(*explain, "big").out

@@ -395,19 +395,26 @@ def test_a_dry_run_shows_boxes_and_explains_recent_events(http: httpx.Client) ->
     filter = "price >= 58 AND side = 'buy' OR price = 57"
     told = ask(filter, recent=4)
     assert told["boxes"] == [
-        [{"attribute": "price", "wanted": "price = 57"}],
+        [{"attribute": "price", "wanted": "price = 57", "cost": "box"}],
         [
-            {"attribute": "price", "wanted": "price >= 58"},
-            {"attribute": "side", "wanted": "side = 'buy'"},
+            {"attribute": "price", "wanted": "price >= 58", "cost": "box"},
+            {"attribute": "side", "wanted": "side = 'buy'", "cost": "box"},
         ],
     ]
+    assert (told["residual"], told["cost"], told["warning"]) == ([], "box", None)
     assert told["box_count"] == 2
     last = receipt["last"]
     assert [one["sequence"] for one in told["recent"]] == [last, last - 1, last - 2, last - 3]
     assert [one["matches"] for one in told["recent"]] == [False, False, True, False]
     assert told["recent"][0]["event"] == {"price": 59, "size": 1}
     assert told["recent"][2]["predicates"] == [
-        {"attribute": "price", "wanted": "price = 57", "got": 57, "satisfied": True}
+        {
+            "attribute": "price",
+            "wanted": "price = 57",
+            "got": 57,
+            "satisfied": True,
+            "residual": False,
+        }
     ]
     for one in told["recent"]:
         why = {"sequence": one["sequence"], "filter": filter}

@@ -198,7 +198,7 @@ def test_subscribers_do_not_read_the_log_by_trying_filters(guarded: Guarded) -> 
     tried = guarded.call("subscriber", "POST", "/feeds/mine/dry-run", json=ask).json()
     assert tried["matches"] > 0
     assert tried["examples"] == tried["recent"] == []
-    assert tried["boxes"] == [[{"attribute": "price", "wanted": "price < 5"}]]
+    assert tried["boxes"] == [[{"attribute": "price", "wanted": "price < 5", "cost": "box"}]]
     tried = guarded.call("reader", "POST", "/feeds/mine/dry-run", json=ask).json()
     assert tried["examples"]
     assert tried["recent"]

@@ -79,9 +79,11 @@ def test_who_gets_it_and_why_not_the_others(traced: Traced) -> None:
     assert nearest["filter"] == FILTERS["ann", "ibm"]
     assert nearest["exact"] is True
     assert nearest["predicates"] == [
-        {"attribute": "symbol", "wanted": "symbol = 'IBM'", "got": "IBM", "satisfied": True},
-        {"attribute": "price", "wanted": "price > 100", "got": 30.0, "satisfied": False},
-    ]
+        {"attribute": "symbol", "wanted": "symbol = 'IBM'", "got": "IBM", "satisfied": True,
+         "residual": False},
+        {"attribute": "price", "wanted": "price > 100", "got": 30.0, "satisfied": False,
+         "residual": False},
+    ]  # fmt: skip
     told = traced.trace("admin", limit=1).json()
     assert (told["matched"], told["missed"]) == (1, 3)
     assert names(told["misses"]) == [("ann", "ibm")]

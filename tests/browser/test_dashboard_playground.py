@@ -135,6 +135,55 @@ def test_boxes_and_recent_events_with_the_reason(dashboard: Dashboard) -> None:
     expect(boxes).to_have_text(["No boxes: the filter never matches."])
 
 
+def test_expressions_residuals_and_the_warning(
+    broker: RunningBroker, pages: Pages, http: httpx.Client
+) -> None:
+    schema = {
+        "title": "string",
+        "price": "float",
+        "volume": "int",
+        "tags": "list of string",
+        "items": {"type": "list of struct", "fields": {"price": "float"}},
+        "order": {"type": "struct", "fields": {"tier": "string"}},
+    }
+    http.post("/feeds", json={"name": "any-where", "schema": schema}).raise_for_status()
+    event = {"title": "crude oil", "price": 20.0, "volume": 10, "order": {"tier": "gold"}}
+    http.post("/feeds/any-where/events", json=event).raise_for_status()
+    dashboard = pages.new(broker.url)
+    dashboard.open_live("playground")
+    dashboard.at("#filter-feed").select_option("any-where")
+    expect(dashboard.at("#filter-recent > li")).to_have_count(1)
+    warning, residual = dashboard.at("#filter-warning"), dashboard.at("#filter-residual > li")
+
+    dashboard.at("#filter-text").fill(
+        "length(title) > 3 AND order.tier = 'gold' AND title NOT LIKE '%oil%'"
+    )
+    expect(residual).to_have_text(["NOT CONTAINS(title, 'oil')"])
+    expect(dashboard.at("#filter-boxes .axis")).to_have_text(["LENGTH(title) >= 4"])
+    expect(dashboard.at("#filter-boxes code:not(.axis)")).to_have_text(["order.tier = 'gold'"])
+    expect(dashboard.at("#boxes-axis")).to_be_visible()
+    expect(warning).to_be_hidden()
+    predicates = dashboard.at("#filter-recent .predicates li")
+    expect(predicates.filter(has_text="LENGTH").locator(".got")).to_have_text("got 9")
+    unmet = predicates.filter(has=dashboard.page.locator(".tag", has_text="residual"))
+    expect(unmet).to_have_attribute("data-satisfied", "false")
+    expect(unmet.locator(".got")).to_have_text("is false")
+
+    dashboard.at("#filter-examples .chip").filter(has_text="EXISTS").click()
+    expect(dashboard.at("#filter-text")).to_have_value("EXISTS(items, i -> i.price > 10)")
+    expect(warning).to_contain_text("every event is checked with EXISTS(items, element -> element.price > 10")
+    expect(dashboard.at("#filter-boxes > li")).to_have_text(["everything"])
+    examples = dashboard.at("#filter-examples .chip").all_inner_texts()
+    for text in examples:
+        dashboard.at("#filter-text").fill(text)
+        expect(dashboard.at("#filter-error")).to_be_hidden()
+        expect(dashboard.at("#filter-summary")).to_contain_text("of the last 1 event")
+    dashboard.at("#filter-text").fill("price < 30")
+    expect(dashboard.at("#residual-part")).to_be_hidden()
+    expect(dashboard.at("#boxes-axis")).to_be_hidden()
+    expect(warning).to_be_hidden()
+
+
 def test_markup_in_data_is_only_text(
     dashboard: Dashboard, broker: RunningBroker, http: httpx.Client
 ) -> None:

@@ -83,6 +83,7 @@ def csv_types(schema: Schema) -> dict[str, pa.DataType]:
     return {
         field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type
         for field in schema.to_arrow()
+        if not pa.types.is_nested(field.type)  # there are no lists in CSV
     }
 
 

@@ -12,12 +12,19 @@ from boxmatch.cli.help import examples
 from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
 from boxmatch.cli.terminal import AsJson, print_json, show_spinner
 
+_AXES = {
+    "value": "{}",
+    "needles": "strings in {}",
+    "regexes": "regular expressions in {}",
+}
+
 
 @examples(
     "boxmatch check 'price > 3' --attribute price=float",
     """boxmatch check "NOT side = 'buy'" --attribute 'side=buy|sell'""",
     """boxmatch check '{"price": {"low": 3, "high": 5}}' --attribute price=float""",
     "boxmatch check 'price > 3 OR price IS NULL' --schema schema.json --json",
+    """boxmatch check "'urgent' = ANY(tags)" --attribute 'tags=list of string'""",
 )
 def check(
     text: Annotated[
@@ -27,23 +34,49 @@ def check(
     attribute: Attributes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a filter and show its boxes, or the position of an error."""
+    """Compile a filter: show its boxes and cost, or where an error is.
+
+    The cost is box (conditions on attributes), axis (values of expressions, worked out once for
+    each event), or residual (conditions that are checked for the events in a box).
+    """
     from boxmatch.model.filters import compile_filter, render
 
     known = given_schema(schema, attribute or [])
     if known is None:
         raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
     compiled = compile_filter(known, given_filter(text))
-    boxes = [render(known, [box]) for box in compiled.boxes]
+    boxes = [render(known, [box], compiled.axes) for box in compiled.boxes]
+    axes = [_AXES[axis.kind].format(axis.text) for axis in compiled.axes]
+    checked = compiled.checked
     if as_json:
-        normal = render(known, compiled.boxes)
-        print_json({"filter": normal, "boxes": boxes, "never": compiled.never})
+        normal = render(known, compiled.boxes, compiled.axes, compiled.residual)
+        content = {
+            "filter": normal,
+            "boxes": boxes,
+            "axes": axes,
+            "residual": checked,
+            "cost": compiled.cost,
+            "never": compiled.never,
+        }
+        print_json(content | ({"warning": compiled.warning} if compiled.warning else {}))
     elif compiled.never:
         typer.echo("This filter can never match.")
     else:
-        typer.echo(f"{len(boxes)} box{'es' if len(boxes) > 1 else ''}:")
-        for box in boxes:
-            typer.echo(f"  {box}")
+        if not compiled.unbounded:
+            _echo_list(f"{len(boxes)} box{'es' if len(boxes) > 1 else ''}", boxes)
+        _echo_list("worked out for every event", axes)
+        where = "" if compiled.unbounded else " in a box"
+        _echo_list(f"checked for every event{where}", checked)
+        typer.echo(f"cost: {compiled.cost}")
+        if compiled.warning is not None:
+            typer.echo(f"Warning: {compiled.warning}.", err=True)
+
+
+def _echo_list(title: str, lines: list[str]) -> None:
+    if lines:
+        typer.echo(f"{title}:")
+        for line in lines:
+            typer.echo(f"  {line}")
 
 
 @examples("boxmatch info alerts.bm", "boxmatch info alerts.bm --json")
@@ -70,6 +103,6 @@ def info(
     typer.echo(f"{len(matcher):,} subscriptions over {len(matcher.schema)} attributes:")
     for attribute in matcher.schema:
         values = f" of {', '.join(attribute.values)}" if attribute.values else ""
-        typer.echo(f"  {attribute.name}: {attribute.type}{values}")
+        typer.echo(f"  {attribute.name}: {attribute.type_name}{values}")
     for part, size in memory.items():
         typer.echo(f"{size / 1e6:10,.1f} MB  {part}")

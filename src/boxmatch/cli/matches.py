@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from boxmatch.engine.results import MatchResult
+    from boxmatch.model.nested import Path as NestedPath
     from boxmatch.model.schema import Schema
 
+_MISSING = object()
 _NAMED = 8
 """How many subscriptions of an event a terminal lists."""
 
@@ -175,7 +177,7 @@ class TableWriter(MatchWriter):
         super().__init__(path)
         self._suffix = suffix
         self._keep = keep
-        self._types = {attribute.name: attribute.type for attribute in schema or ()}
+        self._types = {attribute.name: attribute.type_name for attribute in schema or ()}
         self._writer: Any = None
 
     def __enter__(self) -> Self:
@@ -200,18 +202,26 @@ class TableWriter(MatchWriter):
     def _column(self, batch: Any, name: str) -> Any:
         import pyarrow as pa
 
+        from boxmatch.model.nested import find_column, path_to
+
+        path = path_to(name)
         if not isinstance(batch, list):
-            if name not in batch.schema.names:
+            places: dict[object, int] = {one: place for place, one in enumerate(batch.schema.names)}
+            found = find_column(places, lambda place: (batch.column(place),), path)
+            column: Any = None if found is None else found[0]
+            if column is None or (name not in places and pa.types.is_null(column.type)):
                 raise EventError(f"--keep {name}: the events have no such column")
-            return batch.column(name)
+            nested = self._suffix == ".csv" and pa.types.is_nested(column.type)
+            return pa.array(map(_text, column.to_pylist()), pa.string()) if nested else column
         kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
         kind = self._types.get(name, "string")
-        if self._writer is None and not any(name in event for event in batch):
+        values = [_nested_value(event, path) for event in batch]
+        if self._writer is None and all(value is _MISSING for value in values):
             raise EventError(f"--keep {name}: the first events have no such attribute")
-        values = [event.get(name) for event in batch]
+        present = [None if value is _MISSING else value for value in values]
         if kind in kinds:
-            return pa.array(values, kinds[kind])
-        return pa.array([None if v is None else str(v) for v in values], pa.string())
+            return pa.array(present, kinds[kind])
+        return pa.array(map(_text, present), pa.string())
 
     def _open_writer(self, schema: pa.Schema) -> Any:
         import pyarrow as pa
@@ -236,6 +246,24 @@ class TableWriter(MatchWriter):
         self._writer.close()
 
 
+def _nested_value(event: Mapping[str, Any], path: NestedPath) -> Any:
+    """The value at the end of a path, or `_MISSING`."""
+    for key, rest, _ in path:
+        if key in event:
+            value = event[key]
+            if rest is None:
+                return value
+            return _nested_value(value, rest) if isinstance(value, Mapping) else _MISSING
+    return _MISSING
+
+
+def _text(value: Any) -> str | None:
+    """A value as text; a list or an object as JSON."""
+    if value is None:
+        return None
+    return event_json(value) if isinstance(value, (list, dict)) else str(value)
+
+
 def rows_of(batch: Any, rows: npt.NDArray[np.int64] | None = None) -> Iterator[Mapping[str, Any]]:
     """Events of a batch as dicts, all of them or those rows; without a table's nulls and NaN."""
     if isinstance(batch, list):
@@ -247,6 +275,6 @@ def rows_of(batch: Any, rows: npt.NDArray[np.int64] | None = None) -> Iterator[M
         yield {name: value for name, value in event.items() if not is_absent(value)}
 
 
-def event_json(event: Mapping[str, Any]) -> str:
-    """An event on one line."""
+def event_json(event: Mapping[str, Any] | list[Any]) -> str:
+    """An event, or a part of one, on one line."""
     return json.dumps(event, ensure_ascii=False, default=str)

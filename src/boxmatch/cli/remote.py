@@ -169,7 +169,7 @@ def list_feeds(
     table.add_column("attributes")
     for feed in found:
         attributes = ", ".join(
-            f"{attribute.name} {attribute.type}"
+            f"{attribute.name} {attribute.type_name}"
             for schema in feed.spaces.values()
             for attribute in schema
         )
@@ -196,6 +196,7 @@ def _feed_document(feed: Feed) -> dict[str, Any]:
 @examples(
     """boxmatch subscribe alice cheap ticks "symbol = 'IBM' AND price < 30\"""",
     """boxmatch subscribe alice large ticks '{"volume": {"low": 5000}}'""",
+    "boxmatch subscribe alice big ticks 'price * volume > 1e6'",
     "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
 )
 def subscribe(
@@ -225,15 +226,23 @@ def subscribe(
         if try_:
             tried = client.dry_run(feed, wanted)
             if as_json:
-                print_json({"matches": tried.matches, "events": tried.events})
+                document = {"matches": tried.matches, "events": tried.events, "cost": tried.cost}
+                print_json(document | ({"warning": tried.warning} if tried.warning else {}))
             else:
                 typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
+                _warn(tried.warning)
             return
         made = client.subscribe(subscriber, id_, feed, wanted, exact=exact)
     if as_json:
         print_json({"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted})
     else:
         typer.echo(f"Subscribed {made.subscriber}/{made.id} to {feed}: {filter_}")
+    _warn(made.warning)
+
+
+def _warn(warning: str | None) -> None:
+    if warning is not None:
+        typer.echo(f"boxmatch: {warning}", err=True)
 
 
 @examples(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -27,7 +27,7 @@ _REASONS = 3
 def attribute_types(incomplete: str) -> list[str]:
     """`price=` is completed with the types that there are."""
     name, equals, _ = incomplete.partition("=")
-    kinds = ("int", "float", "decimal(", "string", "bool", "timestamp")
+    kinds = ("int", "float", "decimal(", "string", "bool", "timestamp", "list of ")
     return filter_by_prefix([f"{name}={kind}" for kind in kinds], incomplete) if equals else []
 
 
@@ -40,7 +40,8 @@ Attributes = Annotated[
     typer.Option(
         metavar="NAME=TYPE",
         help="An attribute of the schema; TYPE is int, float, decimal(p,s), string, bool, "
-        "timestamp, or the values of an enumeration separated by '|'. Repeatable.",
+        "timestamp, 'list of' one of these, or the values of an enumeration separated by '|'. "
+        "The NAME of a nested value has dots. Repeatable.",
         autocompletion=attribute_types,
     ),
 ]
@@ -135,7 +136,23 @@ def _infer(columns: Iterable[Any]) -> Inferred:
 
 
 def _widen(values: list[Any]) -> list[Any]:
-    whole = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
-    if any(abs(value) > _EXACT for value in whole):
+    if any(abs(value) > _EXACT for value in _integers(values)):
         return values
-    return [float(value) if type(value) is int else value for value in values]
+    widened: list[Any] = _as_floats(values)
+    return widened
+
+
+def _integers(value: Any) -> Iterator[int]:
+    if type(value) is int:
+        yield value
+    elif isinstance(value, (list, dict)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _integers(inner)
+
+
+def _as_floats(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_floats(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _as_floats(inner) for name, inner in value.items()}
+    return float(value) if type(value) is int else value

@@ -1,4 +1,5 @@
-"""Events cut into the bodies of requests: NDJSON of dicts, Arrow IPC streams of tables.
+"""Events cut into the bodies of requests: NDJSON of dicts, Arrow IPC streams of tables, unless
+these have nested columns.
 
 The same events are always cut in the same way, so that publishing them again under the same key
 finds each part again.
@@ -21,6 +22,9 @@ BATCH: Final = 5_000
 """Events in one request, unless the caller wants another number."""
 NBYTES: Final = 4 << 20
 """Bytes in one request, about."""
+
+
+_ROWS_AT_ONCE: Final = 1_024
 
 
 class BatchPart:
@@ -135,10 +139,25 @@ def _rows(tables: Iterator[pa.Table], batch: int, nbytes: int) -> Iterator[Batch
         if not whole.num_rows:
             continue
         table = _without_nan(whole)
+        if any(_is_nested(field.type) for field in table.schema):
+            yield from _lines(_dicts(table), batch, nbytes)  # such columns go as JSON alone
+            continue
         fitting = table.num_rows * nbytes // max(table.nbytes, 1)
         step = max(1, min(batch, fitting))
         for start in range(0, table.num_rows, step):
             yield BatchPart(table.slice(start, step))
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_nested(kind)
+
+
+def _dicts(table: pa.Table) -> Iterator[dict[str, Any]]:
+    for rows in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in rows.to_pylist():
+            yield {name: value for name, value in row.items() if value is not None}
 
 
 def _without_nan(table: pa.Table) -> pa.Table:

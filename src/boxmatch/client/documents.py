@@ -102,10 +102,13 @@ def filter_json(filter: str | Mapping[str, Any] | None) -> Any:
     """A filter as it is sent: a range is an object, since a tuple would become a list of values."""
     if not isinstance(filter, Mapping):
         return filter
-    return {
-        name: list(wanted) if isinstance(wanted, (set, frozenset)) else _range(name, wanted)
-        for name, wanted in filter.items()
-    }
+    return {name: _wanted(name, wanted) for name, wanted in filter.items()}
+
+
+def _wanted(name: str, wanted: Any) -> Any:
+    if isinstance(wanted, Mapping):
+        return wanted  # a range, or a test of a text
+    return list(wanted) if isinstance(wanted, (set, frozenset)) else _range(name, wanted)
 
 
 def regions_json(regions: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:

@@ -23,9 +23,14 @@ Scalar = bool | int | float | str
 Filter = Annotated[
     str | dict[str, Any],
     Meta(
-        description="A WHERE expression, or an object: attributes with a value, a list of values, "
-        "or a range as an object with `low`, `high` or both, and `low_open`, `high_open`.",
-        examples=["price < 10 AND symbol IN ('A', 'B')", {"price": {"high": 10}}],
+        description="A WHERE expression, or an object: attributes or expressions with a value, a "
+        "list of values, a range as an object with `low`, `high` or both, and `low_open`, "
+        "`high_open`, or a test of a text as an object with one of `like`, `ilike`, `rlike`, "
+        "`contains`, `starts_with`, `ends_with`.",
+        examples=[
+            "price < 10 AND symbol IN ('A', 'B')",
+            {"price": {"high": 10}, "title": {"contains": "crude"}},
+        ],
     ),
 ]
 
@@ -35,22 +40,31 @@ class RequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class AttributeSpec(RequestBody, frozen=True, omit_defaults=True):
-    type: str | None = None
+    """An attribute with what narrows its type. A struct stands for an attribute per field."""
+
+    type: TypeName | None = None
     values: list[str] | None = None
     domain: Annotated[list[Scalar], Meta(min_length=2, max_length=2)] | None = None
+    fields: (
+        Annotated[
+            Attributes,
+            Meta(min_length=1, description="Of the types `struct` and `list of struct`."),
+        ]
+        | None
+    ) = None
 
 
 # Not a pattern: msgspec 0.22 fails where one is part of such a union. `Schema` checks the name.
 TypeName = Annotated[
     str,
     Meta(
-        description="int, float, decimal(p, s), string, bool or timestamp",
-        examples=["float", "decimal(10, 2)"],
+        description="int, float, decimal(p, s), string, bool, timestamp, or `list of` one of these",
+        examples=["float", "decimal(10, 2)", "list of string"],
     ),
 ]
 _TYPES = (
-    "unknown type; known types are int, float, decimal(p, s), string, bool, timestamp, or a list "
-    "of texts"
+    'unknown type; known types are int, float, decimal(p, s), string, bool, timestamp, "list of" '
+    "one of these, a list of texts, or an object with a type"
 )
 
 Attributes = dict[
@@ -60,7 +74,7 @@ Attributes = dict[
         Meta(extra={"otherwise": _TYPES}),
     ],
 ]
-"""In order. A list of texts is an enum."""
+"""In order. A list of texts is an enum. A name with dots is that of a nested value."""
 
 
 class Adaptive(RequestBody, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
@@ -135,6 +135,18 @@ class Subscription(ResponseBody, frozen=True, kw_only=True):
     updated: float = 0.0
     matches: int = 0
     """Since the broker started."""
+    put_warning: (
+        Annotated[
+            str | None,
+            Meta(description="What makes the filter expensive; only in the answer to the PUT."),
+        ]
+        | UnsetType
+    ) = field(default=UNSET, name="warning")
+
+    @property
+    def warning(self) -> str | None:
+        """What makes the filter expensive; only in the answer to the call that made it."""
+        return self.put_warning or None
 
 
 class Subscriptions(ResponseBody, frozen=True):
@@ -158,8 +170,12 @@ class Explanation(ResponseBody, frozen=True):
 
 
 class Condition(ResponseBody, frozen=True):
-    attribute: str
+    attribute: Annotated[str, Meta(description="Or the expression, that is compared.")]
     wanted: str
+    cost: Annotated[
+        Literal["box", "axis"],
+        Meta(description="`axis`: the value of an expression is worked out for every event."),
+    ] = "box"
 
 
 class RecentEvent(LoggedEvent, frozen=True):
@@ -181,6 +197,16 @@ class DryRun(ResponseBody, frozen=True):
         list[list[Condition]], Meta(description="What the filter compiles to: the first 64.")
     ] = []
     box_count: int = 0
+    residual: Annotated[
+        list[str],
+        Meta(description="Conditions that no box expresses: checked for the events in a box."),
+    ] = []
+    cost: Annotated[
+        Literal["box", "axis", "residual"], Meta(description="What the filter needs most.")
+    ] = "box"
+    warning: Annotated[
+        str | None, Meta(description="What makes the filter expensive, if it is.")
+    ] = None
     recent: Annotated[
         list[RecentEvent], Meta(description="Newest first; only for keys that may read the feed.")
     ] = []

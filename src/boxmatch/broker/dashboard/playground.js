@@ -3,10 +3,10 @@
 import * as api from "./api.js";
 import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
 import { editorOf, parseObject, say, unitOffset } from "./editor.js";
-import { exactly, joined, moment, percent, plural } from "./format.js";
+import { exactly, joined, moment, percent, plural, sentence } from "./format.js";
 import { recall, remember } from "./memory.js";
 import { eventLine, predicateList, verdict } from "./predicates.js";
-import { attributesOf, exampleFilter } from "./schemas.js";
+import { attributesOf, exampleFilter, exampleFilters } from "./schemas.js";
 
 const DEBOUNCE_MS = 250;
 
@@ -50,7 +50,16 @@ export class PlaygroundSection {
     const chips = this.attributes.map(([name, type]) =>
       element("button", { type: "button", class: "chip", title: `insert ${name}`, onclick: () => this.editor.insert(name) },
         name, element("span", { class: "chip-type" }, type)));
-    byId("filter-attributes").replaceChildren(...(chips.length > 0 ? [element("p", { class: "label" }, "Attributes"), ...chips] : []));
+    byId("filter-attributes").replaceChildren(...labelled("Attributes", chips));
+    const examples = exampleFilters(this.attributes).map((text) =>
+      element("button", { type: "button", class: "chip", title: "use this filter", onclick: () => this.use(text) }, text));
+    byId("filter-examples").replaceChildren(...labelled("Examples", examples));
+  }
+
+  use(text) {
+    this.editor.text = text;
+    this.editor.area.focus();
+    this.run();
   }
 
   later() {
@@ -99,9 +108,9 @@ export class PlaygroundSection {
     this.editor.clear();
     this.found = null;
     setText(byId("filter-summary"), text);
-    byId("filter-boxes").replaceChildren();
-    byId("filter-recent").replaceChildren();
-    say(byId("recent-empty"), "");
+    for (const id of ["filter-boxes", "filter-residual", "filter-recent"]) byId(id).replaceChildren();
+    for (const id of ["residual-part", "boxes-and", "boxes-axis"]) byId(id).hidden = true;
+    for (const id of ["filter-warning", "recent-empty"]) say(byId(id), "");
   }
 
   show(found) {
@@ -115,7 +124,15 @@ export class PlaygroundSection {
     const rest = count > boxes.length ? [element("li", { class: "none" }, `and ${plural(count - boxes.length, "box", "boxes")} more`)] : [];
     byId("filter-boxes").replaceChildren(...boxes.map(boxItem), ...rest,
       ...(count === 0 ? [element("li", { class: "none" }, "No boxes: the filter never matches.")] : []));
+    byId("boxes-axis").hidden = !boxes.some((box) => box.some(({ cost }) => cost === "axis"));
+    this.showResidual(found.residual ?? []);
+    say(byId("filter-warning"), found.warning ? `${sentence(found.warning)}.` : "");
     this.showRecent();
+  }
+
+  showResidual(residual) {
+    for (const id of ["residual-part", "boxes-and"]) byId(id).hidden = residual.length === 0;
+    byId("filter-residual").replaceChildren(...residual.map((text) => element("li", {}, element("code", {}, text))));
   }
 
   showRecent() {
@@ -129,9 +146,12 @@ export class PlaygroundSection {
   }
 }
 
+const labelled = (label, chips) => (chips.length > 0 ? [element("p", { class: "label" }, label), ...chips] : []);
+
 function boxItem(conditions) {
   const alone = conditions.length === 1;
-  const parts = conditions.map(({ wanted }) => element("code", {}, alone || !wanted.includes(" OR ") ? wanted : `(${wanted})`));
+  const parts = conditions.map(({ wanted, cost }) =>
+    element("code", { class: cost === "axis" ? "axis" : null }, alone || !wanted.includes(" OR ") ? wanted : `(${wanted})`));
   return element("li", {}, ...(parts.length === 0 ? [element("span", { class: "always" }, "everything")] : parts));
 }
 

@@ -10,12 +10,15 @@ export function verdict(matches, yes, no) {
 
 export function predicateList(predicates) {
   if (predicates.length === 0) return element("p", { class: "always" }, "no condition");
-  return element("ul", { class: "predicates" }, ...predicates.map(({ wanted, got, satisfied }) =>
+  return element("ul", { class: "predicates" }, ...predicates.map(({ wanted, got, satisfied, residual }) =>
     element("li", { "data-satisfied": String(satisfied) },
       verdict(satisfied, "holds:", "fails:"),
       element("code", { class: "wanted" }, wanted),
-      element("span", { class: "got" }, "got ", element("code", {}, literal(got))))));
+      residual ? element("span", { class: "tag", title: "no box expresses it" }, "residual") : null,
+      element("span", { class: "got" }, residual ? "is " : "got ", element("code", {}, residual ? truth(got) : literal(got))))));
 }
+
+const truth = (value) => (value === null || value === undefined ? "unknown" : String(value));
 
 /** An event on one line, attribute by attribute. */
 export function eventLine(event) {

@@ -2,32 +2,70 @@
 
 import * as api from "./api.js";
 
-/** [[name, type]…] of a feed; empty if the key may not see it. */
+/** [[name, type, fields]…] of a feed; empty if the key may not see it. */
 export async function attributesOf(feed, overview) {
   if (!overview.feeds.some((one) => one.name === feed)) return [];
   try {
     const { schema } = await api.feed(feed);
-    return Object.entries(schema ?? {}).map(([name, spec]) => [name, typeName(spec)]);
+    return Object.entries(schema ?? {}).map(described);
   } catch {
     return []; // it is only a help for typing
   }
 }
 
+/** [name, type], and of a list of structs also what its fields are. */
+const described = ([name, spec]) => [name, typeName(spec), Object.entries(spec?.fields ?? {}).map(described)];
+
+const LIST_OF = "list of ";
+
 function typeName(spec) {
   if (typeof spec === "string") return spec;
   if (Array.isArray(spec)) return spec.slice(0, 4).join(" | ") + (spec.length > 4 ? " …" : "");
   const values = spec?.values ?? spec?.choices;
-  return values ? typeName(values) : (spec?.type ?? "");
+  return values ? (spec.type?.startsWith(LIST_OF) ? LIST_OF : "") + typeName(values) : (spec?.type ?? "");
 }
 
+const isNumber = ([, type]) => /^(int|float|decimal\b.*)$/.test(type);
+
 export function exampleFilter(attributes) {
-  const numeric = attributes.find(([, type]) => /^(int|float|decimal\b.*)$/.test(type));
+  const numeric = attributes.find(isNumber);
   if (numeric) return `${numeric[0]} >= 0`;
   return attributes.length > 0 ? `${attributes[0][0]} IS NOT NULL` : "";
+}
+
+/** One of each kind that the attributes allow: values, expressions, texts, times, lists. */
+export function exampleFilters(attributes) {
+  const of = (...types) => attributes.filter(([, type]) => types.includes(type)).map(([name]) => name);
+  const numbers = attributes.filter(isNumber).map(([name]) => name);
+  const [text] = of("string");
+  const [time] = of("timestamp");
+  const [list] = of("list of string");
+  const [items, , fields] = attributes.find(([, type]) => type === "list of struct") ?? [];
+  const field = fields?.find(isNumber)?.[0];
+  return [
+    numbers.length > 1 && `${numbers[0]} * ${numbers[1]} > 100`,
+    text && `${text} ILIKE '%word%'`,
+    text && `${text} RLIKE '^[A-Z]{3}$'`,
+    time && `HOUR(${time}) BETWEEN 9 AND 17`,
+    list && `'a' = ANY(${list})`,
+    field && `EXISTS(${items}, i -> i.${field} > 10)`,
+  ].filter(Boolean);
 }
 
 const EXAMPLES = { int: 1, float: 1.5, decimal: "1", string: "text", bool: true, timestamp: "2026-01-01T12:00:00Z" };
 
 export function exampleEvent(attributes) {
-  return Object.fromEntries(attributes.slice(0, 12).map(([name, type]) => [name, EXAMPLES[type.replace(/\(.*/, "")] ?? type.split(" | ")[0]]));
+  const event = {};
+  for (const [name, type, fields] of attributes.slice(0, 12)) {
+    const path = name.split(".");
+    const parent = path.slice(0, -1).reduce((inside, key) => (inside[key] ??= {}), event);
+    parent[path.at(-1)] = exampleValue(type, fields);
+  }
+  return event;
+}
+
+function exampleValue(type, fields) {
+  if (type.startsWith(LIST_OF)) return [exampleValue(type.slice(LIST_OF.length), fields)];
+  if (type === "struct") return exampleEvent(fields);
+  return EXAMPLES[type.replace(/\(.*/, "")] ?? type.split(" | ")[0];
 }

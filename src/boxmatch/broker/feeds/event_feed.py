@@ -14,9 +14,10 @@ from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
-from boxmatch.errors import BrokerError, EventError, FilterError
+from boxmatch.errors import BrokerError, EventError, FilterError, FilterTooLargeError
 from boxmatch.indexes.registry import index_class
-from boxmatch.model.filters import CompiledFilter, compile_filter
+from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
+from boxmatch.model.nested import KnownNames
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive, Wanted
 
@@ -42,6 +43,13 @@ class FeedMatches(NamedTuple):
     slots: Int64Array
     rate: float
     """Of false matches that were tolerated."""
+
+
+class Reservation(NamedTuple):
+    """The expressions of subscriptions that are on their way, by matcher."""
+
+    axes: frozenset[DerivedAxis]
+    exact: frozenset[DerivedAxis]
 
 
 class Adaptation:
@@ -136,7 +144,8 @@ class EventFeed:
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
         self.changed = 0.0
-        self._names = frozenset(spec.schema.names)
+        self._names = KnownNames(spec.schema)
+        self._reserved: list[Reservation] = []
 
     def load(self, subscriptions: Iterable[Subscription]) -> None:
         """Take over subscriptions that were checked when they came."""
@@ -154,7 +163,14 @@ class EventFeed:
                 known.append(one)
             except FilterError as error:
                 log.error("a stored filter is not understood any more", reason=str(error))
-        self._subscribe(known, compiled)
+        try:
+            self._subscribe(known, compiled)
+        except FilterTooLargeError:  # all together; one by one, some go
+            for one, filter in zip(known, compiled, strict=True):
+                try:
+                    self._subscribe([one], [filter])
+                except FilterTooLargeError as error:
+                    log.error("a stored filter is too much", reason=str(error))
 
     def _subscribe(
         self, subscriptions: Sequence[Subscription], compiled: Sequence[CompiledFilter]
@@ -173,10 +189,9 @@ class EventFeed:
         """Refuse events that have attributes which the schema lacks, if the feed does."""
         if self.spec.unknown == "carry":
             return
-        names = self._names
         for number, row in enumerate(rows):
-            if not row.keys() <= names:
-                unknown = sorted(row.keys() - names)[0]
+            unknown = self._names.find_unknown(row)
+            if unknown is not None:
                 raise EventError(
                     f"attribute {unknown!r} in row {number} is not in the schema of feed "
                     f"{self.spec.name!r}",
@@ -204,6 +219,27 @@ class EventFeed:
         slots = np.concatenate([slots, more.subscription.astype(np.int64, copy=False)])
         order = np.argsort(events, kind="stable")
         return FeedMatches(result.counts + more.counts, events[order], slots[order], rate)
+
+    def reserve(self, wanted: Iterable[Wanted], compiled: Iterable[CompiledFilter]) -> Reservation:
+        """Room for the expressions of subscriptions that are going to be `put`, until `release`.
+
+        Raises `FilterTooLargeError` if there is none: before they are on disk.
+        """
+        axes: dict[bool, set[DerivedAxis]] = {False: set(), True: set()}
+        for one, filter in zip(wanted, compiled, strict=True):
+            axes[one.exact].update(filter.axes)
+        new = Reservation(frozenset(axes[False]), frozenset(axes[True]))
+        others = self._reserved
+        if new.axes:
+            self.matcher.check_room(new.axes.union(*(one.axes for one in others)))
+        if new.exact:
+            self.exact.check_room(new.exact.union(*(one.exact for one in others)))
+        others.append(new)
+        return new
+
+    def release(self, reservation: Reservation) -> None:
+        """The subscriptions are there, or do not come."""
+        self._reserved.remove(reservation)
 
     def put(
         self,
@@ -241,7 +277,7 @@ class EventFeed:
         self.spec = spec
         self.matcher, self.exact = Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
         self._subscribe_stored(self.slots.in_use())
-        self._names = frozenset(spec.schema.names)
+        self._names = KnownNames(spec.schema)
 
     def is_untidy(self, quiet: float) -> bool:
         """Whether many subscriptions have changed, and none for so many seconds."""
@@ -266,7 +302,9 @@ def compile_wanted(spec: FeedSpec, wanted: Wanted) -> CompiledFilter:
     """The compiled filter. Raises `FilterError` if it does not make sense for this feed."""
     if wanted.regions is not None or wanted.region_filter is not None or wanted.ttl is not None:
         raise BrokerError(f"feed {spec.name!r} is one of events: give a filter, not regions")
-    return compile_filter(spec.schema, filter_of(wanted))
+    # Who wants to be exact has a matcher of its own.
+    lists = wanted.exact or index_class(spec.index).capabilities.lists
+    return compile_filter(spec.schema, filter_of(wanted), lists=lists)
 
 
 def filter_of(wanted: Wanted) -> str | Mapping[str, Any]:

@@ -20,11 +20,12 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Subscription
-from boxmatch.engine.explain import Miss
+from boxmatch.engine.explain import Miss, Wanted
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, UnknownEventError
 from boxmatch.model.explanation import Explanation, Predicate
+from boxmatch.model.filters import CompiledFilter, compile_filter
 from boxmatch.wire.requests import Filter
 
 _EXAMPLES = 5
@@ -48,8 +49,9 @@ class DryRun(NamedTuple):
     events: int
     matches: int
     examples: list[LoggedEvent]
-    boxes: list[list[tuple[str, str]]]
-    """What the filter compiles to, the first of it: attributes, and what is wanted of each."""
+    compiled: CompiledFilter
+    boxes: list[list[Wanted]]
+    """What the filter compiles to, the first of it."""
     box_count: int
     recent: list[Recent]
     """Newest first."""
@@ -89,7 +91,8 @@ class Preview:
         feed = self._feed(name)
 
         def run() -> DryRun:
-            matcher = _matcher(feed.spec, filter)
+            compiled = compile_filter(feed.spec.schema, filter)
+            matcher = _matcher(feed.spec, compiled)
             logged = self._store.reader.last_events(feed.number, self._recent_events)
             rows = [orjson.loads(event.body) for event in logged]
             counts = matcher.count_batch(rows, threads=1).tolist()
@@ -97,7 +100,7 @@ class Preview:
             explainer = matcher.explainer("filter")
             newest = list(zip(logged, rows, strict=True))[: -recent - 1 : -1]
             return DryRun(
-                len(logged), len(found), found[-_EXAMPLES:], explainer.wanted(_BOXES),
+                len(logged), len(found), found[-_EXAMPLES:], compiled, explainer.wanted(_BOXES),
                 len(explainer), [Recent(one, explainer.nearest(row)) for one, row in _some(newest)],
             )  # fmt: skip
 
@@ -124,10 +127,13 @@ class Preview:
             if known.wanted.feed != name:
                 raise BrokerError(f"subscription {subscription!r} is not one to feed {name!r}")
             filter = known.wanted.filter or ""
-        matcher = await asyncio.to_thread(_matcher, feed.spec, filter)
-        if event is None:
-            event = await asyncio.to_thread(self._logged, feed, sequence or 0)
-        return replace(matcher.explain(event, "filter"), subscription=subscription or "filter")
+
+        def run() -> Explanation:
+            matcher = _matcher(feed.spec, compile_filter(feed.spec.schema, filter))
+            given = self._logged(feed, sequence or 0) if event is None else event
+            return matcher.explain(given, "filter")
+
+        return replace(await asyncio.to_thread(run), subscription=subscription or "filter")
 
     async def trace(
         self, name: str, event: dict[str, Any], *, subscribers: Collection[str] | None, limit: int
@@ -164,9 +170,9 @@ def _some(newest: list[tuple[LoggedEvent, Any]]) -> list[tuple[LoggedEvent, Any]
     return newest
 
 
-def _matcher(spec: FeedSpec, filter: Filter) -> Matcher:
+def _matcher(spec: FeedSpec, compiled: CompiledFilter) -> Matcher:
     matcher = Matcher(spec.schema)
-    matcher.subscribe("filter", filter)
+    matcher.subscribe_compiled(["filter"], [compiled])
     return matcher
 
 

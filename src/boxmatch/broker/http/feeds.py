@@ -24,6 +24,7 @@ from boxmatch.broker.http.bodies import named_regions
 from boxmatch.broker.http.events import event_response
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
+from boxmatch.engine.explain import Wanted
 from boxmatch.model.schema import Schema
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
@@ -88,8 +89,8 @@ async def drop_feed(feed: Name, caller: Admin) -> None:
 
 @router.serve("POST /feeds/{feed}/dry-run", 404, 409)
 async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> responses.DryRun:
-    """How many of the latest events a filter would have matched, what boxes it compiles to, and
-    why it wants the `recent` ones or not.
+    """How many of the latest events a filter would have matched, what boxes it compiles to and
+    what is checked besides, and why it wants the `recent` ones or not.
     """
     # Events of the past are shown to those who may read the log.
     may_read = caller.grant.may_read(feed)
@@ -110,10 +111,17 @@ async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> 
         result.events,
         result.matches,
         examples=[event_response(one) for one in result.examples] if may_read else [],
-        boxes=[[responses.Condition(*one) for one in box] for box in result.boxes],
+        boxes=[[_condition(one) for one in box] for box in result.boxes],
         box_count=result.box_count,
+        residual=result.compiled.checked,
+        cost=result.compiled.cost,
+        warning=result.compiled.warning,
         recent=recent,
     )
+
+
+def _condition(one: Wanted) -> responses.Condition:
+    return responses.Condition(one.attribute, one.text, "axis" if one.is_expression else "box")
 
 
 @router.serve("POST /feeds/{feed}/explain", 404, 409)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from heapq import nsmallest
+
+from msgspec.structs import replace
 
 from boxmatch.broker.changes import Changes, uninterrupted
 from boxmatch.broker.feeds import event_feed, state_feed
@@ -114,7 +117,7 @@ class Subscriptions:
     ) -> Sequence[responses.Subscription]:
         schema = feed.spec.schema
         compiled = await _compile(feed, wanted)
-        async with self._changes.lock(subscriber):
+        async with self._room_for(feed, wanted, compiled), self._changes.lock(subscriber):
             befores = self._replaced(subscriber, wanted)
             now = self._clock()
 
@@ -134,7 +137,26 @@ class Subscriptions:
             await self._pipeline.call(lambda: feed.put(new, befores, compiled, schema))
             self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
             known.subscriptions.update((one.id, one) for one in new)
-            return [one.info() for one in new]
+            return [
+                replace(one.info(), put_warning=filter.warning)
+                for one, filter in zip(new, compiled, strict=True)
+            ]
+
+    @asynccontextmanager
+    async def _room_for(
+        self, feed: EventFeed, wanted: Mapping[str, Wanted], compiled: Sequence[CompiledFilter]
+    ) -> AsyncIterator[None]:
+        """Refuse subscriptions that compare more expressions than a feed can have, before they are
+        on disk.
+        """
+        if not any(one.axes for one in compiled):
+            yield
+            return
+        reservation = await self._pipeline.call(lambda: feed.reserve(wanted.values(), compiled))
+        try:
+            yield
+        finally:
+            self._pipeline.call_soon(lambda: feed.release(reservation))
 
     @uninterrupted
     async def delete(self, subscriber: str, subscription: str) -> None:
@@ -189,7 +211,7 @@ class Subscriptions:
         return self._directory.register(name, number, self._store.next_sequence - 1)
 
 
-_SMALL = 1_000
+_SMALL = 250
 """Characters of filters that are compiled in no time."""
 
 
