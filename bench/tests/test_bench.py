@@ -10,9 +10,16 @@ import pytest
 from rich.console import Console
 
 from boxmatch import Matcher
-from boxmatch.workloads import EqualityWorkload, RangeWorkload, write_sample_events
+from boxmatch.workloads import (
+    EqualityWorkload,
+    ExpressionWorkload,
+    ListWorkload,
+    RangeWorkload,
+    TextWorkload,
+    write_sample_events,
+)
 from boxmatch_bench import answers, competitors, measure, provenance, tables, timing
-from boxmatch_bench.cases import make_case
+from boxmatch_bench.cases import UnavailableError, make_case
 from boxmatch_bench.options import MatcherOptions
 from boxmatch_bench.settings import PRESETS, MatcherSetting, Reference, choose_presets
 
@@ -37,6 +44,10 @@ def test_presets_are_the_sweeps() -> None:
         "equality": 1,
         "ranges-10k": 1,
         "ranges-100k": 1,
+        "expressions": 2,
+        "needles": 2,
+        "regexes": 1,
+        "lists": 2,
     }
     (default,) = PRESETS["hem-default"]
     assert default.workload == RangeWorkload(
@@ -129,6 +140,33 @@ def test_measures_everything(workload: Any, index: str) -> None:
     assert json.loads(json.dumps(result))["parameters"]["seed"] == 1
 
 
+@pytest.mark.parametrize(
+    ("workload", "matches"),
+    [
+        (ExpressionWorkload(subscriptions=1_500, predicates=2), 90),
+        (ExpressionWorkload(subscriptions=1_500, predicates=2, share=0.0), 135),
+        (TextWorkload(subscriptions=600, categories=3, words=40), 36),
+        (TextWorkload(subscriptions=600, categories=0, words=400), 15),
+        (TextWorkload(subscriptions=300, categories=0, words=300, pattern="regex"), 1.5),
+        (ListWorkload(subscriptions=1_000, predicates=3), 55),
+        (ListWorkload(subscriptions=1_000, predicates=3, values=0), 27),
+    ],
+    ids=["expressions", "ranges", "category", "needles", "regexes", "lists", "values"],
+)
+def test_measures_beside_the_same_in_duckdb(workload: Any, matches: float) -> None:
+    pytest.importorskip("duckdb")
+    result = measure.measure_matcher(
+        MatcherSetting(preset="test", workload=workload, updates=20),
+        replace(QUICK, index="tile", competitors=("numpy", "duckdb")),
+    )
+    assert result["batch"]["matches_per_event"] == pytest.approx(matches, rel=0.6)
+    assert result["checked_events"] == 20
+    assert result["updates"]["count"] == 20
+    assert "columns" in result["competitors"]["numpy"]["skipped"]
+    assert result["competitors"]["duckdb"]["microseconds"] > 0
+    assert json.loads(json.dumps(result))["parameters"]["seed"] == 1
+
+
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     right = answers.by_event
 
@@ -162,7 +200,7 @@ def test_lists_fewer_events_where_most_subscriptions_match(monkeypatch: pytest.M
 
 def test_large_workloads_are_not_for_dense_competitors() -> None:
     case = make_case(replace(SMALL, attributes=900, subscriptions=1_000_000))
-    with pytest.raises(competitors.UnavailableError, match="GB"):
+    with pytest.raises(UnavailableError, match="GB"):
         competitors.numpy_int32(case, 1_000_000, 1)
 
 

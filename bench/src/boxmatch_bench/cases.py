@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int32Array
-from boxmatch.workloads import EqualityWorkload, RangeWorkload
+from boxmatch.workloads import (
+    EqualityWorkload,
+    ExpressionWorkload,
+    ListWorkload,
+    RangeWorkload,
+    TextWorkload,
+)
+from boxmatch.workloads.expressions import EXPRESSIONS, city_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from boxmatch.engine.matcher import Matcher
 
-Workload = RangeWorkload | EqualityWorkload
+Workload = RangeWorkload | EqualityWorkload | ExpressionWorkload | TextWorkload | ListWorkload
 Load = Callable[["Matcher"], object]
 Dicts = Callable[[int, int], list[dict[str, Any]]]
+Filters = Callable[[int, int], Sequence[str | dict[str, Any]]]
 
 _NONE = np.iinfo(np.int32).min
 _ANY = np.iinfo(np.int32).max
 _DENSE_ATTRIBUTES = 40  # beyond, n × d arrays of bounds are mostly holes
+
+
+_CHUNK = 100_000  # filters that exist at a time
+
+
+class UnavailableError(Exception):
+    """Why a competitor is skipped: not installed, too little memory, or it cannot do this."""
 
 
 class Columns(NamedTuple):
@@ -43,7 +58,7 @@ class RangeCase:
             raise ValueError(f"benchmarks take domains up to {_ANY - 1:,}")
         self._workload = workload
         self.schema = workload.schema
-        self.filters: Dicts = workload.filters
+        self.filters: Filters = workload.filters
         self.events = workload.events
         self.event_dicts: Dicts = workload.event_dicts
 
@@ -106,7 +121,7 @@ class EqualityCase:
     def __init__(self, workload: EqualityWorkload) -> None:
         self._workload = workload
         self.schema = workload.schema
-        self.filters: Dicts = workload.filters
+        self.filters: Filters = workload.filters
         self.events = workload.events
         self.event_dicts: Dicts = workload.event_dicts
 
@@ -137,12 +152,183 @@ class EqualityCase:
         )
 
 
-Case = RangeCase | EqualityCase
+class _NoColumns:
+    """What NumPy has no short version of; DuckDB evaluates the same conditions."""
+
+    def columns(self) -> Columns:
+        raise UnavailableError("these subscriptions are no columns of bounds")
+
+    def points(self, start: int, stop: int) -> Int32Array:
+        raise UnavailableError("these events are no columns of numbers")
+
+
+class ExpressionCase(_NoColumns):
+    """Ranges, and expressions, which are compiled from filters in dict form."""
+
+    def __init__(self, workload: ExpressionWorkload) -> None:
+        self._workload = workload
+        self._ranges = RangeCase(workload.ranges)
+        self.schema = workload.schema
+        self.filters: Filters = workload.filters
+        self.events = workload.events
+        self.event_dicts: Dicts = workload.event_dicts
+
+    def load(self, start: int, stop: int) -> Load:
+        workload = self._workload
+        boxes = workload.boxes(start, stop)
+        numbers, _ = workload.expressions(start, stop)
+        plain = np.flatnonzero(numbers < 0)
+        some = np.flatnonzero(numbers >= 0)
+        boxes = boxes.take(plain)
+
+        def hand_over(matcher: Matcher) -> None:
+            """Filters are made on the way: all at once they would take more than the index."""
+            if len(plain):
+                matcher.subscribe_compressed(start + plain, boxes)
+            for first in range(0, len(some), _CHUNK):
+                rows = (start + some[first : first + _CHUNK]).tolist()
+                filters = workload.filters(rows[0], rows[-1] + 1)
+                records = [{"id": row, "filter": filters[row - rows[0]]} for row in rows]
+                matcher.subscribe_many(records)
+
+        return hand_over
+
+    def dense_cells(self) -> int:
+        return self._ranges.dense_cells()
+
+    def join(self) -> tuple[pa.Table, str]:
+        import pyarrow as pa
+
+        table, ranges = self._ranges.join()
+        workload = self._workload
+        numbers, constants = workload.expressions(0, workload.subscriptions)
+        cities = [city_name(one) for one in np.where(numbers == _CITY, constants, 0).tolist()]
+        more: dict[str, Any] = {"number": numbers, "constant": constants, "text": cities}
+        for name, column in more.items():
+            table = table.append_column(name, pa.array(column))
+        cases = " ".join(
+            f"WHEN {number} THEN {one.expression} {one.operator} "
+            + ("" if not one.operator else "s.text" if number == _CITY else "s.constant")
+            for number, one in enumerate(EXPRESSIONS)
+        )
+        return table, f"{ranges} AND (s.number < 0 OR CASE s.number {cases} END)"
+
+    def join_events(self, start: int, stop: int) -> pa.Table:
+        import pyarrow as pa
+
+        table = self._ranges.join_events(start, stop)
+        events = self._workload.events(start, stop)
+        for name, column in zip(events.column_names, events.columns, strict=True):
+            # Without a zone: DuckDB would take the machine's.
+            local = column.cast(pa.timestamp("us")) if name == "moment" else column
+            table = table.append_column(name, local)
+        return table
+
+
+_CITY = next(number for number, one in enumerate(EXPRESSIONS) if one.operator == "=")
+
+
+class TextCase(_NoColumns):
+    """Words and regular expressions in titles, compiled from filters as text."""
+
+    def __init__(self, workload: TextWorkload) -> None:
+        self._workload = workload
+        self.schema = workload.schema
+        self.filters: Filters = workload.filters
+        self.events = workload.events
+        self.event_dicts: Dicts = workload.event_dicts
+
+    def load(self, start: int, stop: int) -> Load:
+        import pyarrow as pa
+
+        table = pa.table({"id": range(start, stop), "filter": self._workload.filters(start, stop)})
+        return lambda matcher: matcher.subscribe_many(table)
+
+    def dense_cells(self) -> int:
+        return 2 * self._workload.subscriptions
+
+    def join(self) -> tuple[pa.Table, str]:
+        import pyarrow as pa
+
+        workload = self._workload
+        table = {
+            "id": range(workload.subscriptions),
+            "wanted": workload.subscription_categories(),
+            "pattern": workload.patterns(),
+        }
+        condition = (
+            "e.title ILIKE '%' || s.pattern || '%'"
+            if workload.pattern == "word"
+            else "regexp_matches(e.title, s.pattern)"
+        )
+        if workload.categories:
+            condition = f"e.category = s.wanted AND {condition}"
+        return pa.table(table), condition
+
+    def join_events(self, start: int, stop: int) -> pa.Table:
+        import pyarrow as pa
+
+        events = self._workload.events(start, stop)
+        return events.append_column("event", pa.array(np.arange(start, stop)))
+
+
+class ListCase(_NoColumns):
+    """Ranges on attributes of which events may have several values."""
+
+    def __init__(self, workload: ListWorkload) -> None:
+        self._workload = workload
+        self._ranges = RangeCase(workload.ranges)
+        self.schema = workload.schema
+        self.filters: Filters = workload.filters
+        self.events = workload.events
+        self.event_dicts: Dicts = workload.event_dicts
+
+    def load(self, start: int, stop: int) -> Load:
+        ids = np.arange(start, stop, dtype=np.int64)
+        boxes = self._workload.boxes(start, stop)
+        return lambda matcher: matcher.subscribe_compressed(ids, boxes)
+
+    def dense_cells(self) -> int:
+        return self._ranges.dense_cells()
+
+    def join(self) -> tuple[pa.Table, str]:
+        table, _ = self._ranges.join()
+        workload = self._workload
+        tests = [
+            f"e.v{i} BETWEEN s.low{i} AND s.high{i}"
+            for i in range(workload.lists, workload.attributes)
+        ]
+        for i in range(workload.lists):
+            each = range(workload.values)
+            inside = " OR ".join(f"e.v{i}_{j} BETWEEN s.low{i} AND s.high{i}" for j in each)
+            tests.append(f"({inside})")
+        return table, " AND ".join(tests)
+
+    def join_events(self, start: int, stop: int) -> pa.Table:
+        import pyarrow as pa
+
+        table = self._ranges.join_events(start, stop)
+        _, lists = self._workload.points(start, stop)
+        for i in range(self._workload.lists):
+            for j in range(self._workload.values):
+                table = table.append_column(f"v{i}_{j}", pa.array(lists[:, i, j]))
+        return table
+
+
+Case = RangeCase | EqualityCase | ExpressionCase | TextCase | ListCase
 """A workload as the benchmark uses it. Ids are row numbers."""
 
 
 def make_case(workload: Workload) -> Case:
     """The case for a workload."""
-    if isinstance(workload, EqualityWorkload):
-        return EqualityCase(workload)
-    return RangeCase(workload)
+    match workload:
+        case EqualityWorkload():
+            return EqualityCase(workload)
+        case ExpressionWorkload():
+            return ExpressionCase(workload)
+        case TextWorkload():
+            return TextCase(workload)
+        case ListWorkload():
+            return ListCase(workload)
+        case RangeWorkload():
+            return RangeCase(workload)

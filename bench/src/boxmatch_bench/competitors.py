@@ -14,16 +14,12 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch_bench.answers import by_event
-from boxmatch_bench.cases import Case, Columns
+from boxmatch_bench.cases import Case, Columns, UnavailableError
 
 Answer = Callable[[int, int], list[Int64Array]]
 """Matching rows, ascending, for each of the events `start:stop`."""
 
 _LARGEST = 2 * 1024**3
-
-
-class UnavailableError(Exception):
-    """Why a competitor is skipped: not installed, or too little memory."""
 
 
 def scan(case: Case, subscriptions: int, events: int) -> Answer:

@@ -14,7 +14,7 @@ from boxmatch.arrays import Int64Array
 from boxmatch.engine.matcher import Matcher
 from boxmatch_bench import competitors
 from boxmatch_bench.answers import by_event, compare
-from boxmatch_bench.cases import Case, make_case
+from boxmatch_bench.cases import Case, UnavailableError, make_case
 from boxmatch_bench.competitors import Answer
 from boxmatch_bench.options import MatcherOptions
 from boxmatch_bench.provenance import resident_bytes
@@ -230,7 +230,7 @@ def _rival(
     try:
         prepare = competitors.COMPETITORS[name]
         answer = oracle if name == "scan" else prepare(case, subscriptions, options.events)
-    except competitors.UnavailableError as reason:
+    except UnavailableError as reason:
         return {"skipped": str(reason)}
     timing = best_time(lambda n: answer(0, n), options.events, options.competitor_seconds)
     some = min(3, len(truth))

@@ -11,7 +11,14 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch.arrays import Float64Array
-from boxmatch.workloads import EqualityWorkload, RangeWorkload, RegionWorkload
+from boxmatch.workloads import (
+    EqualityWorkload,
+    ExpressionWorkload,
+    ListWorkload,
+    RangeWorkload,
+    RegionWorkload,
+    TextWorkload,
+)
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.cases import Workload
 from boxmatch_bench.reproduce import ada_rein, hem
@@ -81,6 +88,15 @@ def _presets() -> Iterable[MatcherSetting]:
     ):
         reference = Reference("be-tree (C)", microseconds)
         yield MatcherSetting(preset=name, workload=workload, reference=reference)
+    # Each next to what it is compared with.
+    yield MatcherSetting(preset="expressions", workload=ExpressionWorkload(share=0.0))
+    yield MatcherSetting(preset="expressions", workload=ExpressionWorkload())
+    yield MatcherSetting(preset="needles", workload=TextWorkload())
+    yield MatcherSetting(preset="needles", workload=TextWorkload(categories=0))
+    regexes = TextWorkload(subscriptions=10_000, pattern="regex", categories=0)
+    yield MatcherSetting(preset="regexes", workload=regexes, updates=1_000)
+    yield MatcherSetting(preset="lists", workload=ListWorkload(values=0))
+    yield MatcherSetting(preset="lists", workload=ListWorkload())
 
 
 PRESETS: Final[Mapping[str, tuple[MatcherSetting, ...]]] = {

@@ -18,6 +18,9 @@ _SHORT = {
     "predicates": "k",
     "event_size": "event size",
     "width": "w",
+    "share": "share of expressions",
+    "pattern": "pattern",
+    "categories": "categories",
     "values": "values",
     "event_file": "events",
 }

@@ -56,7 +56,8 @@ def bench(
         typer.Argument(
             metavar="PRESET",
             help="hem-default (if none is given), width, subscription-size, event-size, "
-            "attributes, subscriptions, equality, ranges-10k, ranges-100k, or all.",
+            "attributes, subscriptions, equality, ranges-10k, ranges-100k, expressions, needles, "
+            "regexes, lists, or all.",
             autocompletion=preset_names,
         ),
     ] = None,
