@@ -14,8 +14,13 @@ import pytest
 
 from boxmatch.errors import FilterError
 from boxmatch.indexes.registry import index_class, index_names
-from boxmatch.model.filters.expressions import Operator
-from boxmatch.model.filters.parsing import _NAMES as REFUSED
+from boxmatch.model import axis_table
+from boxmatch.model.expressions import patterns
+from boxmatch.model.expressions.functions import FUNCTIONS
+from boxmatch.model.filters import compile_filter, parsing, scope, sql
+from boxmatch.model.filters.conditions import Operator
+from boxmatch.model.filters.mapping import _TESTS as TEXT_TESTS
+from boxmatch.model.schema import Schema
 from command_line import Command
 from guide import AT_THE_ROOT, ROOT, Guide, check, lines, run
 from layer_diagram import DIAGRAM, drawn
@@ -107,7 +112,58 @@ def test_filter_page_has_every_operator_and_error() -> None:
 
 def test_filter_page_has_every_construct_that_is_refused() -> None:
     page = Guide("filters.md").page
-    assert [one for one in sorted(set(REFUSED.values())) if f" {one}\n" not in page] == []
+    names = sorted(set(parsing._NAMES.values()))
+    assert [one for one in names if f" {one}\n" not in page] == []
+
+
+def _schema_of_the_filter_page() -> Schema:
+    variables: dict[str, Schema] = {}
+    exec(next(Guide("filters.md").blocks("python"))[0], variables)
+    return variables["schema"]
+
+
+def test_filter_page_tells_costs() -> None:
+    schema = _schema_of_the_filter_page()
+    rows = re.findall(
+        r"^\| `(.*?)` \| ((?:box|axis|residual)(?:, (?:axis|residual))*) \|",
+        Guide("filters.md").page,
+        re.MULTILINE,
+    )
+    assert len(rows) > 40
+    for filter, said in rows:
+        compiled = compile_filter(schema, filter)
+        positions = {position for box in compiled.boxes for position, _, _ in box}
+        costs = {"box" if position < len(schema) else "axis" for position in positions}
+        costs |= {"residual"} if compiled.residual else set()
+        assert costs == set(said.split(", ")), filter
+
+
+def test_filter_page_has_every_function_with_an_example_that_is_true() -> None:
+    schema = _schema_of_the_filter_page()
+    page = Guide("filters.md").page
+    table = page.partition("| function |")[2].partition("\n\n")[0]
+    rows = table.splitlines()[2:]
+    for row in rows:
+        example = re.findall(r"`([^`]+)`", row)[-1]
+        assert compile_filter(schema, example).boxes == ((),), example
+    names = {name for name in FUNCTIONS if name.isidentifier()}
+    inner = {"and", "or", "not", "in", "div", "neg", "like", "rlike", "is_null", "is_true"}
+    inner |= {"is_false", "field", "array"}
+    assert [one for one in sorted(names - inner) if f"{one.upper()}" not in page] == []
+    assert [one for one in sorted(TEXT_TESTS) if f"`{one}`" not in page] == []
+
+
+def test_filter_page_tells_limits() -> None:
+    table = Guide("filters.md").page.partition("\n## Limits\n")[2].partition("\n\n```")[0]
+    for limit in (
+        sql.MOST_CHARACTERS,
+        scope.MOST_AXES,
+        axis_table.MOST_EXPRESSIONS,
+        parsing._MOST_NESTED,
+        patterns.MOST_CHARACTERS,
+    ):
+        assert f" {limit:,} |" in table
+    assert f"{patterns.MEMORY >> 20} MB" in table
 
 
 def test_index_page_has_every_index_with_its_parameters() -> None:

@@ -54,7 +54,7 @@ def test_examples_say_what_they_show(path: Path) -> None:
         assert f"Run it with `python {path.name}`" in docstring.replace("\n", " ")
 
 
-@pytest.mark.parametrize("section", ["Price alerts", "Geofences"])
+@pytest.mark.parametrize("section", ["Price alerts", "Alerts over nested JSON", "Geofences"])
 def test_programs(section: str, capsys: pytest.CaptureFixture[str]) -> None:
     command, says = said(section)
     runpy.run_path(str(ROOT / command.removeprefix("python ")), run_name="__main__")
