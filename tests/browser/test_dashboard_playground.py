@@ -171,7 +171,9 @@ def test_expressions_residuals_and_the_warning(
 
     dashboard.at("#filter-examples .chip").filter(has_text="EXISTS").click()
     expect(dashboard.at("#filter-text")).to_have_value("EXISTS(items, i -> i.price > 10)")
-    expect(warning).to_contain_text("every event is checked with EXISTS(items, element -> element.price > 10")
+    expect(warning).to_contain_text(
+        "every event is checked with EXISTS(items, element -> element.price > 10"
+    )
     expect(dashboard.at("#filter-boxes > li")).to_have_text(["everything"])
     examples = dashboard.at("#filter-examples .chip").all_inner_texts()
     for text in examples:
