@@ -355,7 +355,10 @@ class ScalarTranslator:
     def _regexplike(self, node: exp.Expr) -> Node:
         if node.args.get("flag") is not None:
             self.refuse("REGEXP_LIKE with flags (write them into the pattern: (?i))", node)
-        return self._negated(node, self.call(node, "rlike", *self._both(node)))
+        text, pattern = self._both(node)
+        if pattern.type.name == "null":
+            return Literal(None, BOOL)
+        return self._negated(node, self.call(node, "rlike", text, pattern))
 
     def _both(self, node: exp.Expr) -> tuple[Node, Node]:
         return self.scalar(node.this), self.scalar(node.expression)

@@ -209,7 +209,7 @@ class ShapeCache:
         self, schema: Schema, text: str, zone: tzinfo | None = None
     ) -> tuple[Template, list[str]] | None:
         """The template for a text and the text's constants; None if it has to be parsed."""
-        if len(text) > _LONGEST:
+        if len(text) > _LONGEST or not (text.isascii() or _encodes(text)):
             return None
         pieces = _LITERAL.split(text)
         constants = pieces[1::2]
@@ -432,3 +432,11 @@ def _value(template: Value, constant: str) -> Value:
         sign = "-" if str(template.content).startswith("-") else ""
         return replace(template, content=sign + constant)
     return replace(template, content=constant[1:-1].replace("''", "'"))
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -89,7 +89,7 @@ def parse_text(scope: Scope, text: str, zone: tzinfo | None = None) -> Condition
 
     The axes of its expressions are added to the scope.
     """
-    _check_length(text)
+    _check_text(text)
     try:
         node, tokens = parse(text)
     except FilterSyntaxError as error:
@@ -104,7 +104,7 @@ def parse_text(scope: Scope, text: str, zone: tzinfo | None = None) -> Condition
 
 def parse_expression(scope: Scope, text: str, zone: tzinfo | None = None) -> int:
     """The axis of an expression, which is added to the scope."""
-    _check_length(text)
+    _check_text(text)
     node, tokens = parse(text)
     try:
         found = _Translator(scope, text, tokens, zone).scalar(node)
@@ -115,11 +115,17 @@ def parse_expression(scope: Scope, text: str, zone: tzinfo | None = None) -> int
     return scope.position(found)
 
 
-def _check_length(text: str) -> None:
+def _check_text(text: str) -> None:
     if len(text) > MOST_CHARACTERS:
         raise FilterTooLargeError(
             f"a filter has at most {MOST_CHARACTERS:,} characters, not {len(text):,}"
         )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            reason = "a lone surrogate is not a character"
+            raise FilterSyntaxError(reason, text, error.start) from None
 
 
 def _add_hint(schema: Schema, error: FilterSyntaxError) -> FilterSyntaxError:
