@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import tzinfo
 from decimal import Decimal, InvalidOperation
-from math import isinf
-from typing import Final, NoReturn
+from typing import Final
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -17,17 +14,13 @@ from sqlglot.tokenizer_core import Token
 from boxmatch.errors import (
     AttributeValueError,
     FilterError,
-    FilterSyntaxError,
     FilterTooLargeError,
-    UnknownAttributeError,
-    UnsupportedFilterError,
 )
 from boxmatch.model.decimals import MAX_PRECISION
 from boxmatch.model.expressions.functions import FUNCTIONS, call
 from boxmatch.model.expressions.lengths import check_length
 from boxmatch.model.expressions.nodes import (
     BOOL,
-    FLOAT,
     INT,
     INTERVAL,
     MONTHS,
@@ -42,153 +35,35 @@ from boxmatch.model.expressions.nodes import (
     Type,
     Variable,
 )
-from boxmatch.model.filters.conditions import Value
-from boxmatch.model.filters.literals import key_of_value
-from boxmatch.model.filters.parsing import TOO_DEEP, Places, construct_name
+from boxmatch.model.filters.constructs import (
+    CALLS,
+    CAST_TYPES,
+    CHAINS,
+    CLOCK,
+    IGNORING_CASE,
+    MONTH_UNITS,
+    OTHER_NAMES,
+    TIMESTAMPS,
+    UNITS,
+)
+from boxmatch.model.filters.parsing import TOO_DEEP, construct_name
 from boxmatch.model.filters.scope import Scope, type_of
+from boxmatch.model.filters.source import FilterSource, article, chain_of, unwrap
 from boxmatch.model.keys import check_string
 from boxmatch.model.schema import Attribute
 
-_NUMBER: Final = re.compile(r"[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?")
-_TIMESTAMPS: Final = {"TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME"}
-_LEVELS: Final = ("catalog", "db", "table", "this")
 _MOST_LAMBDAS: Final = 2
 _MOST_PARTS: Final = 10_000
 _MOST_NESTED: Final = 100
 """Calls inside calls: evaluating and rendering them takes several frames of Python's stack each."""
-_MOMENT: Final = Attribute("constant", "timestamp")
 _TEXT: Final = Attribute("constant", "string")
 
-# By sqlglot's name of a construct: our function, and where its arguments are.
-_CALLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    **{
-        key: (name, ("this", "expression"))
-        for key, name in {
-            "add": "+",
-            "sub": "-",
-            "mul": "*",
-            "div": "/",
-            "intdiv": "div",
-            "mod": "%",
-            "eq": "=",
-            "neq": "<>",
-            "lt": "<",
-            "lte": "<=",
-            "gt": ">",
-            "gte": ">=",
-            "and": "and",
-            "or": "or",
-            "nullsafeeq": "<=>",
-            "nullif": "nullif",
-            "pow": "power",
-            "dpipe": "concat",
-            "left": "left",
-            "right": "right",
-            "startswith": "starts_with",
-            "endswith": "ends_with",
-            "contains": "contains",
-            "arraycontains": "array_contains",
-            "arrayoverlaps": "arrays_overlap",
-        }.items()
-    },
-    **{
-        key: (name, ("this",))
-        for key, name in {
-            "neg": "neg",
-            "not": "not",
-            "abs": "abs",
-            "sign": "sign",
-            "sqrt": "sqrt",
-            "floor": "floor",
-            "ceil": "ceil",
-            "lower": "lower",
-            "upper": "upper",
-            "length": "length",
-            "reverse": "reverse",
-            "arraysize": "cardinality",
-        }.items()
-    },
-    "round": ("round", ("this", "decimals")),
-    "substring": ("substring", ("this", "start", "length")),
-    "replace": ("replace", ("this", "expression", "replacement")),
-    "strposition": ("position", ("substr", "this")),
-    "if": ("if", ("this", "true", "false")),
-    "greatest": ("greatest", ("this", "expressions")),
-    "least": ("least", ("this", "expressions")),
-    "coalesce": ("coalesce", ("this", "expressions")),
-    "concat": ("concat", ("expressions",)),
-    "array": ("array", ("expressions",)),
-}
-_CHAINS: Final = frozenset(("and", "or", "dpipe"))
-"""Operators that take any number of operands, however they are nested."""
-_CLOCK: Final = (
-    *("year", "quarter", "month", "day", "dayofweek", "dayofyear"),
-    *("week", "hour", "minute", "second"),
-)
-_OTHER_NAMES: Final = {
-    "any_match": "exists",
-    "all_match": "forall",
-    "array_size": "cardinality",
-    "character_length": "length",
-    "day_of_month": "day",
-    "day_of_week": "dayofweek",
-    "day_of_year": "dayofyear",
-    "dayofmonth": "day",
-    "size": "cardinality",
-    "try_add": "+",
-    "try_subtract": "-",
-    "try_multiply": "*",
-    "try_divide": "/",
-    "try_mod": "%",
-    "week_of_year": "week",
-    "weekofyear": "week",
-}
-"""Names that sqlglot does not know, and what they are here."""
 
-_BEYOND_EVENTS: Final = frozenset(
-    (
-        *("select", "subquery", "window"),
-        *("currentdate", "currenttime", "currenttimestamp", "localtime", "localtimestamp", "now"),
-        *("rand", "random", "randn", "uuid", "sum", "avg", "min", "max", "count"),
-    )
-)
-"""Constructs whose value is not that of one event."""
-
-_NAMED: Final = sorted(
-    name
-    for name in FUNCTIONS - {"and", "or", "not", "in", "is_null", "is_true", "is_false", "field"}
-    if name.isidentifier()
-)
-"""Functions that are called by their names."""
-
-_UNITS: Final = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-_MONTHS: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_IGNORING_CASE: Final = ("NOCASE", "UTF8_LCASE")
-_CAST_TYPES: Final = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), INT),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), FLOAT),
-    **dict.fromkeys(("CHAR", "VARCHAR", "NVARCHAR", "TEXT"), STRING),
-    **dict.fromkeys(_TIMESTAMPS, TIMESTAMP),
-    "BOOLEAN": BOOL,
-}
-
-
-class ScalarTranslator:
+class ScalarTranslator(FilterSource):
     """Turns parts of one parsed filter into expressions, over the axes of its scope."""
 
     def __init__(self, scope: Scope, text: str, tokens: list[Token], zone: tzinfo | None) -> None:
-        self.scope = scope
-        self.text = text
-        self.zone = zone
-        self.position = Places(tokens).of
+        super().__init__(scope, text, tokens, zone)
         self._variables: list[tuple[str, Variable]] = []
         self._depth = 0
         self._parts_left = _MOST_PARTS
@@ -212,10 +87,10 @@ class ScalarTranslator:
 
     def _scalar(self, node: exp.Expr) -> Node:
         kind = node.key
-        if kind in _CALLS:
-            name, places = _CALLS[kind]
+        if kind in CALLS:
+            name, places = CALLS[kind]
             self.check_arguments(node, places)
-            if kind in _CHAINS:
+            if kind in CHAINS:
                 return self.call(node, name, *map(self.scalar, chain_of(node)))
             return self.call(node, name, *self._arguments(node, places))
         found: Callable[[exp.Expr], Node] | None = getattr(self, f"_{kind}", None)
@@ -250,35 +125,12 @@ class ScalarTranslator:
 
     def _literal(self, node: exp.Expr) -> Node:
         if not node.is_string:
-            return self._number(node, "")
+            return self.number(node)
         try:
             return Literal(check_string(_TEXT, node.this), STRING)
         except AttributeValueError as error:
             reason = f"{error.value!r} {error.reason}"
             raise FilterError(reason, self.text, self.position(node)) from None
-
-    def _number(self, node: exp.Expr, sign: str) -> Literal:
-        text = node.this
-        if not _NUMBER.fullmatch(text):
-            at = node.meta.get("start", 0)
-            raise FilterSyntaxError(f"{text} is not a number", self.text, at)
-        if "e" in text.lower():
-            return Literal(float(sign + text), FLOAT)
-        try:
-            number = Decimal(sign + text)
-        except InvalidOperation:
-            number = Decimal("NaN")
-        if "." not in text and -(2**63) < number < 2**63:
-            return Literal(int(number), INT)
-        _, digits, exponent = number.as_tuple()
-        if not isinstance(exponent, int) or len(digits) > 38 or -exponent > 38:
-            floating = float(sign + text)
-            if isinf(floating):
-                at = self.position(node)
-                raise FilterError(f"{text[:20]}… is too large a number", self.text, at)
-            return Literal(floating, FLOAT)
-        scale = -exponent
-        return Literal(number, Type("decimal", max(len(digits), scale, 1), scale))
 
     def _boolean(self, node: exp.Expr) -> Node:
         return Literal(bool(node.this), BOOL)
@@ -384,7 +236,7 @@ class ScalarTranslator:
         inner = unwrap(node.this)
         kind = node.args["to"]
         name = str(getattr(kind.this, "value", kind.this))
-        if inner.is_string and (name in _TIMESTAMPS or name == "DATE"):
+        if inner.is_string and (name in TIMESTAMPS or name == "DATE"):
             return Literal(self.moment(self.cast_constant(node)), TIMESTAMP)
         value = self.scalar(inner)
         if name == "DATE":
@@ -393,24 +245,22 @@ class ScalarTranslator:
         if name == "DECIMAL":
             written = [str(part.this.this) for part in kind.expressions]
             if len(written) > 2 or not all(map(str.isdecimal, written)):
-                raise FilterError(
+                self.wrong(
                     "write a decimal with its digits: DECIMAL(10, 2)",
-                    self.text,
-                    self.position(node),
+                    node,
                 )
             digits = [int(one) for one in written]
             precision, scale = (*digits, 0)[:2] if digits else (10, 0)
             if not 1 <= precision <= MAX_PRECISION or scale > precision:
-                raise FilterError(
+                self.wrong(
                     f"DECIMAL({precision}, {scale}) is not possible; a decimal has 1 to "
                     f"{MAX_PRECISION} digits, all, some or none of them after the point",
-                    self.text,
-                    self.position(node),
+                    node,
                 )
             return self._converted(node, value, Type("decimal", precision, scale))
-        if name not in _CAST_TYPES:
+        if name not in CAST_TYPES:
             self.refuse(f"CAST to {name}", node)
-        return self._converted(node, value, _CAST_TYPES[name])
+        return self._converted(node, value, CAST_TYPES[name])
 
     _trycast = _cast
 
@@ -431,16 +281,15 @@ class ScalarTranslator:
             number = sign * Decimal(amount.this)
         except (InvalidOperation, TypeError, ValueError):
             self.refuse("an INTERVAL that is not a number and a unit", node)
-        steps = number * _UNITS.get(unit, 0) if unit in _UNITS else number * _MONTHS.get(unit, 0)
-        if unit not in _UNITS and unit not in _MONTHS:
+        steps = number * UNITS.get(unit, 0) if unit in UNITS else number * MONTH_UNITS.get(unit, 0)
+        if unit not in UNITS and unit not in MONTH_UNITS:
             self.refuse(f"an INTERVAL of {unit or 'no unit'}", node)
         if steps != steps.to_integral_value() or abs(steps) >= 2**63:
-            raise FilterError(
+            self.wrong(
                 "an INTERVAL is a whole number of microseconds, or of months",
-                self.text,
-                self.position(node),
+                node,
             )
-        return Literal(int(steps), INTERVAL if unit in _UNITS else MONTHS)
+        return Literal(int(steps), INTERVAL if unit in UNITS else MONTHS)
 
     # Times
 
@@ -454,7 +303,7 @@ class ScalarTranslator:
         if kinds == ["timestamp", "timestamp"]:
             self.refuse("a difference of timestamps in a time zone other than UTC", node)
         for one in operands if "timestamp" in kinds else ():
-            fixed = isinstance(one, Literal) and abs(one.value or 0) < _UNITS["DAY"]
+            fixed = isinstance(one, Literal) and abs(one.value or 0) < UNITS["DAY"]
             if one.type.name == "months" or (one.type.name == "interval" and not fixed):
                 what = "an INTERVAL of a day or more, and a timestamp,"
                 self.refuse(f"{what} in a time zone other than UTC", node)
@@ -462,7 +311,7 @@ class ScalarTranslator:
     def _extract(self, node: exp.Expr) -> Node:
         unit = str(node.this.this).lower()
         unit = {"dow": "dayofweek", "doy": "dayofyear"}.get(unit, unit)
-        if unit not in _CLOCK:
+        if unit not in CLOCK:
             self.refuse(f"EXTRACT of {unit.upper()}", node)
         return self._clock_call(node, unit, self.scalar(node.expression))
 
@@ -475,8 +324,8 @@ class ScalarTranslator:
 
     def _collate(self, node: exp.Expr) -> Node:
         name = str(node.expression.name).upper()
-        if name not in _IGNORING_CASE:
-            self.refuse(f"COLLATE {name} (known are {' and '.join(_IGNORING_CASE)})", node)
+        if name not in IGNORING_CASE:
+            self.refuse(f"COLLATE {name} (known are {' and '.join(IGNORING_CASE)})", node)
         return self.call(node, "lower", self.scalar(node.this))
 
     # Lists
@@ -496,10 +345,9 @@ class ScalarTranslator:
         if function.key != "lambda" or len(function.expressions) != 1:
             self.refuse(f"{name.upper()} without a function such as x -> x > 5", node)
         if element is None:
-            raise FilterError(
+            self.wrong(
                 f"{name.upper()} needs a list, not {article(str(listed.type))}",
-                self.text,
-                self.position(node),
+                node,
             )
         if len(self._variables) >= _MOST_LAMBDAS:
             raise FilterTooLargeError(
@@ -525,7 +373,7 @@ class ScalarTranslator:
         """The parameter of a lambda, or a field of it."""
         if not self._variables:
             return None
-        first, *fields = self._parts(node)
+        first, *fields = self.parts(node)
         for own, variable in reversed(self._variables):
             if own == first.casefold():
                 found: Node = variable
@@ -555,7 +403,7 @@ class ScalarTranslator:
 
     def _anonymous(self, node: exp.Expr) -> Node:
         name = str(node.name).lower()
-        name = _OTHER_NAMES.get(name, name)
+        name = OTHER_NAMES.get(name, name)
         given = list(node.expressions)
         if name in ("exists", "forall") and len(given) == 2:
             return self._over_elements(node, name, *given)
@@ -564,153 +412,8 @@ class ScalarTranslator:
         if name not in FUNCTIONS or not name.isidentifier():
             self.unsupported(node)
         arguments = [self.scalar(one) for one in given]
-        if name in _CLOCK and len(given) == 1:
+        if name in CLOCK and len(given) == 1:
             return self._clock_call(node, name, *arguments)
         if name == "date_trunc" and len(given) == 2:
             return self._clock_call(node, name, *arguments)
         return self.call(node, name, *arguments)
-
-    # Constants
-
-    def constant(self, node: exp.Expr, parent: exp.Expr) -> Value | None:
-        """A constant, as it was written; None for anything else."""
-        sign, inner = "", unwrap(node)
-        while inner.key == "neg":
-            sign, inner = "" if sign else "-", unwrap(inner.this)
-        if inner.key == "literal":
-            position = inner.meta.get("start")
-            if position is None:
-                position = self.position(parent)
-            if not inner.is_string:
-                if not _NUMBER.fullmatch(inner.this):
-                    raise FilterSyntaxError(f"{inner.this} is not a number", self.text, position)
-                return Value("number", sign + inner.this, position)
-            if not sign:
-                return Value("text", inner.this, position, self.zone)
-        if not sign:
-            if inner.key == "boolean":
-                return Value("truth", bool(inner.this), self.position(inner))
-            if inner.key == "null":
-                return Value("null", None, self.position(inner))
-            if inner.key == "cast" and unwrap(inner.this).is_string:
-                name = str(getattr(inner.args["to"].this, "value", inner.args["to"].this))
-                if name in _TIMESTAMPS or name == "DATE":
-                    return self.cast_constant(inner)
-        return None
-
-    def cast_constant(self, cast: exp.Expr) -> Value:
-        """The constant that is written with its type, as in `DATE '2026-01-05'`."""
-        literal = unwrap(cast.this)
-        kind = cast.args["to"].this
-        name = str(getattr(kind, "value", kind))
-        position = literal.meta.get("start")
-        return Value("date" if name == "DATE" else "timestamp", literal.this, position, self.zone)
-
-    def moment(self, value: Value) -> int:
-        """The microseconds of a constant timestamp."""
-        try:
-            return key_of_value(_MOMENT, value)
-        except AttributeValueError as error:
-            reason = f"{error.value!r} {error.reason}"
-            raise FilterError(reason, self.text, value.position) from None
-
-    # Names
-
-    def attribute(self, column: exp.Expr, *, is_value: bool = False) -> int:
-        """The position of the attribute that a column names."""
-        parts = self._parts(column)
-        name = ".".join(parts)
-        schema = self.scope.schema
-        position = schema.index.get(name)
-        if position is not None:
-            return position
-        quoted = any(one.args.get("quoted") for one in column.find_all(exp.Identifier))
-        folded = name.casefold()
-        alike = [i for i, other in enumerate(schema.names) if other.casefold() == folded]
-        if len(alike) == 1 and not quoted:
-            return alike[0]
-        raise UnknownAttributeError(
-            self._unknown(name, [schema.names[i] for i in alike], quoted, is_value),
-            self.text,
-            self.position(column),
-        )
-
-    def _unknown(self, name: str, alike: list[str], quoted: bool, is_value: bool) -> str:
-        names = self.scope.schema.names
-        reason = f"there is no attribute {name!r}"
-        for place, one in enumerate(names):
-            if name.startswith(f"{one}.") and self.scope.schema.attributes[place].repeated:
-                field = name.removeprefix(f"{one}.")
-                return f"{reason}; {one!r} is a list: EXISTS({one}, i -> i.{field} …)"
-        close = alike or difflib.get_close_matches(name, names, n=3)
-        if close:
-            reason += f"; did you mean {' or '.join(map(repr, close))}?"
-        elif quoted:
-            reason += "; double quotes hold a name, single quotes hold text"
-        elif is_value:
-            reason += f"; text goes into single quotes: {name!r}"
-        return reason
-
-    def _parts(self, column: exp.Expr) -> list[str]:
-        """The names, joined by dots, that a column is written with."""
-        if column.key == "identifier":
-            return [column.name]
-        if column.key == "dot":
-            return [*self._parts(column.this), *self._parts(column.expression)]
-        if column.key != "column":
-            self.unsupported(column)
-        parts = [column.args[level] for level in _LEVELS if column.args.get(level)]
-        if any(part.key != "identifier" for part in parts):
-            self.unsupported(column.this)
-        return [part.name for part in parts]
-
-    # Refusals
-
-    def unsupported(self, node: exp.Expr) -> NoReturn:
-        name = construct_name(node)
-        word = name.split("(")[0].removeprefix("the function ").casefold()
-        called = str(node.name).lower() if isinstance(node, exp.Anonymous) else node.key
-        if any(word == known.casefold() for known in self.scope.schema.names):
-            name += " (to name the attribute, put it in double quotes)"
-        elif called in _BEYOND_EVENTS:
-            raise UnsupportedFilterError(
-                f"{name} is not supported: a filter depends on the event alone",
-                self.text,
-                self.position(node),
-            )
-        elif name.startswith("the function "):
-            close = difflib.get_close_matches(word, _NAMED, n=2)
-            if close:
-                name += f" (did you mean {' or '.join(one.upper() for one in close)}?)"
-        self.refuse(name, node)
-
-    def refuse(self, what: str, node: exp.Expr) -> NoReturn:
-        raise UnsupportedFilterError(f"{what} is not supported", self.text, self.position(node))
-
-
-def unwrap(node: exp.Expr) -> exp.Expr:
-    """What is inside parentheses."""
-    while node.key == "paren":
-        node = node.this
-    return node
-
-
-def chain_of(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of the same operator, from left to right.
-
-    Without recursion: a chain of thousands is a tree as deep.
-    """
-    operands: list[exp.Expr] = []
-    pending = [node]
-    while pending:
-        current = unwrap(pending.pop())
-        if current.key == node.key:
-            pending.extend((current.expression, current.this))
-        else:
-            operands.append(current)
-    return operands
-
-
-def article(kind: str) -> str:
-    """A noun with its article."""
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
