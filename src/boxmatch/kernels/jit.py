@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +24,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event as numba_event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from boxmatch.kernels.notice import CompilationNotice
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,9 +39,11 @@ _NAME = re.compile(rb"\w+")
 def kernel(function: Function) -> Function:
     """Compile `function` with Numba: no GIL, no Python objects, cached on disk."""
     compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    if compiled is function:  # they run as plain Python, for tests and debuggers
+        return function
+    notice.expect(function)
     folder = cache_folder()
-    # Kernels that run as plain Python, for tests and debuggers, have no cache.
-    if folder is not None and compiled is not function:
+    if folder is not None:
         # Numba reads the folder from its settings; other users in this process keep theirs. Threads
         # that import kernels take turns, else one might take our folder for the previous one.
         with _decorating:
@@ -148,24 +151,5 @@ def _fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-class _CompilationNotice(numba_event.Listener):
-    """Says, once per process, why the first call takes seconds."""
-
-    def __init__(self) -> None:
-        self.announced = False
-
-    def on_start(self, event: Any) -> None:
-        module = event.data["dispatcher"].py_func.__module__
-        if self.announced or not module.startswith("boxmatch"):
-            return
-        self.announced = True
-        print(
-            "boxmatch: compiling its kernels for this machine (once, some fifteen seconds) …",
-            file=sys.stderr,
-        )
-
-    def on_end(self, event: Any) -> None:
-        pass
-
-
-numba_event.register("numba:compile", _CompilationNotice())
+notice = CompilationNotice(cache_folder)
+numba_event.register("numba:compile", notice)
