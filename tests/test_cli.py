@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import boxmatch as bm
+from boxmatch.kernels.jit import cache_folder, notice
 from command_line import Command
 
 
@@ -16,6 +17,15 @@ def test_version(run_boxmatch: Command) -> None:
 def test_help_lists_the_commands(run_boxmatch: Command) -> None:
     out = run_boxmatch("--help").out
     assert all(command in out for command in ("demo", "bench", "check", "info"))
+
+
+def test_warm_up(run_boxmatch: Command) -> None:
+    done = run_boxmatch("warmup")
+    assert done.code == 0
+    assert f"cached in {cache_folder()}.\n" in done.out
+    result = json.loads(run_boxmatch("warmup", "--json").out)
+    assert result["seconds"] > 0
+    assert (result["compiled"], result["cache"]) == (notice.compiled, str(cache_folder()))
 
 
 class TestCheck:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,72 @@ m.subscribe(9, "x = 3")
 assert sorted(m.match({"x": 3})) == [0, 1, 2, 3, 9]
 assert m.count_batch(np.full((300, 2), np.nan)).sum() == 0
 assert m.match_batch([{"x": 3}] * 300).counts.tolist() == [5] * 300
+"""
+
+MATCH_TEXTS_AND_LISTS = """
+import boxmatch as bm
+
+schema = {"x": "int", "y": "float", "s": "string", "tags": "list of string", "ns": "list of float"}
+m = bm.Matcher(schema)
+event = {"x": 5, "y": 3.0, "s": "aab", "tags": ["a", "b"], "ns": [1.0, 3.0]}
+filters = ["s LIKE '%a%' AND x > 3", "s RLIKE 'a+b' OR y * 2 > x", "'a' = ANY(tags)", "x = 5"]
+filters += ["ANY(ns) > 2 AND x = 5", "tags @> ARRAY['a', 'b']", "NOT s LIKE '%c%'", "x + 1 > y"]
+for number, filter in enumerate(filters):
+    m.subscribe(number, filter)
+for _ in range(3):
+    assert sorted(m.match(event))[:8] == list(range(8))
+    assert m.match_batch([event] * 300).counts[0] == m.count_batch([event] * 300)[0] == len(m)
+    m.match_batch([event] * 300, max_false_positive_rate=0.3)
+    m.nearest(event)
+    m.compact()
+    m.subscribe_many(
+        [{"id": len(m) + n, "filter": filters[n % 8]} for n in range(100)]
+    )
+"""
+MATCH_SAVED = """
+import tempfile
+import numpy as np
+import boxmatch as bm
+
+m = bm.Matcher({"x": "int", "y": "float"})
+lows = np.arange(10_000.0).reshape(-1, 2)
+m.subscribe_boxes(np.arange(5_000), lows, lows + 5)
+events = lows[:300] + 1
+with tempfile.TemporaryDirectory() as folder:
+    m.save(folder)
+    m = bm.Matcher.load(folder)
+    for _ in range(2):
+        assert m.match_batch(events).counts.sum() == m.count_batch(events).sum() > 0
+        m.match_batch(events, max_false_positive_rate=0.3)
+        m.match({"x": 3}, max_false_positive_rate=0.3)
+        for id in range(400):
+            m.unsubscribe(id)
+            m.subscribe(id, "x > 3")
+        m.compact()
+"""
+MOVE = """
+import tempfile
+import boxmatch as bm
+
+schemas = {"one": {"x": "int", "y": "float", "s": "string"}, "two": {"x": "int", "u": "float"}}
+two = {"a": {"x": (1, 3)}, "b": {"y": (2, 3)}}
+with tempfile.TemporaryDirectory() as folder, bm.Spaces.open(folder, schemas) as spaces:
+    spaces.load(
+        subscriptions={str(n): {"x": (n, n + 5)} for n in range(100)},
+        publications={n: {"x": n, "y": 2} for n in range(50)},
+    )
+    spaces.subscribe("s", two["a"])
+    spaces.subscribe("t", regions=two, filter="a AND b")
+    spaces.publish(50, {"u": 2, "s": "a", "y": 1.5}, ttl=100)
+    spaces.publish(51, regions=two, filter="a OR b")
+    spaces.update_publication(50, {"x": 9})
+    spaces.update_publication(51, regions={"a": {"x": 5}})
+    spaces.update_subscription("t", regions={"a": {"x": (1, 7)}})
+    spaces.update_publications(range(50), [{"x": n + 5} for n in range(50)])
+    spaces.changes_between({"x": 3}, {"x": 9})
+    assert spaces.matches_of_subscription("9")
+    spaces.retract(51)
+    spaces.unsubscribe("t")
 """
 
 
@@ -156,10 +223,63 @@ def test_changed_sources_get_a_folder_of_their_own(tmp_path: Path) -> None:
     assert run(SHOW_FOLDER, package=package, HOME=tmp_path).stdout == folders[-1]
 
 
+COMPILE = """
+from boxmatch.kernels.jit import notice
+from boxmatch.model.bounds_kernels import _is_bit, _is_whole
+
+assert _is_bit(1)
+assert _is_whole(1)
+assert notice.compiled == 2
+"""
+
+
+def test_compilation_is_announced_once_for_a_cache(tmp_path: Path) -> None:
+    (said,) = run(COMPILE, NUMBA_CACHE_DIR=tmp_path).stderr.splitlines()
+    assert said.startswith("boxmatch: compiling kernels for this machine, ")
+    assert f"cached in {tmp_path}" in said
+    assert run(COMPILE.replace("(1)", "(1.0)"), NUMBA_CACHE_DIR=tmp_path).stderr == ""
+    # Who compiles something else a day later is told so again.
+    (mark,) = tmp_path.rglob("announced")
+    os.utime(mark, (0, 0))
+    later = run(COMPILE.replace("(1)", "(True)"), NUMBA_CACHE_DIR=tmp_path)
+    assert len(later.stderr.splitlines()) == 1
+    assert mark.stat().st_mtime > 0
+
+
+def test_compilation_without_a_cache_is_announced_in_every_process(blocked: Path) -> None:
+    script = f"import tempfile; tempfile.tempdir = {str(blocked)!r}{COMPILE}"
+    places = {"NUMBA_CACHE_DIR": blocked, "XDG_CACHE_HOME": blocked, "HOME": blocked}
+    for _ in range(2):
+        (said,) = run(script, **places).stderr.splitlines()
+        assert said.endswith("set NUMBA_CACHE_DIR")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_terminal_shows_a_progress_bar(tmp_path: Path, captured: bool) -> None:
+    import pty
+
+    replaced = "import os, sys; sys.stderr = os.fdopen(os.dup(2), 'w')\n" if captured else ""
+    controller, terminal = pty.openpty()
+    with open(controller, "rb", buffering=0) as shown:
+        with open(terminal, "wb", buffering=0) as screen:
+            subprocess.run(
+                [sys.executable, "-c", replaced + COMPILE],
+                env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"},
+                stderr=screen,
+                timeout=300,
+                check=True,
+            )
+        os.set_blocking(controller, False)
+        text = (shown.read(1 << 20) or b"").decode()
+    assert text.count("compiling kernels") == 1
+    assert bool(re.search(r"kernels .*\D2/\d", text)) is not captured
+
+
 @pytest.mark.slow
 def test_a_cold_cache_is_announced_once_and_then_warm(tmp_path: Path) -> None:
     cold = run(MATCH, NUMBA_CACHE_DIR=tmp_path)
-    assert cold.stderr.count("compiling its kernels") == 1
+    assert cold.stderr.count("compiling kernels") == 1
     assert len(cold.stderr.splitlines()) == 1
     assert cold.stdout == ""
     warm = run(MATCH, NUMBA_CACHE_DIR=tmp_path)
@@ -169,11 +289,22 @@ def test_a_cold_cache_is_announced_once_and_then_warm(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     warm_up = """
-import boxmatch as bm
-bm.Matcher(bm.Schema({"x": "int", "s": "string"})).warmup()
+import sys
+from boxmatch.cli import main
+sys.argv = ["boxmatch", "warmup"]
+main()
 """
-    assert "compiling" in run(warm_up, NUMBA_CACHE_DIR=tmp_path).stderr
-    assert run(MATCH, NUMBA_CACHE_DIR=tmp_path).stderr == ""
+    first = run(warm_up, NUMBA_CACHE_DIR=tmp_path)
+    assert "compiling" in first.stderr
+    assert re.match(r"Compiled \d\d+ kernels in [\d.]+ s\.\n", first.stdout)
+    second = run(warm_up, NUMBA_CACHE_DIR=tmp_path)
+    assert second.stderr == ""
+    assert second.stdout.startswith("All kernels are compiled already.\n")
+    assert str(tmp_path) in second.stdout
+    (mark,) = tmp_path.rglob("announced")
+    os.utime(mark, (0, 0))  # what is compiled from now on is announced again
+    for script in (MATCH, MATCH_TEXTS_AND_LISTS, MATCH_SAVED, MOVE):
+        assert run(script, NUMBA_CACHE_DIR=tmp_path).stderr == ""
 
 
 def test_importing_says_nothing() -> None:

@@ -286,6 +286,15 @@ def test_are_not_copied(way: Callable[[Any], Any]) -> None:
         way(spaces)
 
 
+def test_warming_up_changes_nothing() -> None:
+    spaces = bm.Spaces(ONE)
+    spaces.subscribe("s", {"d": (1, 3)})
+    spaces.warmup()
+    assert (spaces.publication_count, spaces.subscription_count) == (0, 1)
+    assert notified(spaces.publish("p", {"d": 2})) == [("enter", "p", "s")]
+    assert next(spaces.transitions()).sequence.tolist() == [1]
+
+
 def test_changes_between_stores_nothing() -> None:
     spaces = bm.Spaces(ONE)
     for number in range(20):

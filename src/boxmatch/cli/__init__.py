@@ -19,6 +19,7 @@ from boxmatch.cli.match import match
 from boxmatch.cli.pipeline import pipeline
 from boxmatch.cli.remote import feeds, listen, publish, subscribe
 from boxmatch.cli.serve import serve
+from boxmatch.cli.warmup import warmup
 from boxmatch.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Root(Group):
     """
 
     order = (
-        *("demo", "match", "check", "info"),
+        *("demo", "match", "check", "info", "warmup"),
         *("serve", "feeds", "subscribe", "publish", "listen", "backup", "admin"),
         *("pipeline", "bench"),
     )
@@ -88,6 +89,7 @@ for command, panel in (
     (match, _FILES),
     (check, _FILES),
     (info, _FILES),
+    (warmup, _FILES),
     (serve, _BROKER),
     (subscribe, _BROKER),
     (publish, _BROKER),

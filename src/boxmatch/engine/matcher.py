@@ -392,7 +392,11 @@ class Matcher:
         return held | {"total": sum(held.values())}
 
     def warmup(self) -> None:
-        """Compile (or load from the cache) everything that matching needs."""
+        """Compile, or load from the cache, all kernels that subscribing and matching need.
+
+        Those for lists and for tests of text, such as `LIKE '%a%'`, come with a schema that has a
+        list or a string.
+        """
         trial = Matcher(self.schema, index=self.index, **self._parameters)
         count = 64
         keys = np.arange(count * len(self.schema)).reshape(count, -1) % 97
@@ -410,7 +414,8 @@ class Matcher:
             view.match(batch)
             view.count(batch)
         trial.nearest({}, limit=0)  # its keys are of no string that could be shown
-        if any(attribute.repeated for attribute in self.schema):
+        _warm_up_bounds(self.index, self._parameters)
+        if any(attribute.repeated or attribute.type == "string" for attribute in self.schema):
             _warm_up_lists(self.index, self._parameters)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -441,6 +446,12 @@ class Matcher:
         table = AxisTable(saved.schema, saved.axes.derived, saved.axes.strings)
         matcher._stores.hold(saved.views, table, saved.size, saved.kind)
         return matcher
+
+
+def _warm_up_bounds(index: str, parameters: dict[str, Any]) -> None:
+    """Have compiled what only `subscribe_boxes` needs."""
+    trial = Matcher({"number": "float"}, index=index, **parameters)
+    trial.subscribe_boxes([0], [[0.0]], [[1.0]])
 
 
 def _warm_up_lists(index: str, parameters: dict[str, Any]) -> None:

@@ -258,6 +258,26 @@ class Spaces:
             }
         )
 
+    def warmup(self) -> None:
+        """Compile, or load from the cache, all kernels that operations need."""
+        trial = Spaces({"trial": {"x": "int", "s": "string"}}, remember=0)
+        count = 64  # enough for the endpoints to need more room
+        trial.load(
+            publications={number: {"x": number} for number in range(count)},
+            subscriptions={number: {"x": (number, number + 2)} for number in range(count)},
+        )
+        two: dict[str, RegionSpec] = {"near": {"x": (1, 3)}, "far": {"x": (7, 9), "s": "a"}}
+        trial.subscribe(count, regions=two, filter="near OR far")
+        trial.publish(count, regions=two, filter="near AND far")
+        trial.update_publication(0, {"x": 9})
+        trial.update_publication(0, {"s": "b"})
+        trial.update_subscription(0, {"x": (5, 8)})
+        trial.update_publications(range(count), [{"x": 3}] * count)
+        trial.changes_between({"x": 3}, {"x": 9})
+        trial.matches_of_publication(0)
+        trial.retract(0)
+        trial.unsubscribe(0)
+
     # Looking
 
     @property

@@ -20,7 +20,6 @@ from boxmatch.errors import (
     UnknownSubscriptionError,
 )
 from boxmatch.model.interval import Interval
-from boxmatch.model.schema import Schema
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
 from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import KINDS, Transitions
@@ -218,14 +217,7 @@ class StateFeed:
 @cache
 def warm_up() -> None:
     """Have everything compiled, or read, that operations need: some seconds the first time."""
-    spaces = Spaces({"probe": Schema({"x": "int", "s": "string"})}, remember=0)
-    spaces.load(subscriptions={0: {"x": (1, 3)}})
-    spaces.subscribe(1, {"x": (1, 3), "s": "a"})
-    spaces.publish("p", {"x": 2})
-    spaces.update_publication("p", {"x": 9})
-    spaces.update_publication("p", {"s": "b"})
-    spaces.retract("p")
-    spaces.unsubscribe(1)
+    Spaces({"probe": {"x": "int"}}).warmup()
 
 
 def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
