@@ -66,6 +66,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def inferred(schema: str) -> str:
+    """What is said on standard error of a schema that was not given."""
+    return (
+        f"boxmatch: the schema was inferred from the events: {schema}. "
+        "Give another with --attribute or --schema.\n"
+    )
+
+
 def found(text: str) -> dict[int, list[Any]]:
     lines = map(json.loads, text.splitlines())
     return {line["row"]: line["subscriptions"] for line in lines}
@@ -77,8 +85,10 @@ def test_what_a_terminal_shows(files: Path, run_boxmatch: Command) -> None:
         0,
         '0  alice, bob  {"symbol": "IBM", "price": 24.5, "volume": 100}\n'
         '2  alice, carol  {"symbol": "IBM", "price": 29.0, "volume": 700}\n',
-        "",
+        inferred("symbol=string, price=float, volume=float"),
     )
+    again = run_boxmatch("match", "-s", "subscriptions.csv", "-e", "events.jsonl", *SCHEMA)
+    assert again == (0, done.out, "")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -112,7 +122,9 @@ def test_files_of_matches(files: Path, run_boxmatch: Command, kind: str) -> None
         done = run_boxmatch(
             "match", "-s", "subscriptions.csv", "-e", events, "-o", str(path), *keep
         )
-        assert done == (0, f"3 events, 2 of them matched, 4 matches in {path}\n", "")
+        volume = "int" if events.endswith("parquet") else "float"
+        said = inferred(f"symbol=string, price=float, volume={volume}")
+        assert done == (0, f"3 events, 2 of them matched, 4 matches in {path}\n", said)
         if kind == "jsonl":
             assert found(path.read_text()) == WANTED
             continue
@@ -153,7 +165,7 @@ def test_subscriptions_that_were_saved(files: Path, run_boxmatch: Command) -> No
     inputs = ("-s", "subscriptions.csv", "-e", "events.jsonl")
     first = run_boxmatch("match", *inputs, "--save", "saved", "--json")
     again = run_boxmatch("match", "-s", "saved", "-e", "events.jsonl", "--json")
-    assert first == again
+    assert (first.code, first.out, "") == again
     assert found(again.out) == WANTED
     assert "3 subscriptions" in run_boxmatch("info", "saved").out
     refused = run_boxmatch("match", "-s", "saved", "-e", "events.jsonl", *SCHEMA)
@@ -217,7 +229,7 @@ def test_subscriptions_that_are_left_out(files: Path, run_boxmatch: Command) -> 
     done = run_boxmatch("match", *inputs, "--skip-bad")
     assert done.code == 0
     assert found(done.out) == WANTED
-    assert done.err.startswith("boxmatch: left out row 3: there is no attribute 'prize'")
+    assert "\nboxmatch: left out row 3: there is no attribute 'prize'" in done.err
 
 
 @pytest.mark.parametrize(
@@ -236,7 +248,7 @@ def test_subscriptions_that_are_left_out(files: Path, run_boxmatch: Command) -> 
          "dear.jsonl, row 1: attribute 'price': 'dear' is not a float"),
         (("-s", "subscriptions.csv", "-e", "dear.csv", *SCHEMA), "dear.csv: this is not csv"),
         (("-s", "subscriptions.csv", "-e", "dear.jsonl"),
-         "\nThe schema was inferred from the events: symbol=string. "
+         "boxmatch: the schema was inferred from the events: symbol=string. "
          "Left out: attribute 'price' is of type float in one place (1.0) and string in another"),
         (("-s", "subscriptions.csv", "-e", "nested.jsonl"), "no schema can be inferred"),
         (("-s", "bad.csv", "-e", "events.jsonl"), "bad.csv: this is not csv"),
@@ -306,7 +318,7 @@ def test_a_full_disk(
     monkeypatch.setattr(writer, "_close", close)
     there = set(files.iterdir())
     inputs = ("-s", "subscriptions.csv", "-e", "events.jsonl")
-    done = run_boxmatch("match", *inputs, "-o", f"m.{kind}")
+    done = run_boxmatch("match", *inputs, *SCHEMA, "-o", f"m.{kind}")
     assert done == (2, "", f"boxmatch: cannot write m.{kind}: the disk is full\n")
     assert set(files.iterdir()) == there
 
@@ -329,6 +341,71 @@ class TestInference:
         inferred = infer_from_columns(columns)
         assert inferred.schema == bm.Schema({"price": "float"})
         assert "tags" in str(inferred)
+
+    @pytest.mark.parametrize(
+        ("values", "kind"),
+        [
+            (["TRUE", "IBM"], "string"),
+            (["TRUE", "false"], "bool"),
+            (["TRUE", "T"], "string"),
+            (["1", "0"], "int"),
+            (["007", "12"], "string"),
+            (["007.5", "1.5"], "string"),
+            (["-7", "12"], "int"),
+            (["+7", "12"], "string"),
+            (["9223372036854775807"], "int"),
+            (["9223372036854775808"], "string"),
+            (["1", "2.5", ".5", "1e3"], "float"),
+            (["9007199254740993", "0.5"], "string"),
+            (["1e999", "1.0"], "string"),
+            (["NA", "DE"], "string"),
+            (["2026-01-05", "2026-01-06 12:30"], "timestamp"),
+            (["2026-01-05T12:30:00Z", "2026-01-05T12:30:00+02:00"], "timestamp"),
+            (["2026-01-05T12:30:00Z", "2026-01-05"], "string"),
+            (["2026-02-30"], "string"),
+        ],
+    )
+    def test_columns_of_csv(
+        self, files: Path, run_boxmatch: Command, values: list[str], kind: str
+    ) -> None:
+        """And what is text stays as it is written; an empty field is absent."""
+        (files / "e.csv").write_text("\n".join(["x,y", *(f"{value},1" for value in values), ",1"]))
+        (files / "s.csv").write_text("id,filter\nall,y = 1\npresent,x IS NOT NULL\n")
+        done = run_boxmatch("match", "-s", "s.csv", "-e", "e.csv", "--json")
+        assert done.err == inferred(f"x={kind}, y=int")
+        rows = [json.loads(line) for line in done.out.splitlines()]
+        assert [sorted(row["subscriptions"]) for row in rows] == [
+            *(["all", "present"] for _ in values), ["all"]
+        ]  # fmt: skip
+        if kind == "string":
+            assert [row["event"].get("x") for row in rows] == [*values, None]
+
+    def test_a_number_that_is_none_is_named(self, files: Path, run_boxmatch: Command) -> None:
+        (files / "e.csv").write_text("price,none\n1.5,\n2.5,\nNA,\n")
+        (files / "s.csv").write_text("id,filter\na,price > 2\n")
+        files_given = ("match", "-s", "s.csv", "-e", "e.csv", "--json")
+        refused = run_boxmatch(*files_given)
+        assert refused.code == 2
+        assert "price=string" in refused.err
+        assert "price is text because of 'NA'." in refused.err
+        assert "Left out: column 'none' has no values" in refused.err
+        done = run_boxmatch(*files_given, "--null", "NA")
+        assert found(done.out) == {1: ["a"]}
+        assert "price=float" in done.err
+        done = run_boxmatch(*files_given, "--null", "NA", "--attribute", "price=float")
+        assert (found(done.out), done.err) == ({1: ["a"]}, "")
+        refused = run_boxmatch(*files_given, "--attribute", "price=float")
+        assert "invalid value 'NA'" in refused.err
+
+    def test_texts_of_a_given_schema_and_of_subscriptions(
+        self, files: Path, run_boxmatch: Command
+    ) -> None:
+        (files / "e.csv").write_text("code,price\nNA,1\nTRUE,2\n007,3\n,4\n")
+        (files / "s.csv").write_text("id,code,price_low\n1,NA,\n2,TRUE,2\n3,007,3\n4,,4\n")
+        schema = ("--attribute", "code=string", "--attribute", "price=int")
+        for given in ((), schema):
+            done = run_boxmatch("match", "-s", "s.csv", "-e", "e.csv", "--json", *given)
+            assert found(done.out) == {0: [1], 1: [2], 2: [3], 3: [4]}, done.err
 
 
 class TestNested:

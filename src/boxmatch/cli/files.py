@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,6 +30,15 @@ SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
 }
 STANDARD = "-"
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--null",
+        metavar="TEXT",
+        help="A text, such as NA, that means a missing value in CSV, as an empty field does. "
+        "Repeatable.",
+    ),
+]
 _CHUNK = 1 << 20
 
 
@@ -127,9 +136,13 @@ def document(text: bytes, loads: Callable[[bytes], Any] = json.loads) -> Any:
 def tables(
     kind: Literal["arrow", "csv", "parquet"],
     source: IO[bytes],
-    types: Mapping[str, pa.DataType] | None,
+    types: Mapping[str, pa.DataType],
+    nulls: Sequence[str] = (),
 ) -> pa.RecordBatchReader:
-    """A file of columns as batches. Columns of CSV have the types given, or inferred ones."""
+    """A file of columns as batches.
+
+    Columns of CSV have the types given; in these an empty field is null, and so are `nulls`.
+    """
     import pyarrow as pa
 
     with translate_errors(kind):
@@ -139,7 +152,7 @@ def tables(
             parquet = pq.ParquetFile(_seekable(source))
             return pa.RecordBatchReader.from_batches(parquet.schema_arrow, parquet.iter_batches())
         if kind == "csv":
-            return _csv(source, types)
+            return _csv(source, types, nulls)
         return _arrow(source)
 
 
@@ -155,14 +168,14 @@ def translate_errors(kind: Format) -> Iterator[None]:
         raise FileError(f"this is not {kind}: {first}") from None
 
 
-def _csv(source: IO[bytes], types: Mapping[str, pa.DataType] | None) -> pa.RecordBatchReader:
-    """An empty field is absent."""
+def _csv(
+    source: IO[bytes], types: Mapping[str, pa.DataType], nulls: Sequence[str]
+) -> pa.RecordBatchReader:
     import pyarrow.csv
 
-    options = pyarrow.csv.ConvertOptions(column_types=dict(types or {}), strings_can_be_null=True)
-    if types is None:
-        # Read as a whole: types inferred from the first block may not fit later rows.
-        return pyarrow.csv.read_csv(source, convert_options=options).to_reader()
+    options = pyarrow.csv.ConvertOptions(
+        column_types=dict(types), null_values=["", *nulls], strings_can_be_null=True
+    )
     return pyarrow.csv.open_csv(source, convert_options=options)
 
 

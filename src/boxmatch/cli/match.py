@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from boxmatch.cli.files import (
     STANDARD,
     Format,
+    Nulls,
     csv_types,
     display_name,
     document,
@@ -32,7 +33,8 @@ from boxmatch.cli.schemas import (
     infer_from_events,
 )
 from boxmatch.cli.terminal import AsJson, print_json, show_count, show_spinner
-from boxmatch.errors import AttributeValueError, BoxmatchError, EventError, FilterError
+from boxmatch.cli.text_columns import infer_types, read_text
+from boxmatch.errors import AttributeValueError, BoxmatchError, EventError
 
 if TYPE_CHECKING:
     from boxmatch.engine.matcher import Matcher
@@ -109,6 +111,7 @@ def match(
         Format | None,
         typer.Option("--format", help="Format of the events, if the file name does not tell."),
     ] = None,
+    null: Nulls = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads; all cores by default.")
     ] = None,
@@ -119,8 +122,10 @@ def match(
     Prints the row of each matching event, counted from 0, and its subscriptions. Events from
     standard input are NDJSON and are matched as they arrive.
 
-    Without --schema or --attribute, the schema is inferred from the events: from the columns of a
-    table, or from the first lines of JSON, where numbers are floats and times are strings.
+    Without --schema or --attribute, the schema is inferred from the events, and shown on standard
+    error: from the columns of a table, or from the first lines of JSON, where numbers are floats
+    and times are strings. A column of CSV is a bool, a number or a time only if all of its values
+    are written so; 007 and NA are text.
     """
     from boxmatch.cli.matches import writer_for
 
@@ -131,11 +136,11 @@ def match(
         with show_spinner("loading subscriptions"):
             saved = _load_saved(subscriptions, given)
             known = given if saved is None else saved.schema
-            feed = _Events.open(format_of(events, format_), source, known)
+            feed = _Events.open(format_of(events, format_), source, known, null or [])
             write = writer_for(output, keep or [], feed.schema, as_json=as_json)
             matcher = saved
             if saved is None and feed.schema is not None:
-                matcher = _load(subscriptions, feed.schema, feed.hint, skip_bad=skip_bad)
+                matcher = _load(subscriptions, feed.schema, null or [], skip_bad=skip_bad)
             if matcher is not None and save is not None:
                 matcher.save(save)
         if matcher is not None and explain is not None:
@@ -161,7 +166,7 @@ def _match_batches(
         try:
             found = matcher.match_batch(batch, threads=threads)
         except (AttributeValueError, EventError) as error:
-            raise _locate_error(error, name, matcher, first, batch, feed.hint) from None
+            raise _locate_error(error, name, matcher, first, batch) from None
         yield first, batch, found
 
 
@@ -170,29 +175,37 @@ class _Events(NamedTuple):
 
     schema: Schema | None
     """As given, or inferred from the first events; None if there are none."""
-    hint: str
-    """Where the schema comes from, if it was not given, for errors that may be due to it."""
     ahead: list[Any]
     """Batches that had to be read for the schema."""
     rest: Iterator[Any]
 
     @classmethod
-    def open(cls, kind: Format, source: IO[bytes], known: Schema | None) -> _Events:
+    def open(
+        cls, kind: Format, source: IO[bytes], known: Schema | None, nulls: list[str]
+    ) -> _Events:
+        """Says on standard error which schema was inferred, since a wrong one matches wrongly."""
         rest: Iterator[Any]
+        remarks: tuple[str, ...] = ()
         if kind == "ndjson":
             rest = lines_as_they_come(source)
         elif kind == "json":
             rest = _documents(source)
+        elif kind == "csv" and known is None:
+            with translate_errors(kind):
+                table, remarks = infer_types(read_text(source, nulls))
+            rest = _slices(kind, table.to_batches())
         else:
-            rest = _slices(kind, source, None if known is None else csv_types(known))
+            types = {} if known is None else csv_types(known)
+            rest = _slices(kind, tables(kind, source, types, nulls))
         if known is not None:
-            return cls(known, "", [], rest)
+            return cls(known, [], rest)
         # Only one batch, which is there already: the writer of a pipe may wait for its matches.
         ahead = [batch for batch in islice(rest, 1) if len(batch)]
         if not ahead:
-            return cls(None, "", [], rest)
-        inferred = _infer(ahead[0])
-        return cls(inferred.schema, f"\n{inferred}", ahead, rest)
+            return cls(None, [], rest)
+        inferred = _infer(ahead[0])._replace(remarks=remarks)
+        typer.echo(f"boxmatch: {inferred}", err=True)
+        return cls(inferred.schema, ahead, rest)
 
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Batches, each with the number of its first row."""
@@ -207,11 +220,9 @@ def _documents(source: IO[bytes]) -> Iterator[list[Any]]:
     yield value if isinstance(value, list) else [value]
 
 
-def _slices(
-    kind: Literal["arrow", "csv", "parquet"], source: IO[bytes], types: dict[str, Any] | None
-) -> Iterator[Any]:
+def _slices(kind: Format, batches: Iterable[Any]) -> Iterator[Any]:
     with translate_errors(kind):
-        for batch in tables(kind, source, types):
+        for batch in batches:
             for start in range(0, batch.num_rows, _ROWS):
                 yield batch.slice(start, _ROWS)
 
@@ -233,16 +244,14 @@ def _load_saved(path: str, known: Schema | None) -> Matcher | None:
     return Matcher.load(path)
 
 
-def _load(path: str, schema: Schema, hint: str, *, skip_bad: bool) -> Matcher:
+def _load(path: str, schema: Schema, nulls: list[str], *, skip_bad: bool) -> Matcher:
     from boxmatch.engine.matcher import Matcher
 
     matcher = Matcher(schema)
     with open_input(path) as source:
-        table = _subscriptions(format_of(path), source)
+        table = _subscriptions(format_of(path), source, schema, nulls)
     try:
         done = matcher.subscribe_many(table, on_error="skip" if skip_bad else "raise")
-    except FilterError as error:
-        raise BoxmatchError(f"{path}: {error}{hint}") from None
     except (BoxmatchError, ValueError) as error:
         raise BoxmatchError(f"{path}: {error}") from None
     for rejected in done.rejected:
@@ -250,17 +259,17 @@ def _load(path: str, schema: Schema, hint: str, *, skip_bad: bool) -> Matcher:
     return matcher
 
 
-def _subscriptions(kind: Format, source: IO[bytes]) -> Any:
+def _subscriptions(kind: Format, source: IO[bytes], schema: Schema, nulls: list[str]) -> Any:
     if kind == "ndjson":
         return list(chain.from_iterable(lines_as_they_come(source)))
     if kind == "json":
         return next(_documents(source))
-    import pyarrow as pa
-
-    text = {"id": pa.string(), "filter": pa.string()}
     with translate_errors(kind):
-        table = tables(kind, source, text if kind == "csv" else None).read_all()
-    return _with_numbers(table) if kind == "csv" else table
+        if kind != "csv":
+            return tables(kind, source, {}).read_all()
+        labels = [one.name for one in schema if one.labelled or one.type == "string"]
+        bounds = [f"{name}{end}" for name in labels for end in ("", "_low", "_high")]
+        return _with_numbers(infer_types(read_text(source, nulls), ["id", "filter", *bounds]).table)
 
 
 def _with_numbers(table: Any) -> Any:
@@ -278,7 +287,7 @@ def _with_numbers(table: Any) -> Any:
 
 
 def _locate_error(
-    error: BoxmatchError, name: str, matcher: Matcher, first: int, batch: Any, hint: str
+    error: BoxmatchError, name: str, matcher: Matcher, first: int, batch: Any
 ) -> BoxmatchError:
     """The error with the row of the whole input that it is about."""
     if isinstance(batch, list):
@@ -286,9 +295,9 @@ def _locate_error(
             try:
                 matcher.match(event)
             except BoxmatchError as alone:
-                return BoxmatchError(f"{name}, row {row}: {alone}{hint}")
+                return BoxmatchError(f"{name}, row {row}: {alone}")
     where = f", counted from row {first}" if first else ""
-    return BoxmatchError(f"{name}{where}: {error}{hint}")
+    return BoxmatchError(f"{name}{where}: {error}")
 
 
 def _explain(matcher: Matcher, text: str, feed: _Events, name: str, *, as_json: bool) -> None:

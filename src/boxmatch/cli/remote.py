@@ -12,6 +12,7 @@ import typer
 
 from boxmatch.cli.files import (
     Format,
+    Nulls,
     csv_types,
     document,
     format_of,
@@ -263,6 +264,7 @@ def publish(
         Format | None,
         typer.Option("--format", help="Format of the file, if its name does not tell."),
     ] = None,
+    null: Nulls = None,
     batch: Annotated[int, typer.Option(min=1, help="Events per request.")] = 5_000,
     idempotency_key: Annotated[
         str | None,
@@ -284,7 +286,7 @@ def publish(
         open_input(file) as source,
         show_count("events") as count,
     ):
-        events = _events(kind, source, client, feed)
+        events = _events(kind, source, client, feed, null or [])
         receipt = client.publish(
             feed,
             events,
@@ -310,7 +312,7 @@ def _summary(receipt: Receipt) -> str:
     return text + (" (already published under this key)" if receipt.repeated else "")
 
 
-def _events(kind: Format, source: IO[bytes], client: Client, feed: str) -> Any:
+def _events(kind: Format, source: IO[bytes], client: Client, feed: str, nulls: list[str]) -> Any:
     import orjson
 
     if kind == "ndjson":
@@ -318,8 +320,8 @@ def _events(kind: Format, source: IO[bytes], client: Client, feed: str) -> Any:
     if kind == "json":
         return document(source.read(), orjson.loads)
     # Columns of a CSV file have the types of the feed's schema.
-    types = csv_types(client.feed(feed).schema) if kind == "csv" else None
-    return tables(kind, source, types)
+    types = csv_types(client.feed(feed).schema) if kind == "csv" else {}
+    return tables(kind, source, types, nulls)
 
 
 @examples(

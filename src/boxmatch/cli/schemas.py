@@ -86,12 +86,15 @@ class Inferred(NamedTuple):
     schema: Schema
     left_out: tuple[str, ...]
     """Why columns were left out."""
+    remarks: tuple[str, ...] = ()
+    """What may surprise about the types."""
 
     def __str__(self) -> str:
         names = ", ".join(f"{attribute.name}={attribute.type_name}" for attribute in self.schema)
         left_out = "".join(f" Left out: {reason}." for reason in self.left_out[:_REASONS])
+        remarks = "".join(f" {remark}." for remark in self.remarks[:_REASONS])
         return (
-            f"The schema was inferred from the events: {names}.{left_out} "
+            f"the schema was inferred from the events: {names}.{left_out}{remarks} "
             "Give another with --attribute or --schema."
         )
 
