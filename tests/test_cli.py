@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import boxmatch as bm
+from boxmatch.cli.terminal import format_bytes
 from boxmatch.kernels.jit import cache_folder, notice
 from command_line import Command
 
@@ -105,6 +107,23 @@ class TestCheck:
         assert run_boxmatch("check", "price > 3", *arguments).code == 2
 
 
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (1_234_567, "1.2 MB"),
+        (305_000_000_000, "305.0 GB"),
+        (10**16, "10,000.0 TB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert format_bytes(size) == text
+
+
 class TestInfo:
     def test_describes_a_saved_matcher(self, run_boxmatch: Command, tmp_path: Path) -> None:
         matcher = bm.Matcher(bm.Schema({"price": "float", "side": ["buy", "sell"]}), index="scan")
@@ -117,6 +136,30 @@ class TestInfo:
         content = json.loads(run_boxmatch("info", str(tmp_path / "saved"), "--json").out)
         assert content["subscriptions"] == 1
         assert bm.Schema.from_json(json.dumps(content["schema"])) == matcher.schema
+
+    def test_sizes_by_what_they_hold(self, run_boxmatch: Command, tmp_path: Path) -> None:
+        matcher = bm.Matcher({"symbol": "string", "price": "float"})
+        matcher.subscribe_many([{"id": n, "filter": f"symbol = 'x{n}'"} for n in range(3000)])
+        matcher.save(tmp_path / "saved")
+        out = run_boxmatch("info", str(tmp_path / "saved")).out
+        held = dict(re.findall(r"^  (index|filters|ids|strings in filters): (.*)$", out, re.M))
+        assert len(held) == 4
+        assert all(re.fullmatch(r"\d{1,3}\.\d kB|\d{1,3} B", size) for size in held.values())
+        assert re.search(r"^\d+\.\d kB of memory:$", out, re.M)
+
+    @pytest.mark.parametrize(("typed", "known"), [("alice", "alice"), ("-7", -7)])
+    def test_one_filter(
+        self, run_boxmatch: Command, tmp_path: Path, typed: str, known: str | int
+    ) -> None:
+        matcher = bm.Matcher({"price": "float"})
+        matcher.subscribe(known, "price > 3")
+        matcher.save(tmp_path / "saved")
+        saved = str(tmp_path / "saved")
+        assert run_boxmatch("info", saved, f"--id={typed}") == (0, f"{typed}\tprice > 3\n", "")
+        shown = run_boxmatch("info", saved, f"--id={typed}", "--json").out
+        assert json.loads(shown) == {"id": known, "filter": "price > 3"}
+        refused = run_boxmatch("info", saved, "--id", "bob")
+        assert (refused.code, "no subscription with id 'bob'" in refused.err) == (2, True)
 
     def test_refuses_what_is_not_one(self, run_boxmatch: Command, tmp_path: Path) -> None:
         done = run_boxmatch("info", str(tmp_path / "nothing"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from boxmatch.cli.help import Command, command_group, examples
-from boxmatch.cli.terminal import AsJson, output, print_json, show_spinner
+from boxmatch.cli.terminal import AsJson, format_bytes, output, print_json, show_spinner
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def check(data: Data, as_json: AsJson = False) -> None:
 
 def _show(found: Verification) -> None:
     for name, nbytes in found.nbytes.items():
-        typer.echo(f"{nbytes / 1e6:10,.1f} MB  {name}")
+        typer.echo(f"{format_bytes(nbytes):>10}  {name}")
     for feed in found.feeds:
         counts = [f"{feed.events:,} events", f"{feed.subscriptions:,} subscriptions"]
         if feed.kind == "state":

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch.cli.terminal import AsJson, print_json, progress
+from boxmatch.cli.terminal import AsJson, format_bytes, print_json, progress
 from boxmatch.extras import requires
 
 
@@ -43,5 +43,5 @@ def backup(
         print_json({"path": str(made.path), "sizes": dict(made.sizes)})
         return
     for name, nbytes in made.sizes.items():
-        typer.echo(f"{nbytes / 1e6:12,.1f} MB  {name}")
+        typer.echo(f"{format_bytes(nbytes):>10}  {name}")
     typer.echo(f"{made.path} is complete and verified; serve it with --data {made.path}")

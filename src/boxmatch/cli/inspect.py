@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
-from boxmatch.cli.terminal import AsJson, print_json, show_spinner
+from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_id, given_schema
+from boxmatch.cli.terminal import AsJson, format_bytes, print_json, show_spinner
+
+if TYPE_CHECKING:
+    from boxmatch.engine.matcher import Matcher
+    from boxmatch.model.ids import SubscriptionId
+
+_PARTS = {
+    "boxes": "filters",
+    "tail": "filters",
+    "ids": "ids",
+    "lookup": "ids",
+    "strings": "strings in filters",
+    "finders": "strings in filters",
+}
+"""What parts of a matcher's memory hold; others are the index, whose parts say little."""
 
 _AXES = {
     "value": "{}",
@@ -79,11 +95,18 @@ def _echo_list(title: str, lines: list[str]) -> None:
             typer.echo(f"  {line}")
 
 
-@examples("boxmatch info alerts.bm", "boxmatch info alerts.bm --json")
+@examples(
+    "boxmatch info alerts.bm",
+    "boxmatch info alerts.bm --id alice",
+    "boxmatch info alerts.bm --json",
+)
 def info(
     path: Annotated[
         Path, typer.Argument(metavar="DIR", help="A directory written by Matcher.save.")
     ],
+    one_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Show the filter of this subscription.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the contents of a saved matcher."""
@@ -91,6 +114,22 @@ def info(
 
     with show_spinner(f"loading {path}"):
         matcher = Matcher.load(path)
+    if one_id is not None:
+        known = given_id(matcher, one_id)
+        _show_filters([(known, matcher.filter_of(known))], as_json=as_json)
+    else:
+        _show_summary(matcher, as_json=as_json)
+
+
+def _show_filters(items: Iterable[tuple[SubscriptionId, str]], *, as_json: bool) -> None:
+    for subscription_id, text in items:
+        if as_json:
+            print_json({"id": subscription_id, "filter": text})
+        else:
+            typer.echo(f"{subscription_id}\t{text}")
+
+
+def _show_summary(matcher: Matcher, *, as_json: bool) -> None:
     memory = matcher.memory_usage()
     if as_json:
         content = {
@@ -104,5 +143,9 @@ def info(
     for attribute in matcher.schema:
         values = f" of {', '.join(attribute.values)}" if attribute.values else ""
         typer.echo(f"  {attribute.name}: {attribute.type_name}{values}")
+    typer.echo(f"{format_bytes(memory.pop('total'))} of memory:")
+    held: Counter[str] = Counter()
     for part, size in memory.items():
-        typer.echo(f"{size / 1e6:10,.1f} MB  {part}")
+        held[_PARTS.get(part, "index")] += size
+    for part, size in held.most_common():
+        typer.echo(f"  {part}: {format_bytes(size)}")

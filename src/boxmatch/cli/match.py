@@ -28,6 +28,7 @@ from boxmatch.cli.schemas import (
     Attributes,
     Inferred,
     SchemaFile,
+    given_id,
     given_schema,
     infer_from_columns,
     infer_from_events,
@@ -39,7 +40,6 @@ from boxmatch.errors import AttributeValueError, BoxmatchError, EventError
 if TYPE_CHECKING:
     from boxmatch.engine.matcher import Matcher
     from boxmatch.engine.results import MatchResult
-    from boxmatch.model.ids import SubscriptionId
     from boxmatch.model.schema import Schema
 
 _SAMPLE = 10_000
@@ -303,7 +303,7 @@ def _locate_error(
 def _explain(matcher: Matcher, text: str, feed: _Events, name: str, *, as_json: bool) -> None:
     from boxmatch.cli.matches import event_json, rows_of
 
-    explainer = matcher.explainer(_id(matcher, text))
+    explainer = matcher.explainer(given_id(matcher, text))
     for first, batch in feed.batches():
         for row, event in enumerate(rows_of(batch), first):
             try:
@@ -317,8 +317,3 @@ def _explain(matcher: Matcher, text: str, feed: _Events, name: str, *, as_json: 
             else:
                 typer.echo(f"row {row}: {event_json(event)}\n{explanation}")
         sys.stdout.flush()
-
-
-def _id(matcher: Matcher, text: str) -> SubscriptionId:
-    """An id as typed: a number, if ids are numbers."""
-    return text if text in matcher or not text.lstrip("-").isdigit() else int(text)

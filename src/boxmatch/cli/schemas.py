@@ -1,4 +1,4 @@
-"""Schemas and filters on the command line: from a file, as an option, or inferred."""
+"""Schemas, filters and ids on the command line: from a file, as an option, or inferred."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from boxmatch.errors import SchemaError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from boxmatch.engine.matcher import Matcher
+    from boxmatch.model.ids import SubscriptionId
     from boxmatch.model.schema import Attribute, Schema
 
 _EXACT = 1 << 53
@@ -56,6 +58,11 @@ def given_filter(text: str) -> str | dict[str, Any]:
     except ValueError as error:
         raise typer.BadParameter(f"the filter is neither SQL nor JSON: {error}") from None
     return found
+
+
+def given_id(matcher: Matcher, text: str) -> SubscriptionId:
+    """An id as it is typed: a number, if ids are numbers."""
+    return text if text in matcher or not text.lstrip("-").isdigit() else int(text)
 
 
 def given_schema(path: Path | None, attributes: list[str]) -> Schema | None:

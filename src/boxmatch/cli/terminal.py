@@ -26,6 +26,17 @@ def print_json(row: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(row, ensure_ascii=False, default=str))
 
 
+def format_bytes(size: int) -> str:
+    """A number of bytes in the unit that leaves one to three digits before the point: 1.5 MB."""
+    if size < 1000:
+        return f"{size} B"
+    number, units = size / 1000, iter(("kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while number >= 999.95 and unit != "TB":
+        number, unit = number / 1000, next(units)
+    return f"{number:,.1f} {unit}"
+
+
 def output(*, wide: int = _WIDE, prose: bool = False) -> Console:
     """A console on standard output; `prose` is wrapped only on a terminal."""
     from rich.console import Console
