@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
+from boxmatch.kernels.pieces import pieces
 from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.tables import as_column
 
@@ -52,7 +53,7 @@ def check_ids(values: Any, *, duplicates: bool = False) -> tuple[IdArray, IdKind
 
 def _check_values(values: Any) -> tuple[IdArray, IdKind]:
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    kinds = set(map(type, listed))
+    kinds = {type(value) for value in listed}
     if kinds == {str}:
         _refuse_broken_text(listed)
         return as_objects(listed), "string"
@@ -86,18 +87,20 @@ def _refuse_broken_text(ids: Sequence[str]) -> None:
 def as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
     """An object array, without NumPy looking into the values."""
     array = np.empty(len(values), object)
-    array[:] = values
+    for piece in pieces(len(values)):
+        array[piece] = values[piece]
     return array
 
 
 def _refuse_twins(ids: IdArray) -> None:
+    ordered = np.sort(hashes(ids))  # a set of a million strings would hold the GIL for long
+    duplicates = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(duplicates) == 0:
+        return
     if ids.dtype == np.int64:
-        ordered = np.sort(ids)
-        duplicates = np.flatnonzero(ordered[1:] == ordered[:-1])
-        if len(duplicates):
-            raise DuplicateSubscriptionError(ordered[duplicates[0]].item())
-    elif len(set(ids)) < len(ids):
-        (duplicate, _), *_ = Counter(ids).most_common(1)
+        raise DuplicateSubscriptionError(ordered[duplicates[0]].item())
+    ((duplicate, count),) = Counter(ids).most_common(1)
+    if count > 1:
         raise DuplicateSubscriptionError(duplicate)
 
 
@@ -105,7 +108,10 @@ def hashes(ids: IdArray) -> Int64Array:
     """One int64 per id; equal ids have equal ones. Strings' change from process to process."""
     if ids.dtype == np.int64:
         return ids.astype(np.int64, copy=False)
-    return np.fromiter(map(hash, ids), np.int64, len(ids))
+    hashed = np.empty(len(ids), np.int64)
+    for piece in pieces(len(ids)):
+        hashed[piece] = np.fromiter(map(hash, ids[piece]), np.int64)
+    return hashed
 
 
 class Lookup:

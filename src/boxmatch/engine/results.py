@@ -13,6 +13,7 @@ import numpy as np
 from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import IdArray
 from boxmatch.indexes.base import Matches
+from boxmatch.kernels.pieces import concatenate, pieces, repeat, take
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ class MatchResult:
     @cached_property
     def event(self) -> Int64Array:
         """The event's row in the batch, for each match."""
-        return np.repeat(np.arange(len(self.counts)), self.counts)
+        return repeat(np.arange(len(self.counts)), self.counts)
 
     def __len__(self) -> int:
         """Number of matches."""
@@ -59,7 +60,8 @@ class MatchResult:
         import pyarrow as pa
 
         kind = pa.int64() if self.subscription.dtype == np.int64 else pa.string()
-        return pa.table({"event": self.event, "subscription": pa.array(self.subscription, kind)})
+        chunks = [pa.array(self.subscription[piece], kind) for piece in pieces(len(self))]
+        return pa.table({"event": self.event, "subscription": pa.chunked_array(chunks, kind)})
 
 
 def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: type) -> MatchResult:
@@ -67,7 +69,7 @@ def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: typ
     found = [(matches, ids) for matches, ids in found if len(matches.positions)]
     if len(found) == 1:
         (counts, positions), ids = found[0]
-        return MatchResult(counts, ids[positions])
+        return MatchResult(counts, take(ids, positions))
     total = np.zeros(events, np.int64)
     for matches, _ in found:
         total += matches.counts
@@ -76,8 +78,9 @@ def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: typ
     cursor = np.cumsum(total) - total
     for (counts, positions), ids in found:
         own = np.cumsum(counts) - counts
-        target = np.arange(len(positions)) + np.repeat(cursor - own, counts)
-        subscription[target] = ids[positions]
+        target = np.arange(len(positions)) + repeat(cursor - own, counts)
+        for piece in pieces(len(positions)):
+            subscription[target[piece]] = ids[positions[piece]]
         cursor += counts
     return MatchResult(total, subscription)
 
@@ -90,7 +93,7 @@ def join_chunks(
         counts, subscription = results[0].counts, results[0].subscription
     else:
         counts = np.concatenate([result.counts for result in results])
-        subscription = np.concatenate([result.subscription for result in results])
+        subscription = concatenate([result.subscription for result in results])
     return MatchResult(counts, subscription, skipped_attributes)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
+from boxmatch.kernels.pieces import repeat
 from boxmatch.model.axis import ABSENT, LAST
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
@@ -87,7 +88,7 @@ class Boxes(NamedTuple):
         lengths = np.diff(self.start)[rows]
         start = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=start[1:])
-        source = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], lengths)
+        source = np.arange(start[-1]) + repeat(self.start[rows] - start[:-1], lengths)
         return Boxes(
             self.dimensions, start, self.attribute[source], self.low[source], self.high[source]
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from boxmatch.arrays import BoolArray
 from boxmatch.errors import AttributeValueError, EventError
+from boxmatch.kernels.pieces import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,7 +197,10 @@ def as_column(values: Any) -> Any:
         column: Any = pa.chunked_array(values)
         if pa.types.is_integer(column.type) and column.null_count == 0:
             return column.to_numpy()
-        return column.to_pylist()
+        listed: list[Any] = []
+        for piece in pieces(len(column)):
+            listed += column[piece].to_pylist()
+        return listed
     if hasattr(values, "to_numpy"):
         return values.to_numpy()
     return list(values)
