@@ -27,7 +27,14 @@ from layer_diagram import DIAGRAM, drawn
 from test_package import LAYERS
 
 HERE: Final = "tests/test_docs.py"
-PAGES: Final = ("quickstart.md", "concepts.md", "filters.md", "indexes.md", "adaptive.md")
+PAGES: Final = (
+    "quickstart.md",
+    "concepts.md",
+    "filters.md",
+    "indexes.md",
+    "adaptive.md",
+    "asyncio.md",
+)
 RUN_BY: Final = {
     **dict.fromkeys((*PAGES, "README.md"), HERE),
     "broker.md": "tests/broker/test_broker_docs.py",
