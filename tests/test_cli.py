@@ -161,6 +161,22 @@ class TestInfo:
         refused = run_boxmatch("info", saved, "--id", "bob")
         assert (refused.code, "no subscription with id 'bob'" in refused.err) == (2, True)
 
+    def test_all_filters(self, run_boxmatch: Command, tmp_path: Path) -> None:
+        with bm.Matcher.open(tmp_path / "kept", {"price": "float"}) as matcher:
+            matcher.subscribe("alice", "price < 5 OR price > 9")
+            matcher.subscribe("bob", {"price": (None, 3)})
+        kept = str(tmp_path / "kept")
+        done = run_boxmatch("info", kept, "--filters")
+        assert sorted(done.out.splitlines()) == [
+            "alice\tprice < 5 OR price > 9",
+            "bob\tprice <= 3",
+        ]
+        rows = map(json.loads, run_boxmatch("info", kept, "--filters", "--json").out.splitlines())
+        assert {row["id"]: row["filter"] for row in rows} == dict(
+            line.split("\t") for line in done.out.splitlines()
+        )
+        assert "not both" in run_boxmatch("info", kept, "--filters", "--id", "bob").err
+
     def test_refuses_what_is_not_one(self, run_boxmatch: Command, tmp_path: Path) -> None:
         done = run_boxmatch("info", str(tmp_path / "nothing"))
         assert done.code == 2

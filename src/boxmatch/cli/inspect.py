@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PARTS = {
     "boxes": "filters",
     "tail": "filters",
+    "texts": "filters as written",
     "ids": "ids",
     "lookup": "ids",
     "strings": "strings in filters",
@@ -98,23 +99,32 @@ def _echo_list(title: str, lines: list[str]) -> None:
 @examples(
     "boxmatch info alerts.bm",
     "boxmatch info alerts.bm --id alice",
+    "boxmatch info alerts.bm --filters | grep IBM",
     "boxmatch info alerts.bm --json",
 )
 def info(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A directory written by Matcher.save.")
+        Path,
+        typer.Argument(metavar="DIR", help="A directory written by Matcher.save or Matcher.open."),
     ],
     one_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="Show the filter of this subscription.")
     ] = None,
+    filters: Annotated[
+        bool, typer.Option("--filters", help="List all subscriptions with their filters.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the contents of a saved matcher."""
+    """Show the contents of a saved or durable matcher."""
     from boxmatch.engine.matcher import Matcher
 
     with show_spinner(f"loading {path}"):
         matcher = Matcher.load(path)
-    if one_id is not None:
+    if one_id is not None and filters:
+        raise typer.BadParameter("give --id or --filters, not both")
+    if filters:
+        _show_filters(matcher.items(), as_json=as_json)
+    elif one_id is not None:
         known = given_id(matcher, one_id)
         _show_filters([(known, matcher.filter_of(known))], as_json=as_json)
     else:

@@ -96,7 +96,7 @@ def _name_of(function: Callable[..., Any]) -> tuple[str, str]:
 
 def _say(how_often: str) -> None:
     print(
-        f"boxmatch: compiling kernels for this machine, 20 to 90 seconds in all, {how_often}",
+        f"boxmatch: compiling kernels for this machine, 30 to 120 seconds in all, {how_often}",
         file=sys.stderr,
     )
 
