@@ -54,11 +54,30 @@ def test_examples_say_what_they_show(path: Path) -> None:
         assert f"Run it with `python {path.name}`" in docstring.replace("\n", " ")
 
 
-@pytest.mark.parametrize("section", ["Price alerts", "Alerts over nested JSON", "Geofences"])
+@pytest.mark.parametrize(
+    "section",
+    [
+        "Price alerts",
+        "Alerts over nested JSON",
+        "Geofences",
+        "Alerts that are kept",
+        "Geofences in a process that is killed",
+    ],
+)
 def test_programs(section: str, capsys: pytest.CaptureFixture[str]) -> None:
     command, says = said(section)
     runpy.run_path(str(ROOT / command.removeprefix("python ")), run_name="__main__")
     assert capsys.readouterr().out == says
+
+
+def test_files_through_the_command_line() -> None:
+    command, says = said("Files through the command line")
+    done = subprocess.run(
+        command.split(), cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == says
+    assert "symbol=string, price=float, volume=int" in done.stderr
 
 
 # --- a page that listens to a broker ---------------------------------------------------------
