@@ -41,7 +41,8 @@ def position(fleet: bm.Spaces) -> int:
 
 def drive_until_killed(folder: str) -> int:
     """The last move that was acknowledged."""
-    driver = subprocess.Popen([sys.executable, __file__, folder], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, __file__, "drive", folder]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     moves = list(islice(driver.stdout, MOVES))
     driver.kill()
@@ -77,7 +78,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        drive(sys.argv[1])
+    if sys.argv[1:2] == ["drive"]:
+        drive(sys.argv[2])
     else:
         main()
