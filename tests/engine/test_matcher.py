@@ -683,8 +683,6 @@ def test_arrays_that_are_refused() -> None:
         m.subscribe_boxes([1, 2], np.zeros((2, 2)), np.ones((3, 2)))
     with pytest.raises(ValueError, match=r"2|3"):
         m.subscribe_boxes([1, 2], np.zeros((2, 3)), np.ones((2, 3)))
-    with pytest.raises(bm.AttributeValueError, match="x"):
-        m.subscribe_boxes([1], [[0.5, 0]], [[1, 1]])
     with pytest.raises(ValueError, match="dimensions"):
         m.subscribe_compressed([1], Boxes.of(3, [[]]))
     assert len(m) == 0

@@ -94,7 +94,7 @@ def compile_mapping(
                 never |= not intervals
                 choices.append((position, intervals))
                 continue
-            interval = _interval(attribute, wanted)
+            interval = interval_of(attribute, wanted)
         except AttributeValueError as error:
             raise FilterError(str(error)) from error
         if interval is None:
@@ -266,7 +266,7 @@ def _decimal_intervals(
     return [*NULL, *found] if null else found
 
 
-def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | None:
+def interval_of(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | None:
     """The interval of an entry that is no list; None if it is empty."""
     if wanted is None:
         return ABSENT, ABSENT
