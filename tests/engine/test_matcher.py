@@ -909,7 +909,8 @@ def test_batches_of_any_make(m: bm.Matcher, place: int) -> None:
     result = m.match_batch(events)
     assert result.counts.dtype == np.int64
     assert by_event(result) == [["a", "c"], ["b"], ["b", "d"], ["c"]]
-    assert len(result) == 6
+    assert len(result) == 4
+    assert len(result.subscription) == 6
     assert by_event(result) == [sorted(m.match(event)) for event in EVENTS]
     assert m.count_batch(event_tables()[place]).tolist() == [2, 1, 2, 1]
 

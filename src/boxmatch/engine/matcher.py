@@ -26,6 +26,7 @@ from boxmatch.engine.bulk import (
 )
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id, check_ids
+from boxmatch.engine.kept_columns import KeptColumns
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores
@@ -256,9 +257,11 @@ class Matcher:
         threads: int | None = None,
         max_false_positive_rate: float | None = None,
         skipped_attributes: Collection[str] | None = None,
+        keep: Collection[str] | None = None,
     ) -> MatchResult:
         """The matches of many events: dicts, an Arrow, pandas or polars table, or n × d numbers.
 
+        `keep` names columns of the events that the result has, too, when it is read as a table.
         Uses all cores unless `threads` says otherwise. For the rate see `match`; the result's
         `skipped_attributes` say what was not checked. Several matchers that share subscriptions
         out can be told what to leave unchecked by names, chosen for all of them, in the place of
@@ -267,13 +270,17 @@ class Matcher:
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         dtype = self._stores.id_dtype
+        kept = None
+        if keep is not None:
+            kept = KeptColumns(self.schema, events, keep)
+            events = kept.events
 
         def work(batch: PointBatch) -> MatchResult:
             found = [(view.match(batch, skipped), view.store.ids) for view in snapshot.views]
             return join_parts(found, len(batch), dtype)
 
         chunks = by_chunks(work, snapshot.encoder.batch(events, snapshot.used), threads)
-        return join_chunks(chunks, snapshot.names(skipped))
+        return join_chunks(chunks, snapshot.names(skipped), kept)
 
     def count_batch(
         self,
