@@ -42,6 +42,7 @@ from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.event_names import NameCheck, Unknown
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
 from boxmatch.model.ids import IdKind, SubscriptionId
@@ -77,11 +78,20 @@ class Matcher:
         *,
         index: str = "tile",
         max_boxes: int = 1024,
+        unknown: Unknown = "ignore",
         **parameters: Any,
     ) -> None:
+        """A matcher without subscriptions.
+
+        `index` is the kind of index, with its `parameters`. A filter may have up to `max_boxes`
+        boxes. Names in events that the schema lacks are payload; with `unknown="warn"` or
+        `"refuse"`, `match`, `match_batch` and `count_batch` take them for typing errors. A table
+        of which no column is in the schema is an error in any case.
+        """
         self.schema = schema = Schema(schema)
         self.index = index
         self.max_boxes = max_boxes
+        self._names = NameCheck(schema, unknown)
         self._parameters = parameters
         make_index = partial(_make_index, index, parameters, len(schema))
         # Made to complain about parameters now, not at the first subscription.
@@ -241,6 +251,7 @@ class Matcher:
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
+        self._names.one(event)
         if snapshot.is_plain:
             point, values = Points(snapshot.encoder.base.one(event).reshape(1, -1)), None
         else:
@@ -274,6 +285,7 @@ class Matcher:
         if keep is not None:
             kept = KeptColumns(self.schema, events, keep)
             events = kept.events
+        events = self._names.batch(events, keep or ())
 
         def work(batch: PointBatch) -> MatchResult:
             found = [(view.match(batch, skipped), view.store.ids) for view in snapshot.views]
@@ -303,6 +315,7 @@ class Matcher:
                 total += view.count(batch, skipped)
             return total
 
+        events = self._names.batch(events)
         batch = snapshot.encoder.batch(events, snapshot.used)
         return np.concatenate(by_chunks(work, batch, threads))
 
@@ -439,11 +452,18 @@ class Matcher:
         saved_files.save(Path(path), saved)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Matcher:
-        """The matcher saved at `path`; its arrays are mapped into memory, not read."""
+    def load(cls, path: str | PathLike[str], *, unknown: Unknown = "ignore") -> Matcher:
+        """The matcher saved at `path`; its arrays are mapped into memory, not read.
+
+        What is done about `unknown` names is not saved: it is up to those who match.
+        """
         saved = saved_files.load(Path(path))
         matcher = cls(
-            saved.schema, index=saved.index, max_boxes=saved.max_boxes, **saved.parameters
+            saved.schema,
+            index=saved.index,
+            max_boxes=saved.max_boxes,
+            unknown=unknown,
+            **saved.parameters,
         )
         table = AxisTable(saved.schema, saved.axes.derived, saved.axes.strings)
         matcher._stores.hold(saved.views, table, saved.size, saved.kind)
