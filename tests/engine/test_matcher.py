@@ -60,8 +60,17 @@ def by_event(result: bm.MatchResult) -> list[list[Any]]:
 def test_a_schema_can_be_given_as_a_dict() -> None:
     matcher = bm.Matcher({"x": "int", "y": "float"})
     assert matcher.schema == NUMBERS
-    with pytest.raises(bm.SchemaError, match="made from a mapping, not 5"):
+    with pytest.raises(bm.SchemaError, match=r"made from a mapping of names to types, .* not 5"):
         bm.Matcher(5)  # type: ignore[arg-type]  # what is wrong is said all the same
+    with pytest.raises(bm.SchemaError, match=r'such as {"symbol": "string", .*; \'a\' is no Attr'):
+        bm.Matcher(["a"])  # type: ignore[arg-type]
+
+
+def test_options_that_are_misspelt() -> None:
+    with pytest.raises(bm.IndexConfigError, match="'max_box'; did you mean 'max_boxes'"):
+        bm.Matcher(SCHEMA, max_box=3)
+    with pytest.raises(bm.IndexConfigError, match=r"no parameter 'cels' \(it takes: cells\)"):
+        bm.Matcher(SCHEMA, cels=3)
 
 
 def test_indexes_by_name_with_their_parameters() -> None:

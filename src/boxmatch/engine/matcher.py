@@ -36,6 +36,7 @@ from boxmatch.errors import (
     SchemaError,
     StorageError,
     SubscriptionIdError,
+    did_you_mean,
 )
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
@@ -94,6 +95,10 @@ class Matcher:
         self._names = NameCheck(schema, unknown)
         self._parameters = parameters
         make_index = partial(_make_index, index, parameters, len(schema))
+        for name in parameters.keys() - index_class(index).parameters.keys():
+            close = did_you_mean(name, ("index", "max_boxes", "unknown"))
+            if close:
+                raise IndexConfigError(f"a matcher takes no parameter {name!r}{close}")
         # Made to complain about parameters now, not at the first subscription.
         trial = make_index(len(schema))
         self._own_rate = trial.own_rate

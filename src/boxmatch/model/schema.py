@@ -27,6 +27,10 @@ _KNOWN_TYPES: Final = (
     + ', and "list of" these'
 )
 _LIST_OF: Final = "list of "
+_WANTED: Final = (
+    "a schema is made from a mapping of names to types, such as "
+    '{"symbol": "string", "price": "float"}, or from a list of Attribute'
+)
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ class Schema:
         if isinstance(given, Mapping):
             items = tuple(one for name, spec in given.items() for one in _attributes(name, spec))
         elif isinstance(given, str) or not isinstance(given, Iterable):
-            raise SchemaError(f"a schema is made from a mapping, not {given!r}")
+            raise SchemaError(f"{_WANTED}, not {given!r}")
         else:
             items = tuple(given)
         if not items:
@@ -241,7 +245,7 @@ class Schema:
         index: dict[str, int] = {}
         for position, attribute in enumerate(items):
             if not isinstance(attribute, Attribute):
-                raise SchemaError(f"{attribute!r} is not an Attribute")
+                raise SchemaError(f"{_WANTED}; {attribute!r} is no Attribute")
             if attribute.name in index:
                 raise SchemaError(f"attribute {attribute.name!r} appears twice")
             index[attribute.name] = position
