@@ -693,7 +693,7 @@ def test_arrays_that_are_refused() -> None:
     with pytest.raises(ValueError, match=r"2|3"):
         m.subscribe_boxes([1, 2], np.zeros((2, 3)), np.ones((2, 3)))
     with pytest.raises(ValueError, match="dimensions"):
-        m.subscribe_compressed([1], Boxes.of(3, [[]]))
+        m._subscribe_compressed([1], Boxes.of(3, [[]]))
     assert len(m) == 0
 
 
@@ -1073,7 +1073,7 @@ def test_many_subscriptions_one_by_one() -> None:
 
 def test_compressed_boxes_at_the_ends_of_the_axis() -> None:
     m = bm.Matcher(NUMBERS)
-    m.subscribe_compressed(
+    m._subscribe_compressed(
         [1, 2, 3, 4],
         Boxes.of(2, [[(0, ABSENT, ABSENT)], [(0, ABSENT, LAST)], [(0, 5, 4)], [(1, 9, 2)]]),
     )

@@ -198,9 +198,9 @@ class Matcher:
         Bounds are included; NaN is unbounded, NaN on both sides is no predicate. Bools are 0 and
         1, timestamps microseconds since 1970 in UTC.
         """
-        return self.subscribe_compressed(ids, boxes_from_bounds(self.schema, lows, highs))
+        return self._subscribe_compressed(ids, boxes_from_bounds(self.schema, lows, highs))
 
-    def subscribe_compressed(self, ids: Any, boxes: Boxes) -> Subscribed:
+    def _subscribe_compressed(self, ids: Any, boxes: Boxes) -> Subscribed:
         """Add many subscriptions of one box each, from compressed rows of keys."""
         if boxes.dimensions != len(self.schema):
             raise ValueError(
@@ -421,8 +421,8 @@ class Matcher:
         trial = Matcher(self.schema, index=self.index, **self._parameters)
         count = 64
         keys = np.arange(count * len(self.schema)).reshape(count, -1) % 97
-        trial.subscribe_compressed(np.arange(count), Boxes.from_dense(keys, keys + 50))
-        trial.subscribe_compressed(np.arange(count, 2 * count), Boxes.from_dense(keys, keys))
+        trial._subscribe_compressed(np.arange(count), Boxes.from_dense(keys, keys + 50))
+        trial._subscribe_compressed(np.arange(count, 2 * count), Boxes.from_dense(keys, keys))
         trial.subscribe(0, {})
         trial.unsubscribe(1)
         trial.compact()
