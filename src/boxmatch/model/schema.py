@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -200,9 +200,13 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r}: domain: {end!r} {error.reason}") from None
 
 
-AttributeSpec = str | list[str] | tuple[str, ...] | Mapping[str, Any] | Attribute
+AttributeSpec = str | Collection[str] | Mapping[str, Any] | Attribute
 """How `Schema` takes an attribute: a type's name, an enum's values, a mapping with `type` and
-`values`, `domain` or `fields`, or an `Attribute`. A struct stands for an attribute per field."""
+`values`, `domain` or `fields`, or an `Attribute`. A struct stands for an attribute per field.
+
+An enum's values are a list or a tuple. It is `Collection` that type checkers find for a dict with
+lists among other values.
+"""
 
 
 class Schema:
