@@ -52,7 +52,7 @@ from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.point_encoder import PointBatch
 from boxmatch.model.points import Points
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.model.tables import as_column, as_table
+from boxmatch.model.tables import as_table
 from boxmatch.storage.sqlite import Sync
 
 
@@ -239,9 +239,10 @@ class Matcher:
         `UnknownSubscriptionError`, with nothing removed, if there is none with one of the ids,
         unless `missing_ok`. An id that is there twice is removed once.
         """
-        checked, _ = check_ids(list(dict.fromkeys(as_column(ids))))
+        checked, _ = check_ids(ids, duplicates=True)
+        distinct, _ = check_ids(list(dict.fromkeys(checked.tolist())))
         self._check_writable()
-        return self._stores.remove_many(checked, missing_ok=missing_ok)
+        return self._stores.remove_many(distinct, missing_ok=missing_ok)
 
     def _check_writable(self) -> None:
         if self._disk is not None:
