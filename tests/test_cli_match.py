@@ -390,6 +390,6 @@ class TestNested:
         explain = ("match", "-s", "s.csv", "-e", "e.jsonl", "--explain")
         done = run_boxmatch(*explain, "item", "--json")
         rows = [json.loads(line) for line in done.out.splitlines()]
-        assert [row["predicates"][0]["got"] for row in rows] == [True, False]
+        assert [row["predicates"][0]["satisfied"] for row in rows] == [True, False]
         assert rows[0]["predicates"][0]["residual"] is True
         assert "got 200.0" in run_boxmatch(*explain, "big").out

@@ -61,6 +61,7 @@ EXPORTED = [
     "Explainer",
     "MatchResult",
     "Matcher",
+    "MatcherInfo",
     "Miss",
     "Nearest",
     "Predicate",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from boxmatch.engine.bulk import Rejected
     from boxmatch.engine.explain import Explainer, Miss, Nearest
+    from boxmatch.engine.listing import MatcherInfo
     from boxmatch.engine.matcher import Matcher, Subscribed
     from boxmatch.engine.results import MatchResult
     from boxmatch.errors import *  # all of them
@@ -58,6 +59,7 @@ __all__ = [
     "LimitError",
     "MatchResult",
     "Matcher",
+    "MatcherInfo",
     "Miss",
     "MissingExtraError",
     "Nearest",
@@ -94,6 +96,7 @@ _HOMES = {
     "Interval": "boxmatch.model.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",
+    "MatcherInfo": "boxmatch.engine.listing",
     "Miss": "boxmatch.engine.explain",
     "Nearest": "boxmatch.engine.explain",
     "Predicate": "boxmatch.model.explanation",

@@ -352,7 +352,7 @@ def test_another_format_is_refused(saved: Path) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["schema", "index", "parameters", "kind", "size", "folder", "axes", "segments", "files"],
+    ["schema", "index", "parameters", "kind", "size", "change", "axes", "segments", "files"],
 )
 def test_a_manifest_that_lacks_something_is_refused(saved: Path, key: str) -> None:
     rewrite_manifest(saved, lambda manifest: manifest.pop(key))

@@ -114,3 +114,11 @@ def test_the_setting_is_not_saved(tmp_path: Path) -> None:
     assert bm.Matcher.load(tmp_path / "saved").match(PAYLOAD) == ["a"]
     with pytest.raises(bm.EventError, match="prize"):
         bm.Matcher.load(tmp_path / "saved", unknown="refuse").match(PAYLOAD)
+    bm.Matcher.open(tmp_path / "durable", SCHEMA, unknown="refuse").close()
+    with bm.Matcher.open(tmp_path / "durable") as m:
+        assert m.match(PAYLOAD) == []
+    with (
+        bm.Matcher.open(tmp_path / "durable", unknown="refuse") as m,
+        pytest.raises(bm.EventError, match="prize"),
+    ):
+        m.match(PAYLOAD)

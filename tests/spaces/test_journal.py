@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmatch.errors import StorageError, SubscriptionIdError
-from boxmatch.spaces.journal import Journal, Ticket
+from boxmatch.spaces.journal import Journal
 from boxmatch.spaces.journal_rows import MemberChange
 from boxmatch.spaces.records import Which
 from boxmatch.spaces.transitions import Transition, Transitions
+from boxmatch.storage.group_commit import Ticket
 
 SETTINGS = '{"spaces": {}}'
 WHICH: tuple[Which, ...] = ("publication", "subscription")

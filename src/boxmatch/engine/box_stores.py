@@ -6,9 +6,9 @@ much of each it sees. All boxes of a subscription are in one store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,63 +16,26 @@ import numpy.typing as npt
 from boxmatch.adaptive.excess import ShrinkingExcess, rarest_first
 from boxmatch.adaptive.selectivity import estimate_by_attribute, plausible
 from boxmatch.arrays import BitLines, BoolArray, Float64Array, Int32Array, Int64Array
+from boxmatch.engine.filter_texts import FilterTexts, no_texts
 from boxmatch.engine.ids import IdArray, Lookup
+from boxmatch.engine.removals import Removals
 from boxmatch.engine.residuals import NONE, Residual, Residuals
 from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import scan_over
-from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.point_encoder import PointBatch, Values
 from boxmatch.model.points import Points
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Row = Sequence[tuple[int, int, int]]
 
 SegmentKind = Literal["disjoint", "overlapping", "residual"]
 KINDS: Final[tuple[SegmentKind, ...]] = get_args(SegmentKind)
 """Subscriptions whose boxes do not overlap, those whose boxes may, those with residuals."""
-
-
-class Removals:
-    """A log of removed positions.
-
-    Writers append; a reader knows how long the log was when its snapshot was taken, and asks for
-    the bits as of then. One writer at a time; any number of readers.
-    """
-
-    def __init__(self) -> None:
-        self.log: list[int] = []
-        self._gone: set[int] = set()
-        self._latest: tuple[int, int, BitLines] = (0, 0, filled_lines(0))
-
-    def __len__(self) -> int:
-        return len(self.log)
-
-    def __contains__(self, position: int) -> bool:
-        return position in self._gone
-
-    def add(self, positions: Iterable[int]) -> None:
-        new = list(positions)
-        self._gone.update(new)
-        self.log.extend(new)
-
-    def alive(self, length: int, rows: int) -> BitLines | None:
-        """Bits of the positions below `rows` that are left after `length` removals."""
-        if length == 0:
-            return None
-        known, known_rows, bits = self._latest
-        if known_rows != rows or known > length:
-            known, bits = 0, filled_lines(rows)
-        elif known < length:
-            bits = bits.copy()
-        else:
-            return bits
-        words = bits.reshape(-1)
-        for position in self.log[known:length]:
-            words[position >> 6] &= ~np.uint64(1 << (position & 63))
-        self._latest = length, rows, bits
-        return bits
 
 
 class IndexedSegment:
@@ -84,6 +47,7 @@ class IndexedSegment:
         ids: IdArray,
         owners: Int32Array | None,
         residuals: Residuals | None = None,
+        texts: FilterTexts | None = None,
     ) -> None:
         self.removals = Removals()
         self.index = index
@@ -95,6 +59,8 @@ class IndexedSegment:
         """The subscription's number by position; None if no two boxes of one overlap."""
         self.residuals = residuals
         """What filters ask for besides their boxes, by position; None if that is nothing."""
+        self.texts = texts
+        """Filters as they were written; None if none is known."""
 
     @property
     def kind(self) -> SegmentKind:
@@ -156,6 +122,14 @@ class IndexedSegment:
         """The positions of many subscriptions."""
         return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
 
+    def text_of(self, positions: Sequence[int]) -> str | None:
+        """The filter of the subscription at these positions as it was written, if it is known."""
+        return None if self.texts is None else self.texts.at(positions)
+
+    def take_texts(self, positions: Int64Array) -> pa.Array[Any]:
+        """The texts at some positions, of whole subscriptions: one of each has it, or none."""
+        return no_texts(len(positions)) if self.texts is None else self.texts.take(positions)
+
     def index_of(self, rows: int) -> Index:
         """An index over the first `rows` positions, which are always all."""
         return self.index
@@ -167,6 +141,8 @@ class IndexedSegment:
         held["ids"] = id_bytes(self.ids) + (0 if self.owners is None else self.owners.nbytes)
         if "_lookup" in self.__dict__:
             held["lookup"] = self._lookup.nbytes
+        if self.texts is not None:
+            held["texts"] = self.texts.nbytes
         return held
 
 
@@ -184,6 +160,8 @@ class Tail:
         self.numbers: Int32Array = np.empty(1024, np.int32)
         self._overlap = np.empty(1024, bool)
         self.residuals: Residuals | None = None
+        self.texts: dict[int, str] = {}
+        """By the first position of a subscription."""
         self._predicates = 0
         self._boxes = Boxes(
             dimensions,
@@ -200,6 +178,7 @@ class Tail:
         boxes: Sequence[Row],
         disjoint: bool,
         residual: Residual | None = None,
+        text: str | None = None,
     ) -> None:
         """Add a subscription that is not here. Seen by snapshots taken from now on."""
         first, end = self.rows, self.rows + len(boxes)
@@ -220,6 +199,8 @@ class Tail:
             self.residuals = Residuals(np.full(len(self.ids), NONE, np.int32))
         if self.residuals is not None:
             self.residuals.numbers[first:end] = self.residuals.number(residual)
+        if text is not None:
+            self.texts[first] = text
         self._places[subscription_id] = first, end
         self.rows = end
 
@@ -267,6 +248,14 @@ class Tail:
         # Far more ids may be asked for than are here.
         here = set(self._places).intersection(ids.tolist()) if self._places else ()
         return [position for one in here for position in self.find(one)]
+
+    def text_of(self, positions: Sequence[int]) -> str | None:
+        return self.texts.get(positions[0])
+
+    def take_texts(self, positions: Int64Array) -> pa.Array[Any]:
+        import pyarrow as pa
+
+        return pa.array(map(self.texts.get, positions.tolist()), pa.large_string())
 
     def index_of(self, rows: int) -> Index:
         return scan_over(self._boxes, rows)
@@ -381,12 +370,14 @@ def build_segments(
     owners: Int64Array,
     kinds: npt.NDArray[np.int8],
     residuals: Sequence[Residual | None] = (),
+    texts: pa.Array[Any] | None = None,
 ) -> list[tuple[IndexedSegment, Int64Array]]:
     """Segments of all boxes, each with the row of `boxes` at each of its positions.
 
     Subscriptions whose own boxes overlap are kept apart, so that the rest can be counted without
     looking at who owns a box; and so are those with residuals, so that the rest is known by its
-    boxes alone. `ids`, `owners`, `kinds` and `residuals` (if there are any) go by row.
+    boxes alone. `ids`, `owners`, `kinds`, and, if there are any, `residuals` and
+    `texts` go by row.
     """
     built = []
     for number, kind in enumerate(KINDS):
@@ -401,7 +392,8 @@ def build_segments(
         tests = None
         if kind == "residual":
             tests = Residuals.of([residuals[row] for row in rows.tolist()])
-        built.append((IndexedSegment(index, ids[rows], numbers, tests), rows))
+        kept = None if texts is None else FilterTexts.of(texts.take(rows))
+        built.append((IndexedSegment(index, ids[rows], numbers, tests, kept), rows))
     return built
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,22 +13,22 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.box_stores import KINDS
+from boxmatch.engine.filter_texts import texts_by_row
 from boxmatch.engine.ids import IdArray, check_ids
 from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST
-from boxmatch.model.axis_table import Axes, AxisTable
+from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_columns
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import StringAxis, remap_bounds
+from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import ColumnTable, as_column, as_table
 
 if TYPE_CHECKING:
-    from boxmatch.engine.box_stores import StoreView
-    from boxmatch.engine.snapshot import Snapshot
+    import pyarrow as pa
 
 
 class Rejected(NamedTuple):
@@ -52,6 +52,10 @@ class Bulk:
     """How many of the filters can never match."""
     residuals: Sequence[Residual | None] = ()
     """By subscription; empty if there are none."""
+    texts: pa.Array[Any] | None = None
+    """By box: the filter as it was written, at one box of each subscription that has it."""
+    filters: Sequence[CompiledFilter] = ()
+    """By subscription, if they were compiled from filters."""
 
     def kinds(self) -> npt.NDArray[np.int8]:
         """By box: in which kind of segment it belongs."""
@@ -91,15 +95,18 @@ def read_table(
     skip: bool = False,
     time_zone: tzinfo | None = None,
     lists: bool = True,
+    texts: bool = True,
 ) -> Reading:
     """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
 
     With `skip` rows whose filter is wrong are left out. Wrong values in columns of bounds show when
-    these are placed; `without_bad_rows` finds them. For `lists` see `compile_filter`.
+    these are placed; `without_bad_rows` finds them. For `lists` see `compile_filter`. With `texts`
+    filters that are text are kept as they are.
     """
     columns = as_table(table)
     if columns is None:
-        return _read_filters(schema, *_read_records(table), max_boxes, skip, time_zone, lists)
+        ids, filters = _read_records(table)
+        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts)
     names = list(columns.names)
     if "id" not in names:
         raise SchemaError(
@@ -109,7 +116,7 @@ def read_table(
     ids = _values(columns, names.index("id"))
     if "filter" in names:
         filters = _values(columns, names.index("filter"))
-        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists)
+        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts)
     check_ids(ids)
     return Reading(
         lambda table: Bulk.one_box_each(ids, boxes_from_columns(schema, table.strings, columns))
@@ -169,6 +176,7 @@ def _read_filters(
     skip: bool,
     time_zone: tzinfo | None,
     lists: bool,
+    texts: bool,
 ) -> Reading:
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
@@ -177,17 +185,32 @@ def _read_filters(
         compiled = compile_many(
             schema, filters, max_boxes=max_boxes, time_zone=time_zone, lists=lists
         )
-        return Reading(place_filters(checked, kind, compiled))
+        written = _written(filters, time_zone) if texts else ()
+        return Reading(place_filters(checked, kind, compiled, written))
     compiled, rejected = _compile_good(schema, filters, max_boxes, time_zone, lists)
     keep = np.ones(len(checked), bool)
     keep[[bad.row for bad in rejected]] = False
-    return Reading(place_filters(checked[keep], kind, compiled), rejected)
+    written = _written([*compress(filters, keep.tolist())], time_zone) if texts else ()
+    return Reading(place_filters(checked[keep], kind, compiled, written), rejected)
+
+
+def _written(filters: Sequence[Any], time_zone: tzinfo | None) -> list[str | None]:
+    """The filters that are texts, and mean the same without the time zone."""
+    if time_zone is not None:
+        return []
+    return [str(filter) if isinstance(filter, str) else None for filter in filters]
 
 
 def place_filters(
-    ids: IdArray, kind: IdKind, compiled: Sequence[CompiledFilter]
+    ids: IdArray,
+    kind: IdKind,
+    compiled: Sequence[CompiledFilter],
+    texts: Sequence[str | None] = (),
 ) -> Callable[[AxisTable], Bulk]:
-    """What places compiled filters on axes; may be called again, as in `Reading`."""
+    """What places compiled filters on axes; may be called again, as in `Reading`.
+
+    `texts` are the filters as they were written, if there are any.
+    """
     owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
     overlapping = np.array([not one.disjoint for one in compiled], bool)
     never = sum(one.never for one in compiled)
@@ -195,85 +218,15 @@ def place_filters(
     if any(one.residual for one in compiled):
         residuals = [residual_of(one.residual) if one.residual else None for one in compiled]
 
+    by_row = texts_by_row(texts, owner) if texts else None
+
     def place(table: AxisTable) -> Bulk:
         placed = place_axes(table, compiled)
         rows = [row for one in placed for row in resolve(table, one)]
         boxes = Boxes.of(table.width, rows)
-        return Bulk(ids, kind, boxes, owner, overlapping, never, residuals)
+        return Bulk(ids, kind, boxes, owner, overlapping, never, residuals, by_row, compiled)
 
     return place
-
-
-def place_copies(parts: Sequence[tuple[Snapshot, Int64Array]]) -> Callable[[AxisTable], Bulk]:
-    """What places subscriptions of other matchers of one schema on axes.
-
-    With each snapshot comes an array: the new id by the old one, or -1 to leave it out.
-    """
-
-    def place(table: AxisTable) -> Bulk:
-        copies = [
-            _copy(view, snapshot.axes, renamed, table)
-            for snapshot, renamed in parts
-            for view in snapshot.views
-        ]
-        boxes = Boxes.concatenate([Boxes.empty(table.width), *(one.boxes for one in copies)])
-        boxes = boxes._replace(dimensions=table.width)  # where they come from there may be more
-        box_ids = np.concatenate([np.empty(0, np.int64), *(one.ids for one in copies)])
-        overlap = np.concatenate([np.empty(0, bool), *(one.overlapping for one in copies)])
-        ids, first, owner = np.unique(box_ids, return_index=True, return_inverse=True)
-        overlapping = np.zeros(len(ids), bool)
-        overlapping[owner] = overlap
-        residuals: list[Residual | None] = []
-        if any(view.residuals is not None for one, _ in parts for view in one.views):
-            by_box = [residual for one in copies for residual in one.residuals]
-            residuals = [by_box[box] for box in first.tolist()]
-        return Bulk(ids, "int", boxes, owner, overlapping, residuals=residuals)
-
-    return place
-
-
-class _Copy(NamedTuple):
-    """Boxes that go elsewhere, and by box the ids that they have there and what else they have."""
-
-    boxes: Boxes
-    ids: Int64Array
-    overlapping: BoolArray
-    residuals: list[Residual | None]
-
-
-def _copy(view: StoreView, axes: Axes, renamed: Int64Array, table: AxisTable) -> _Copy:
-    """The boxes of a store that go elsewhere."""
-    live = view.live_positions()
-    ids = renamed[view.store.ids[live].astype(np.int64)]
-    kept = live[ids >= 0]
-    boxes = view.store.boxes.take(kept)
-    first = len(axes.schema)
-    used = np.unique(boxes.attribute[boxes.attribute >= first]).tolist()
-    moved = np.arange(axes.width)
-    for position in used:
-        axis = axes.derived[position - first]
-        if axis is None:
-            raise ValueError(f"a box is on axis {position}, which there is not")
-        moved[position] = table.position(axis)
-    for position, strings in axes.strings.items():
-        mine = boxes.attribute == position
-        if not mine.any():
-            continue
-        ends = np.concatenate([boxes.low[mine], boxes.high[mine]])
-        known, labels = strings.used_by(ends)
-        target = table.strings[int(moved[position])]
-        target.add(known)
-        new = np.array([target.label(string) for string in known], np.int64)
-        boxes.low[mine] = remap_bounds(boxes.low[mine], labels, new)
-        boxes.high[mine] = remap_bounds(boxes.high[mine], labels, new)
-    if used:
-        boxes = boxes.with_attributes(moved[boxes.attribute])
-    residuals = view.residuals
-    tests: list[Residual | None] = [None] * len(kept)
-    if residuals is not None:
-        tests = residuals.take(kept)
-    overlapping = view.store.kinds(view.rows)[kept] != KINDS.index("disjoint")
-    return _Copy(boxes, ids[ids >= 0], overlapping, tests)
 
 
 def _compile_good(

@@ -10,7 +10,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from boxmatch.model.boxes import Boxes
 from boxmatch.model.strings import remap_bounds
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from boxmatch.engine.stores import Stores
 
 _log = logging.getLogger("boxmatch")
@@ -116,7 +118,9 @@ def merge(
     )
     moves = [(view, np.full(view.rows, -1, np.int64)) for view in views]
     ends = np.cumsum([len(rows) for rows in live])
-    built = build_segments(make_index, boxes, ids, owners, kinds, _residuals(views, live))
+    built = build_segments(
+        make_index, boxes, ids, owners, kinds, _residuals(views, live), _texts(views, live)
+    )
     place = np.empty(boxes.count, np.int64)
     for number, (_, rows) in enumerate(built):
         place[rows] = np.arange(len(rows)) + number * _PLACES
@@ -150,6 +154,17 @@ def _residuals(views: Sequence[StoreView], live: Sequence[Int64Array]) -> list[R
         residuals = view.residuals
         found += [None] * len(rows) if residuals is None else residuals.take(rows)
     return found
+
+
+def _texts(views: Sequence[StoreView], live: Sequence[Int64Array]) -> pa.Array[Any] | None:
+    """By row: the text; None if no store has any."""
+    if not any(view.store.texts for view in views):
+        return None
+    import pyarrow as pa
+
+    return pa.concat_arrays(
+        [view.store.take_texts(rows) for view, rows in zip(views, live, strict=True)]
+    )
 
 
 class Compactor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,14 +15,18 @@ from boxmatch.engine.box_stores import Row, StoreView
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.residuals import Residual, Residuals
 from boxmatch.engine.snapshot import Snapshot
+from boxmatch.engine.stores import Stores
+from boxmatch.errors import FilterTooLargeError
+from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
 from boxmatch.model.explanation import Explanation, Predicate
 from boxmatch.model.expressions.nodes import Call, Node
 from boxmatch.model.expressions.rendering import render as render_node
+from boxmatch.model.filters import compile_filter
 from boxmatch.model.filters.names import quote_name
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.keys import is_absent, value_of
-from boxmatch.model.schema import Attribute
+from boxmatch.model.schema import Attribute, Schema
 
 Among = Callable[[IdArray], BoolArray]
 """Which of some subscriptions are looked at."""
@@ -47,11 +53,23 @@ class Explainer:
         snapshot: Snapshot,
         boxes: Sequence[Row],
         residual: Residual | None = None,
+        text: str | None = None,
     ) -> None:
         self._subscription = subscription
         self._snapshot = snapshot
         self._boxes = boxes
         self._residual = residual
+        self._text = text
+
+    @cached_property
+    def _written(self) -> WrittenFilter | None:
+        """The filter as it was written; None if that is not known, or says no more."""
+        if self._text is None or (not any(self._boxes) and self._residual is None):
+            return None
+        try:
+            return WrittenFilter(self._snapshot.axes.schema, self._text)
+        except FilterTooLargeError:  # parts of it alone, as they are not narrowed down
+            return None
 
     def __len__(self) -> int:
         """Number of boxes, which is that of alternatives."""
@@ -77,11 +95,16 @@ class Explainer:
         ]
 
     def explain(self, event: Mapping[str, Any]) -> Explanation:
-        """Every alternative, predicate by predicate."""
+        """Every alternative, predicate by predicate, as they were written if that is known."""
+        if self._written is not None:
+            return self._verdict(self._written.explain(event))
         return self._explain(_Seen(self._snapshot, event), self._boxes)
 
     def nearest(self, event: Mapping[str, Any]) -> Explanation:
         """The alternative that matched, or else the one with the fewest failures, and no other."""
+        if self._written is not None:
+            explained = self.explain(event)
+            return replace(explained, alternatives=(explained.predicates,))
         seen = _Seen(self._snapshot, event)
 
         def failures(box: Row) -> int:
@@ -90,9 +113,55 @@ class Explainer:
         return self._explain(seen, [min(self._boxes, key=failures)] if self._boxes else [])
 
     def _explain(self, seen: _Seen, boxes: Sequence[Row]) -> Explanation:
-        alternatives = tuple(seen.explain(box, self._residual) for box in boxes)
+        return self._verdict(tuple(seen.explain(box, self._residual) for box in boxes))
+
+    def _verdict(self, alternatives: tuple[tuple[Predicate, ...], ...]) -> Explanation:
         matched = any(all(p.satisfied for p in predicates) for predicates in alternatives)
         return Explanation(self._subscription, matched, alternatives)
+
+
+class WrittenFilter:
+    """A filter as it was written, condition by condition."""
+
+    def __init__(self, schema: Schema, text: str) -> None:
+        from boxmatch.model.filters.clauses import clauses_of
+
+        # Each condition is a subscription of its own.
+        self._stores = Stores(schema, index_class("scan"))
+        self._alternatives: list[list[tuple[int, str]]] = []
+        number = 0
+        for clauses in clauses_of(text):
+            self._alternatives.append(list(enumerate(clauses, number)))
+            for clause in clauses:
+                self._stores.add(number, "int", compile_filter(schema, clause))
+                number += 1
+
+    def explain(self, event: Mapping[str, Any]) -> tuple[tuple[Predicate, ...], ...]:
+        """Every alternative, condition by condition."""
+        snapshot = self._stores.snapshot
+        seen = _Seen(snapshot, event)
+        held = {
+            id
+            for view in snapshot.views
+            for id in view.match_one(seen.points, seen.values).tolist()
+        }
+        return tuple(
+            tuple(self._predicate(seen, number, text, number in held) for number, text in clauses)
+            for clauses in self._alternatives
+        )
+
+    def _predicate(self, seen: _Seen, number: int, text: str, holds: bool) -> Predicate:
+        snapshot, rows, residual = self._stores.boxes_of(number)
+        positions = sorted({position for row in rows for position, _, _ in row})
+        if len(positions) == 1 and residual is None:
+            name = _name(snapshot, positions[0])
+            return Predicate(name, text, seen.got(positions[0], text), holds)
+        names = set() if residual is None else set(residual.columns)
+        names.update(*(snapshot.columns_at(position) for position in positions))
+        got: Any = {name: seen.got(snapshot.axes.schema.index[name]) for name in sorted(names)}
+        if len(names) <= 1:
+            got = next(iter(got.values()), None)
+        return Predicate(", ".join(sorted(names)), text, got, holds, residual is not None)
 
 
 class _Seen:
@@ -123,7 +192,7 @@ class _Seen:
             wanted = snapshot.render([(position, low, high)])
             holds = self.holds(position, low, high)
             name = _name(snapshot, position)
-            found.append(Predicate(name, wanted, self._got(position, wanted), holds))
+            found.append(Predicate(name, wanted, self.got(position, wanted), holds))
         for node in () if residual is None else residual.nodes:
             text = render_node(node, quote_name)
             got = self._value(node)
@@ -136,7 +205,7 @@ class _Seen:
 
         return compile_scalar(node)(self.values)
 
-    def _got(self, position: int, wanted: str) -> Any:
+    def got(self, position: int, wanted: str = "") -> Any:
         """What the event has: an attribute's value as it was given, or that of the expression that
         `wanted` names.
         """
@@ -147,9 +216,11 @@ class _Seen:
             if axis is None:
                 return None
             node = axis.node
-            match node:
-                case Call("reverse", (inner,)) if not wanted.startswith(axis.text):
-                    node = inner  # of which the suffix is named
+            # Of suffixes, and without regard to case, what is compared is not what is named.
+            while isinstance(node, Call) and node.function in ("reverse", "lower"):
+                if node.function in wanted.lower():
+                    break
+                [node] = node.arguments
             return _shown(self._value(node), node.type.name)
         attribute = axes.schema.attributes[position]
         got = self._event.get(attribute.name)

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from itertools import compress
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, SupportsIndex
+from typing import Any, Literal, NamedTuple, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.adaptive.excess import Excess
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
-from boxmatch.engine import saved_files
 from boxmatch.engine.bulk import (
     Bulk,
     Rejected,
-    place_copies,
     place_filters,
     read_table,
     without_bad_rows,
 )
+from boxmatch.engine.copies import place_copies
+from boxmatch.engine.durable import Follower, Keeper, OpenedFolder, apply_changes, describe
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id, check_ids
+from boxmatch.engine.journal import read_journal
 from boxmatch.engine.kept_columns import KeptColumns
+from boxmatch.engine.listing import MatcherInfo, info_of, list_ids, list_items
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
+from boxmatch.engine.saved_files import Saved, SavedFolder, Settings
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores
 from boxmatch.errors import (
@@ -51,6 +56,7 @@ from boxmatch.model.point_encoder import PointBatch
 from boxmatch.model.points import Points
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.model.tables import as_table
+from boxmatch.storage.sqlite import Sync
 
 
 class Subscribed(NamedTuple):
@@ -79,24 +85,28 @@ class Matcher:
         *,
         index: str = "tile",
         max_boxes: int = 1024,
+        keep_texts: bool = True,
         unknown: Unknown = "ignore",
         **parameters: Any,
     ) -> None:
         """A matcher without subscriptions.
 
         `index` is the kind of index, with its `parameters`. A filter may have up to `max_boxes`
-        boxes. Names in events that the schema lacks are payload; with `unknown="warn"` or
+        boxes. Text filters are kept as they were written unless `keep_texts` is False.
+
+        Names in events that the schema lacks are payload; with `unknown="warn"` or
         `"refuse"`, `match`, `match_batch` and `count_batch` take them for typing errors. A table
         of which no column is in the schema is an error in any case.
         """
         self.schema = schema = Schema(schema)
         self.index = index
         self.max_boxes = max_boxes
+        self.keep_texts = keep_texts
         self._names = NameCheck(schema, unknown)
         self._parameters = parameters
         make_index = partial(_make_index, index, parameters, len(schema))
         for name in parameters.keys() - index_class(index).parameters.keys():
-            close = did_you_mean(name, ("index", "max_boxes", "unknown"))
+            close = did_you_mean(name, ("index", "max_boxes", "keep_texts", "unknown"))
             if close:
                 raise IndexConfigError(f"a matcher takes no parameter {name!r}{close}")
         # Made to complain about parameters now, not at the first subscription.
@@ -104,6 +114,7 @@ class Matcher:
         self._own_rate = trial.own_rate
         self._lists = trial.capabilities.lists
         self._stores = Stores(schema, make_index)
+        self._disk: Keeper | Follower | None = None
 
     def __repr__(self) -> str:
         return f"<Matcher of {len(self):,} subscriptions, index {self.index!r}>"
@@ -126,7 +137,8 @@ class Matcher:
         range: `{"low": …, "high": …}` (see `Interval`) or a `(low, high)` tuple.
         """
         checked, kind = check_id(subscription_id)
-        return self._add_one(checked, kind, self._compile(filter))
+        text = str(filter) if self.keep_texts and isinstance(filter, str) else None
+        return self._add_one(checked, kind, self._compile(filter), text)
 
     def _compile(self, filter: str | Mapping[str, Any]) -> CompiledFilter:
         return compile_filter(self.schema, filter, max_boxes=self.max_boxes, lists=self._lists)
@@ -163,6 +175,7 @@ class Matcher:
                 skip=skip,
                 time_zone=time_zone,
                 lists=self._lists,
+                texts=self.keep_texts,
             )
             return self._add(reading.place)._replace(rejected=reading.rejected)
         except AttributeValueError:
@@ -220,18 +233,38 @@ class Matcher:
         parts = [(other._stores.snapshot, renamed) for other, renamed in others]
         return self._add(place_copies(parts))
 
-    def _add_one(self, id: SubscriptionId, kind: IdKind, compiled: CompiledFilter) -> Subscribed:
-        replaced = self._stores.add(id, kind, compiled)
+    def _add_one(
+        self, id: SubscriptionId, kind: IdKind, compiled: CompiledFilter, text: str | None = None
+    ) -> Subscribed:
+        self._check_writable()
+        replaced = self._stores.add(id, kind, compiled, text)
         return Subscribed(1, int(replaced), int(compiled.never))
 
     def _add(self, place: Callable[[AxisTable], Bulk]) -> Subscribed:
+        self._check_writable()
         load, replaced = self._stores.add_many(place)
         return Subscribed(len(load.ids), replaced, load.never)
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> None:
         """Remove a subscription; `UnknownSubscriptionError` if there is none with this id."""
         checked, _ = check_id(subscription_id)
+        self._check_writable()
         self._stores.remove(checked)
+
+    def unsubscribe_many(self, ids: Any, *, missing_ok: bool = False) -> int:
+        """Remove subscriptions by a list or column of ids, and return how many there were.
+
+        `UnknownSubscriptionError`, with nothing removed, if there is none with one of the ids,
+        unless `missing_ok`. An id that is there twice is removed once.
+        """
+        checked, _ = check_ids(ids, duplicates=True)
+        distinct, _ = check_ids(list(dict.fromkeys(checked.tolist())))
+        self._check_writable()
+        return self._stores.remove_many(distinct, missing_ok=missing_ok)
+
+    def _check_writable(self) -> None:
+        if self._disk is not None:
+            self._disk.check()
 
     def compact(self) -> None:
         """Merge everything into as few parts as can be, and wait for it.
@@ -367,7 +400,7 @@ class Matcher:
     def explainer(self, subscription_id: SubscriptionId) -> Explainer:
         """For many events: explains the subscription as it is now."""
         checked, _ = check_id(subscription_id)
-        return Explainer(checked, *self._stores.boxes_of(checked))
+        return Explainer(checked, *self._stores.boxes_of(checked), self._stores.text_of(checked))
 
     def nearest(
         self, event: Mapping[str, Any], *, limit: int = 20, among: Among | None = None
@@ -395,9 +428,33 @@ class Matcher:
             return False
         return checked in self._stores
 
-    def filter_of(self, subscription_id: SubscriptionId) -> str:
-        """The filter as text: not always as it was given, but with the same meaning."""
+    def __iter__(self) -> Iterator[SubscriptionId]:
+        return iter(self.ids())
+
+    def ids(self) -> list[SubscriptionId]:
+        """The ids of all subscriptions, in no particular order."""
+        return list_ids(self._stores.snapshot)
+
+    def items(self) -> Iterator[tuple[SubscriptionId, str]]:
+        """Every subscription of this moment: its id, and its filter as `filter_of` has it."""
+        return list_items(self._stores.snapshot)
+
+    def info(self) -> MatcherInfo:
+        """What there is, in numbers."""
+        return info_of(
+            self._settings, self._stores, None if self._disk is None else self._disk.pending
+        )
+
+    def filter_of(self, subscription_id: SubscriptionId, *, as_written: bool = True) -> str:
+        """The filter as text, as it was written if it was text and `keep_texts` is not False.
+
+        Otherwise it is written anew from what it was compiled to: not always as it was given, but
+        with the same meaning. With `as_written=False` it always is.
+        """
         checked, _ = check_id(subscription_id)
+        text = self._stores.text_of(checked) if as_written else None
+        if text is not None:
+            return text
         snapshot, rows, residual = self._stores.boxes_of(checked)
         return snapshot.render(*rows, residual=residual if rows else None)
 
@@ -443,34 +500,105 @@ class Matcher:
 
         A process that is killed in the middle leaves what was there before.
         """
-        snapshot = self._stores.without_tails()
-        saved = saved_files.Saved(
-            self.schema,
-            self.index,
-            self._parameters,
-            self.max_boxes,
-            self._stores.kind,
-            snapshot.size,
-            snapshot.axes,
-            snapshot.views,
-        )
-        saved_files.save(Path(path), saved)
+        saved, _ = describe(self._stores, self._settings)
+        SavedFolder(Path(path)).save(replace(saved, change=0))
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, unknown: Unknown = "ignore") -> Matcher:
         """The matcher saved at `path`; its arrays are mapped into memory, not read.
 
+        Of a durable one, its state of this moment; what becomes of either is not seen by the other.
         What is done about `unknown` names is not saved: it is up to those who match.
         """
-        saved = saved_files.load(Path(path))
+        folder = Path(path)
+        saved = SavedFolder(folder, journal=True).load()
+        matcher = cls._of(saved, unknown)
+        apply_changes(matcher._stores, read_journal(folder, saved.change))
+        return matcher
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        schema: SchemaSpec | None = None,
+        *,
+        sync: Sync = "full",
+        read_only: bool = False,
+        unknown: Unknown = "ignore",
+        **options: Any,
+    ) -> Matcher:
+        """A durable matcher in the directory `path`; its schema and options are given once, but for
+        what is done about `unknown` names.
+
+        A change that has returned survives a crash, and one that has not is there whole or not at
+        all. With `sync="full"` that goes for the loss of power too; with `"normal"`, which is
+        faster, the last changes may then be lost. Callers in several threads share the wait for the
+        disk. One process at a time can write. With `read_only` any number of others see its changes
+        a moment later, or when they call `refresh`. If the disk fails, changes raise
+        `StorageError` until the matcher is opened again.
+        """
+        make = None if schema is None else partial(cls._empty, schema, options)
+        opened = OpenedFolder(Path(path), sync=None if read_only else sync, make=make)
+        try:
+            matcher = cls._of(opened.saved, unknown)
+            matcher._check_settings(path, schema, options)
+            matcher._disk = opened.attach(matcher._stores)
+        except BaseException:
+            opened.close()
+            raise
+        weakref.finalize(matcher, matcher._disk.abandon)
+        return matcher
+
+    def refresh(self) -> None:
+        """Of a matcher that was opened to read: see all that was written until now."""
+        if self._disk is not None:
+            self._disk.refresh()
+
+    def close(self) -> None:
+        """Of a durable matcher: let others open its directory. It can still be matched with."""
+        if self._disk is not None:
+            self._disk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(self.schema, self.index, self._parameters, self.max_boxes, self.keep_texts)
+
+    def _check_settings(
+        self, path: str | PathLike[str], schema: SchemaSpec | None, options: Mapping[str, Any]
+    ) -> None:
+        """`StorageError` if a matcher that is there is not as it is asked for."""
+        if schema is not None and Schema(schema) != self.schema:
+            raise StorageError(f"{path} has a matcher with another schema: {self.schema}")
+        made_with = {**vars(self._settings), **self._parameters}
+        for name, value in options.items():
+            if made_with.get(name) != value:
+                raise StorageError(
+                    f"{path} has a matcher with {name}={made_with.get(name)!r}, not {value!r}"
+                )
+
+    @classmethod
+    def _empty(cls, schema: SchemaSpec, options: Mapping[str, Any]) -> Saved:
+        made = cls(schema, **options)
+        return describe(made._stores, made._settings)[0]
+
+    @classmethod
+    def _of(cls, saved: Saved, unknown: Unknown) -> Matcher:
+        settings = saved.settings
         matcher = cls(
-            saved.schema,
-            index=saved.index,
-            max_boxes=saved.max_boxes,
+            settings.schema,
+            index=settings.index,
+            max_boxes=settings.max_boxes,
+            keep_texts=settings.keep_texts,
             unknown=unknown,
-            **saved.parameters,
+            **settings.parameters,
         )
-        table = AxisTable(saved.schema, saved.axes.derived, saved.axes.strings)
+        table = AxisTable(settings.schema, saved.axes.derived, saved.axes.strings)
         matcher._stores.hold(saved.views, table, saved.size, saved.kind)
         return matcher
 

@@ -54,6 +54,14 @@ class Snapshot:
                 names.update(*(one.columns for one in view.residuals.distinct))
         return frozenset(names)
 
+    def columns_at(self, position: int) -> frozenset[str]:
+        """The attributes that the axis at a position reads."""
+        first = len(self.axes.schema)
+        if position < first:
+            return frozenset((self.axes.schema.names[position],))
+        axis = self.axes.derived[position - first]
+        return frozenset() if axis is None else axis.columns
+
     @cached_property
     def _frequency(self) -> Int64Array:
         """How many boxes constrain each axis."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from boxmatch.engine.box_stores import (
 )
 from boxmatch.engine.bulk import Bulk, place_axes, resolve
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, wasteful
+from boxmatch.engine.ids import IdArray
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.engine.snapshot import Snapshot
@@ -46,6 +47,38 @@ _WAITING_TAILS = 8
 _Done = TypeVar("_Done")
 
 
+class Written(Protocol):
+    """A change that is on its way to the disk."""
+
+    def wait(self) -> None:
+        """Return once it is there."""
+
+
+class Recorded(NamedTuple):
+    """The changes up to one of them."""
+
+    number: int = 0
+    """That of the last one."""
+    needed: int = 0
+    """That of the last one that no journal has, so that it is in files or nowhere."""
+
+
+class Recorder(Protocol):
+    """Hears of every change, in their order, while the writer has its turn."""
+
+    @property
+    def last(self) -> Recorded:
+        """What it has heard of."""
+
+    def added(
+        self, subscription_id: SubscriptionId, compiled: CompiledFilter, text: str | None
+    ) -> Written: ...
+
+    def loaded(self, bulk: Bulk) -> Written: ...
+
+    def removed(self, ids: Sequence[SubscriptionId]) -> Written: ...
+
+
 class Stores:
     """Segments and tails, the last of which takes what is new, and a snapshot of them all.
 
@@ -63,6 +96,7 @@ class Stores:
         self._writing = threading.RLock()
         self._merging = threading.Lock()
         self._compactor = Compactor(self)
+        self.recorder: Recorder | None = None
         self.hold((), AxisTable(schema), 0, None)
 
     def hold(
@@ -94,10 +128,16 @@ class Stores:
 
     # Writing
 
-    def add(self, subscription_id: SubscriptionId, kind: IdKind, compiled: CompiledFilter) -> bool:
+    def add(
+        self,
+        subscription_id: SubscriptionId,
+        kind: IdKind,
+        compiled: CompiledFilter,
+        text: str | None = None,
+    ) -> bool:
         """Add a subscription; True if it takes the place of one with the same id."""
 
-        def change() -> bool:
+        def change() -> tuple[bool, Written | None]:
             self._settle_kind(kind)
             [placed] = place_axes(self._table, [compiled])
             rows = resolve(self._table, placed)
@@ -105,18 +145,21 @@ class Stores:
             replaced = self._take_out(subscription_id)
             tail = self._tail
             tail.widen(self._table.width)
-            tail.append(subscription_id, rows, compiled.disjoint, residual)
+            tail.append(subscription_id, rows, compiled.disjoint, residual, text)
             self._publish(int(replaced is None), tail, replaced)
             if tail.rows >= _TAIL_ROWS:
                 self._stores.append(self._new_tail())
                 self._compactor.wake()
-            return replaced is not None
+            written = self._record(lambda one: one.added(subscription_id, compiled, text))
+            return replaced is not None, written
 
-        done = self._write(change)
+        done, written = self._write(change)
         if len(self._stores) > _WAITING_TAILS:
             tails = sum(isinstance(store, Tail) for store in self._stores)
             if tails > _WAITING_TAILS + 1:
                 self.merge_once()
+        if written is not None:
+            written.wait()
         return done
 
     def add_many(self, place: Callable[[AxisTable], Bulk]) -> tuple[Bulk, int]:
@@ -125,11 +168,17 @@ class Stores:
         It is called again if an axis had no room.
         """
 
-        def change() -> tuple[Bulk, int]:
+        def change() -> tuple[Bulk, int, Written | None]:
             bulk = place(self._table)
-            return bulk, self._load(bulk) if len(bulk.ids) else 0
+            if len(bulk.ids) == 0:
+                return bulk, 0, None
+            replaced = self._load(bulk)
+            return bulk, replaced, self._record(lambda one: one.loaded(bulk))
 
-        return self._write(change)
+        bulk, replaced, written = self._write(change)
+        if written is not None:
+            written.wait()
+        return bulk, replaced
 
     def remove(self, subscription_id: SubscriptionId) -> None:
         """Remove a subscription; `UnknownSubscriptionError` if there is none with this id."""
@@ -140,6 +189,38 @@ class Stores:
             self._publish(-1, store)
             if wasteful(StoreView(store)):
                 self._compactor.wake()
+            written = self._record(lambda one: one.removed([subscription_id]))
+        if written is not None:
+            written.wait()
+
+    def remove_many(self, ids: IdArray, *, missing_ok: bool) -> int:
+        """Remove subscriptions, which are distinct; returns how many there were.
+
+        `UnknownSubscriptionError`, with nothing removed, if one is not there, unless `missing_ok`.
+        """
+        with self._writing:
+            found = [(store, store.find_many(ids)) for store in self._stores]
+            here = [store.ids[positions] for store, positions in found if positions]
+            gone: list[SubscriptionId] = np.unique(np.concatenate(here)).tolist() if here else []
+            if len(gone) < len(ids) and not missing_ok:
+                known = set(gone)
+                raise UnknownSubscriptionError(
+                    next(one for one in ids.tolist() if one not in known)
+                )
+            if not gone:
+                return 0
+            changed = []
+            for store, positions in found:
+                if positions:
+                    store.removals.add(positions)
+                    changed.append(store)
+            self._publish(-len(gone), *changed)
+            if any(wasteful(StoreView(store)) for store in changed):
+                self._compactor.wake()
+            written = self._record(lambda one: one.removed(gone))
+        if written is not None:
+            written.wait()
+        return len(gone)
 
     def _write(self, change: Callable[[], _Done]) -> _Done:
         """Make a change that may need room on a string axis, or for the axes of expressions, alone
@@ -158,6 +239,9 @@ class Stores:
             except FilterTooLargeError:
                 if not self._merge_for_axes():
                     raise
+
+    def _record(self, tell: Callable[[Recorder], Written]) -> Written | None:
+        return None if self.recorder is None else tell(self.recorder)
 
     def check_room(self, axes: Collection[DerivedAxis]) -> None:
         """`FilterTooLargeError` if subscriptions could not have these axes too."""
@@ -209,6 +293,7 @@ class Stores:
             load.owner,
             load.kinds(),
             [load.residuals[owner] for owner in load.owner.tolist()] if load.residuals else (),
+            load.texts,
         )
         changed = []
         replaced = 0
@@ -245,6 +330,15 @@ class Stores:
         with self._writing:
             return any(store.find(subscription_id) for store in self._stores)
 
+    def text_of(self, subscription_id: SubscriptionId) -> str | None:
+        """The filter of a subscription as it was written, if it is known."""
+        with self._writing:
+            for store in self._stores:
+                positions = store.find(subscription_id)
+                if positions:
+                    return store.text_of(positions)
+        raise UnknownSubscriptionError(subscription_id)
+
     def boxes_of(
         self, subscription_id: SubscriptionId
     ) -> tuple[Snapshot, list[Row], Residual | None]:
@@ -256,7 +350,7 @@ class Stores:
                     boxes, residuals = store.boxes, store.residuals
                     rows = [boxes.row(position) for position in sorted(positions)]
                     residual = None if residuals is None else residuals.at(positions[0])
-                    return self.snapshot, _possible(rows), residual
+                    return self.snapshot, possible(rows), residual
         raise UnknownSubscriptionError(subscription_id)
 
     # Merging
@@ -304,15 +398,24 @@ class Stores:
                 self._swap_in(merged)
         return True
 
-    def without_tails(self) -> Snapshot:
-        """A snapshot of segments alone, into which all tails are merged first."""
+    def without_tails(self) -> tuple[Snapshot, Recorded]:
+        """A snapshot of segments alone, into which all tails are merged first, and the changes
+        that it has, if they are recorded.
+        """
         with self._merging, self._writing:
             tails = [StoreView(one) for one in self._stores if isinstance(one, Tail) and one.rows]
             if tails:
                 if self._tail.rows:
                     self._stores.append(self._new_tail())
                 self._swap_in(merge(tails, self._make_index))
-            return self.snapshot
+            return self.snapshot, Recorded() if self.recorder is None else self.recorder.last
+
+    def replace(
+        self, views: tuple[StoreView, ...], table: AxisTable, size: int, kind: IdKind | None
+    ) -> None:
+        """Have these stores in the place of those that there are."""
+        with self._merging, self._writing:
+            self.hold(views, table, size, kind)
 
     def _mergeable(self) -> list[StoreView]:
         tail = self._stores[-1]
@@ -340,7 +443,7 @@ class Stores:
             self.hold(tuple(map(StoreView, moved)), table, self.snapshot.size, self.kind)
 
 
-def _possible(rows: Sequence[Row]) -> list[Row]:
+def possible(rows: Sequence[Row]) -> list[Row]:
     """Without the box that stands for "never"."""
     return [row for row in rows if all(low <= high for _, low, high in row)]
 

@@ -33,7 +33,7 @@ from boxmatch.spaces.journal_rows import (
 )
 from boxmatch.spaces.records import Which
 from boxmatch.spaces.transitions import Transitions
-from boxmatch.storage.group_commit import GroupCommit, Transaction, wait_for_callers
+from boxmatch.storage.group_commit import GroupCommit, Ticket, Transaction, wait_for_callers
 from boxmatch.storage.sqlite import LockedDatabase, Sync, connect, is_made
 
 DATABASE = "journal.sqlite"
@@ -41,31 +41,6 @@ _OUR_NAMES = r"lock|journal\.sqlite(-wal|-shm|-journal)?"
 _MEMBERS_PAGE = 1000
 _TRANSITIONS_PAGE = 50
 _PACING = wait_for_callers(share=0.25, most=0.005)
-
-
-class Ticket:
-    """Stands for changes that are on their way to the disk. Any thread may wait for it."""
-
-    def __init__(self) -> None:
-        self._pending = threading.Lock()  # until it is resolved
-        self._pending.acquire()
-        self._error: BaseException | None = None
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Return once the changes are durable; `StorageError` if they could not be written.
-
-        `TimeoutError` says nothing about what becomes of them.
-        """
-        if not self._pending.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
-            raise TimeoutError(f"not written after {timeout} seconds")
-        self._pending.release()
-        if self._error is not None:
-            # One for each who hears of it: threads must not share a traceback.
-            raise StorageError(str(self._error)) from self._error.__cause__
-
-    def _resolve(self, result: BaseException | None) -> None:
-        self._error = result
-        self._pending.release()
 
 
 _Statement = tuple[str, tuple[Any, ...]]
@@ -194,7 +169,7 @@ class Journal:
 
     def _queue(self, change: Callable[[_Transaction], None]) -> Ticket:
         ticket = Ticket()
-        self._writer.enqueue(change, ticket._resolve)
+        self._writer.enqueue(change, ticket.resolve)
         return ticket
 
     def check(self) -> None:

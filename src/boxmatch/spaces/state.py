@@ -22,7 +22,7 @@ from boxmatch.spaces.dimensions import (
     Unchanged,
 )
 from boxmatch.spaces.expiry import Expiry, check_ttl
-from boxmatch.spaces.journal import Journal, Ticket
+from boxmatch.spaces.journal import Journal
 from boxmatch.spaces.journal_rows import MemberChange
 from boxmatch.spaces.members import Members
 from boxmatch.spaces.records import Member, Which
@@ -36,6 +36,7 @@ from boxmatch.spaces.transitions import (
     of_rows,
     repeat_id,
 )
+from boxmatch.storage.group_commit import Ticket
 
 _ONE_OR_SEVERAL = "give one region, or several by name, but not both"
 

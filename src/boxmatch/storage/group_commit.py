@@ -132,6 +132,32 @@ class _Failure(NamedTuple):
         return error
 
 
+class Ticket:
+    """Stands for changes that are on their way to the disk. Any thread may wait for it."""
+
+    def __init__(self) -> None:
+        self._pending = threading.Lock()  # until it is resolved
+        self._pending.acquire()
+        self._error: BaseException | None = None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return once the changes are durable; `StorageError` if they could not be written.
+
+        `TimeoutError` says nothing about what becomes of them.
+        """
+        if not self._pending.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+            raise TimeoutError(f"not written after {timeout} seconds")
+        self._pending.release()
+        if self._error is not None:
+            # One for each who hears of it: threads must not share a traceback.
+            raise StorageError(str(self._error)) from self._error.__cause__
+
+    def resolve(self, result: BaseException | None) -> None:
+        """What `enqueue` calls when it is done."""
+        self._error = result
+        self._pending.release()
+
+
 T = TypeVar("T")
 S = TypeVar("S", bound=Transaction)
 
