@@ -122,6 +122,7 @@ def test_info(m: bm.Matcher) -> None:
          [["EXISTS(l, i -> i.a > 1 AND i.b = 2)", "q NOT BETWEEN 1 AND 2"]]),
         ("\"and\" = 1 AND s = 'x AND y'", [['"and" = 1', "s = 'x AND y'"]]),
         ("a < 5 -- hi\n AND b=2", [["a < 5", "b=2"]]),
+        ("WHERE a < 5 AND b=2", [["a < 5", "b=2"]]),
     ],
 )  # fmt: skip
 def test_clauses(text: str, clauses: list[list[str]]) -> None:
