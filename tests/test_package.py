@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import pickle
 import subprocess
 import sys
@@ -57,8 +58,16 @@ EXPORTED = [
     "IndexTooLargeError",
     "Interval",
     "LimitError",
+    "Explainer",
     "MatchResult",
     "Matcher",
+    "MatcherInfo",
+    "Miss",
+    "Nearest",
+    "Predicate",
+    "Rejected",
+    "Subscribed",
+    "SubscriptionId",
     "MissingExtraError",
     "Transition",
     "Transitions",
@@ -111,7 +120,44 @@ def test_exported_names() -> None:
     for name in EXPORTED:
         value = getattr(boxmatch, name)
         assert getattr(value, "__name__", name) == name
-    assert set(EXPORTED) <= set(dir(boxmatch))
+    assert dir(boxmatch) == sorted(EXPORTED)
+
+
+USER = """
+import boxmatch as bm
+
+declared = {"side": ["buy", "sell"], "price": "float", "at": "timestamp"}
+m: bm.Matcher = bm.Matcher(declared, unknown="warn")
+bm.Matcher({"side": ("buy", "sell"), "price": {"type": "float", "domain": [0, 1]}})
+bm.Schema({"side": ["buy", "sell"]})
+bm.Spaces({"map": declared})
+done: bm.Subscribed = m.subscribe("a", {"price": (1, None)})
+rejected: tuple[bm.Rejected, ...] = done.rejected
+ids: list[bm.SubscriptionId] = m.match({"side": "buy"})
+found: bm.MatchResult = m.match_batch([{"side": "buy"}], keep=["side"])
+rows: list[int] = [event for event, ids in found if len(ids) and len(found[event])]
+near: bm.Nearest = m.nearest({"side": "buy"})
+failed: list[bm.Predicate] = [one for miss in near.misses for one in miss.predicates]
+why: bm.Explanation = m.explain({"side": "buy"}, "a")
+bm.Matcher(declared, unknown="carry")
+"""
+
+
+@pytest.mark.slow
+def test_types_of_a_program_that_uses_the_package(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(USER)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary"]
+    checked = subprocess.run(
+        [*command, "--follow-imports=silent", f"--cache-dir={tmp_path}", program.name],
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(Path(boxmatch.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    (wrong,) = checked.stdout.splitlines()
+    assert wrong.startswith(f"program.py:{USER.count(chr(10))}: ")
+    assert "incompatible type \"Literal['carry']\"" in wrong
 
 
 def test_exported_names_of_spark() -> None:

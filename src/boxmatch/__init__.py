@@ -21,10 +21,14 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boxmatch.engine.matcher import Matcher
+    from boxmatch.engine.bulk import Rejected
+    from boxmatch.engine.explain import Explainer, Miss, Nearest
+    from boxmatch.engine.listing import MatcherInfo
+    from boxmatch.engine.matcher import Matcher, Subscribed
     from boxmatch.engine.results import MatchResult
     from boxmatch.errors import *  # all of them
-    from boxmatch.model.explanation import Explanation
+    from boxmatch.model.explanation import Explanation, Predicate
+    from boxmatch.model.ids import SubscriptionId
     from boxmatch.model.interval import Interval
     from boxmatch.model.schema import Attribute, Schema
     from boxmatch.spaces.dimensions import Stored
@@ -43,6 +47,7 @@ __all__ = [
     "DuplicateMemberError",
     "DuplicateSubscriptionError",
     "EventError",
+    "Explainer",
     "Explanation",
     "FeedExistsError",
     "FilterError",
@@ -54,16 +59,23 @@ __all__ = [
     "LimitError",
     "MatchResult",
     "Matcher",
+    "MatcherInfo",
+    "Miss",
     "MissingExtraError",
+    "Nearest",
     "OverloadError",
+    "Predicate",
     "RegionError",
     "RegionFilterError",
+    "Rejected",
     "Schema",
     "SchemaError",
     "Spaces",
     "SparkError",
     "StorageError",
     "Stored",
+    "Subscribed",
+    "SubscriptionId",
     "SubscriptionIdError",
     "TargetError",
     "Transition",
@@ -79,15 +91,23 @@ __all__ = [
 
 _HOMES = {
     "Attribute": "boxmatch.model.schema",
+    "Explainer": "boxmatch.engine.explain",
     "Explanation": "boxmatch.model.explanation",
     "Interval": "boxmatch.model.interval",
     "MatchResult": "boxmatch.engine.results",
     "Matcher": "boxmatch.engine.matcher",
-    "Transition": "boxmatch.spaces.transitions",
-    "Transitions": "boxmatch.spaces.transitions",
+    "MatcherInfo": "boxmatch.engine.listing",
+    "Miss": "boxmatch.engine.explain",
+    "Nearest": "boxmatch.engine.explain",
+    "Predicate": "boxmatch.model.explanation",
+    "Rejected": "boxmatch.engine.bulk",
     "Schema": "boxmatch.model.schema",
     "Spaces": "boxmatch.spaces.spaces",
     "Stored": "boxmatch.spaces.dimensions",
+    "Subscribed": "boxmatch.engine.matcher",
+    "SubscriptionId": "boxmatch.model.ids",
+    "Transition": "boxmatch.spaces.transitions",
+    "Transitions": "boxmatch.spaces.transitions",
 }
 _importing = RLock()
 
@@ -115,4 +135,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -36,6 +36,8 @@ BoxmatchError
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -185,6 +187,12 @@ class MissingExtraError(BoxmatchError, ImportError):
 
 class SparkError(BoxmatchError, ValueError):
     """A DataFrame, path or setting that the Spark layer cannot work with. Says what would do."""
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """What to add to a message about an unknown name: the known ones that are like it, if any."""
+    close = difflib.get_close_matches(str(name), [str(one) for one in known], n=3)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _short(value: object, limit: int = 80) -> str:

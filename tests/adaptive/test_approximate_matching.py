@@ -150,7 +150,7 @@ def table_ii_workload(seed: int) -> RangeWorkload:
 
 def table_ii(seed: int, **index: Any) -> bm.Matcher:
     m = bm.Matcher(bm.Schema({f"a{i}": "int" for i in range(1_000)}), **index)
-    m.subscribe_compressed(np.arange(20_000), table_ii_workload(seed).boxes())
+    m._subscribe_compressed(np.arange(20_000), table_ii_workload(seed).boxes())
     return m
 
 

@@ -270,6 +270,8 @@ def test_previews_say_what_is_boxes_and_what_is_residual(http: httpx.Client) -> 
     assert answer["warning"] == warned["warning"]
     assert put(http, "wim", "fast", "shown", filter).json()["warning"] is None
     assert "warning" not in http.get("/subscribers/wim/subscriptions/slow").json()
+    never = put(http, "wim", "never", "shown", "volume = 2.5").json()
+    assert never["warning"] == "no event can match the filter"
 
     asked = {"event": PLAIN, "subscriber": "wim", "subscription": "slow"}
     why = http.post("/feeds/shown/explain", json=asked).json()

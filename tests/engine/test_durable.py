@@ -390,3 +390,31 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     for way in (bm.Matcher.load, bm.Matcher.open):
         with pytest.raises(bm.StorageError, match="is damaged: change 1"):
             way(tmp_path / "m")
+
+
+FORKING = """
+import os, sys
+import boxmatch as bm
+kept = bm.Matcher.open(sys.argv[1], {"n": "int"})
+reader = bm.Matcher.open(sys.argv[1], read_only=True)
+kept.subscribe(1, "n = 1")
+reader.refresh()
+if os.fork() == 0:
+    refused = 0
+    for change in (lambda: kept.subscribe(2, "n = 2"), reader.refresh):
+        try:
+            change()
+        except bm.StorageError:
+            refused += 1
+    os._exit(refused if kept.match({"n": 1}) == reader.match({"n": 1}) == [1] else 7)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+kept.subscribe(3, "n = 3")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_forked_process_only_matches(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(tmp_path / "m")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+    assert sorted(bm.Matcher.load(tmp_path / "m")) == [1, 3]  # type: ignore[type-var]

@@ -149,6 +149,25 @@ def test_equal_expressions_share_an_axis_however_they_are_written() -> None:
     assert one == other
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [
+        ("n > size", "size < n", "NOT n <= size", "NOT (size >= n)"),
+        ("n = size", "NOT n <> size", "NOT (size <> n)"),
+    ],
+)
+def test_what_differs_by_not_shares_an_axis(filters: tuple[str, ...]) -> None:
+    schema = bm.Schema({"n": "int", "size": "int"})
+    assert len({compile_filter(schema, filter) for filter in filters}) == 1
+    matcher = bm.Matcher(schema)
+    for id, filter in enumerate((*filters, *(f"NOT ({one})" for one in filters))):
+        matcher.subscribe(id, filter)
+    assert matcher.info().expressions == 1
+    for event in ({"n": 1, "size": 2}, {"n": 2, "size": 1}, {"n": 1, "size": 1}, {"n": 1}):
+        found = sorted(matcher.match(event))  # type: ignore[type-var]
+        assert len(found) in ([len(filters)] if "size" in event else [0])
+
+
 def test_an_attribute_may_be_called_as_elements_are() -> None:
     schema = bm.Schema({"element": "int", "sizes": "list of int"})
     matcher = bm.Matcher(schema)

@@ -113,15 +113,11 @@ def run_tile() -> None:
     for seed, (kind, count, events) in enumerate(
         [
             ("uniform", 600, 150),
-            ("clustered", 530, 130),
             ("zipf", 530, 129),
-            ("equality", 600, 300),
-            ("attributes", 530, 59),
+            ("equality", 600, 200),
             ("attributes", 300, 110),
-            ("sizes", 300, 59),
             ("sizes", 200, 120),
-            ("dense", 530, 59),
-            ("dense", 530, 230),
+            ("dense", 530, 130),
             ("edges", 600, 59),
             ("edges", 300, 201),
             ("edges", 3, 70),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from boxmatch.errors import AttributeValueError, EventError, SchemaError
 from boxmatch.model.axis import ABSENT
+from boxmatch.model.event_names import KnownNames
 from boxmatch.model.events import EventEncoder
-from boxmatch.model.nested import KnownNames
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import StringAxis
 

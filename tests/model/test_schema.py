@@ -123,7 +123,7 @@ def test_a_schema_cannot_be_changed() -> None:
         ({"a": {"type": "string", "domain": ["a", "b"]}}, "have no domain"),
         ({"a": Attribute("b", "int")}, "'a'.*'b'"),
         ([Attribute("a", "int"), Attribute("a", "float")], "'a' appears twice"),
-        ([3], "not an Attribute"),
+        ([3], "3 is no Attribute"),
         ("int", "mapping"),
         (3, "mapping"),
     ],

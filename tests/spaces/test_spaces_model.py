@@ -111,15 +111,15 @@ def test_publishers_choose_their_audience_too() -> None:
     found = spaces.publish(
         "truck",
         regions={"motor": {"engine": 300}, "place": {"lat": 45.0}},
-        filter="motor AND place",
+        region_filter="motor AND place",
     )
     # A free dimension overlaps everything: both regions find a partner in either.
     assert notified(found) == [("enter", "truck", "fan"), ("enter", "truck", "near")]
     away = spaces.update_publication("truck", regions={"place": {"lat": 60.0}})
     assert notified(away) == []
-    only_here = spaces.update_publication("truck", regions={"place": None}, filter="motor")
+    only_here = spaces.update_publication("truck", regions={"place": None}, region_filter="motor")
     assert notified(only_here) == []
-    moved = spaces.update_publication("truck", regions={"motor": {"lat": 60.0}}, filter=None)
+    moved = spaces.update_publication("truck", regions={"motor": {"lat": 60.0}}, region_filter=None)
     assert notified(moved) == [("leave", "truck", "near")]
 
 
@@ -185,8 +185,8 @@ def test_what_is_stored() -> None:
     spaces.publish("p", given)
     stored = spaces.get_publication("p")
     assert stored == ("p", {"region": given}, None, None)
-    spaces.subscribe("s", regions={"a": {"x": 5}, "b": {"name": "x"}}, filter="a OR b")
-    assert spaces.get_subscription("s").filter == "a OR b"
+    spaces.subscribe("s", regions={"a": {"x": 5}, "b": {"name": "x"}}, region_filter="a OR b")
+    assert spaces.get_subscription("s").region_filter == "a OR b"
     assert (spaces.publication_count, spaces.subscription_count) == (1, 1)
     assert str(Interval(3, None, low_open=True)) == "(3, ∞)"
 
@@ -485,7 +485,7 @@ def test_many_of_each(seed: int, points_until: int) -> None:
         assert set(found) == {o for o, r in state["s"].items() if meets(state["p"][number], r)}
 
 
-@pytest.mark.parametrize("wanted", [{"filter": "region"}, {}])
+@pytest.mark.parametrize("wanted", [{"region_filter": "region"}, {}])
 def test_all_of_many_that_need_a_closer_look_match(wanted: dict[str, str]) -> None:
     """A filter on either side, or several regions, and no room to spare in the arrays."""
     spaces = bm.Spaces(ONE)
@@ -589,17 +589,17 @@ def test_the_papers_filters() -> None:
     """P(o₁, o₂): one object overlaps i₁ and i₂, another or the same one overlaps i₃."""
     spaces = bm.Spaces(ONE)
     interests = {"i1": {"d": (0, 10)}, "i2": {"d": (8, 20)}, "i3": {"d": (30, 40)}}
-    spaces.subscribe("s", regions=interests, filter="SAME(i1 AND i2) AND i3")
+    spaces.subscribe("s", regions=interests, region_filter="SAME(i1 AND i2) AND i3")
     objects = {"o1": {"d": 5}, "o2": {"d": 12}, "o3": {"d": 35}}
     either = "o1 OR o2 OR o3"
-    assert notified(spaces.publish("p", regions=objects, filter=either)) == []
+    assert notified(spaces.publish("p", regions=objects, region_filter=either)) == []
     moved = spaces.update_publication("p", regions={"o2": {"d": 9}})
     assert notified(moved) == [("enter", "p", "s")]
     assert notified(spaces.update_publication("p", regions={"o1": {"d": 50}})) == []
     apart = spaces.update_subscription("s", regions={"i2": {"d": (10, 20)}})
     assert notified(apart) == [("leave", "p", "s")]
     # A publication can want the same of an interest.
-    spaces.update_publication("p", filter="SAME(o2 AND o3)")
+    spaces.update_publication("p", region_filter="SAME(o2 AND o3)")
     assert notified(spaces.subscribe("parts", {"d": (34, 36)})) == []
     assert notified(spaces.subscribe("all", {"d": (0, 40)})) == [("enter", "p", "all")]
 

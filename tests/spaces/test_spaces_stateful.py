@@ -143,7 +143,7 @@ def test_what_the_same_region_overlaps(data: Any) -> None:
         if old is None:
             operation = spaces.publish if which == "publication" else spaces.subscribe
             filter, meaning = data.draw(filters(named))
-            change: dict[str, Any] = {"regions": named, "filter": filter}
+            change: dict[str, Any] = {"regions": named, "region_filter": filter}
             thing = Thing({name: intervals(spec) for name, spec in named.items()}, meaning)
         else:
             publication = which == "publication"
@@ -187,11 +187,11 @@ class SpacesMachine(RuleBasedStateMachine):
         operation = self.spaces.publish if which == "publication" else self.spaces.subscribe
         if id in things:
             with pytest.raises(bm.DuplicateMemberError, match=f"{which} with id '{id}'"):
-                operation(id, regions=given, filter=filter)
+                operation(id, regions=given, region_filter=filter)
             return
         thing = Thing({n: intervals(spec) for n, spec in given.items()}, meaning)
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
-        assert self.notified(operation(id, regions=given, filter=filter)) == expected
+        assert self.notified(operation(id, regions=given, region_filter=filter)) == expected
 
     @rule(given=st.dictionaries(st.tuples(WHICH, IDS), regions(), max_size=4), data=st.data())
     def load(self, given: dict[tuple[str, str], dict[str, Any]], data: Any) -> None:
@@ -294,7 +294,7 @@ class SpacesMachine(RuleBasedStateMachine):
         filter, meaning = data.draw(filters(named))
         thing = Thing(named, meaning)
         expected = self.model.transitions(lambda: things.__setitem__(id, thing))
-        assert self.notified(operation(id, regions=change, filter=filter)) == expected
+        assert self.notified(operation(id, regions=change, region_filter=filter)) == expected
 
     @rule(id=IDS)
     def retract(self, id: str) -> None:

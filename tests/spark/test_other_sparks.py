@@ -13,11 +13,11 @@ from quick_spark import write_defaults
 
 
 def test_a_few_portable_tests_on_connect(tmp_path: Path) -> None:
-    """A table that is not there, an index and matches of it, a stream, and transitions."""
+    """A table that is not there, an index and matches of it, and a stream."""
     run_portable_tests(
         "connect",
         "(test_errors and source0) or (test_both_plans and sharded)"
-        " or test_changes_between_the_batches or test_a_batch_tells",
+        " or test_changes_between_the_batches",
         write_defaults(tmp_path / "conf"),
     )
 

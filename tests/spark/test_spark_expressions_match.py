@@ -554,6 +554,7 @@ class TestRefused:
             transitions(updates, subscriptions_of(spark, "price > 3"), schema=FEW_SCHEMA)
 
 
+@pytest.mark.slow
 def test_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     """Nested attributes and lists are cleaned, matched and counted."""
     lines = [

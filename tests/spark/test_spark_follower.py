@@ -123,7 +123,7 @@ class Oracle:
 
     def subscribe(self, one: int, regions: list[Region]) -> bm.Transitions:
         named = {f"r{n}": region for n, region in enumerate(regions)}
-        return self.spaces.subscribe(one, regions=named, filter=" OR ".join(named))
+        return self.spaces.subscribe(one, regions=named, region_filter=" OR ".join(named))
 
     def take(self, updates: Sequence[dict[str, Any]]) -> None:
         for row in sorted(updates, key=lambda row: row["order"]):
@@ -156,7 +156,9 @@ class Oracle:
                 mark = "m" if "n0" in gone else "n"
                 new = {f"{mark}{n}": region for n, region in enumerate(regions)}
                 text = " OR ".join(new)
-                told = list(self.spaces.update_subscription(one, regions=gone | new, filter=text))
+                told = list(
+                    self.spaces.update_subscription(one, regions=gone | new, region_filter=text)
+                )
             for transition in told:
                 key = str(transition.publication)
                 self.told.append((key, one, transition.kind, self.last[key]))

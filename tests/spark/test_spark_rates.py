@@ -310,6 +310,7 @@ def test_a_stream_at_one_rate_with_subscriptions_of_a_table(
     assert len(pairs(found) - exact) <= 0.3 * len(exact)
 
 
+@pytest.mark.slow
 def test_a_pipeline_measures_selectivities_first(
     spark: SparkSession, ticks: DataFrame, tmp_path: Path
 ) -> None:

@@ -58,14 +58,14 @@ class Player:
         self.spaces = bm.Spaces(SPACES)
         self.subscriptions = {f"s{n}": subscription(chance) for n in range(40)}
         for one, (regions, text) in self.subscriptions.items():
-            self.spaces.subscribe(one, regions=regions, filter=text)
+            self.spaces.subscribe(one, regions=regions, region_filter=text)
         self.told: list[Told] = []
 
     def update(self, order: int) -> list[Row]:
         chance, key = self.chance, self.chance.randrange(8)
         known = key in set(self.spaces.publications())
         regions = set(self.spaces.get_publication(key).regions) if known else set()
-        text = self.spaces.get_publication(key).filter if known else None
+        text = self.spaces.get_publication(key).region_filter if known else None
         if known and chance.random() < 0.1:
             self._tell(key, order, self.spaces.retract(key))
             return [self._row(key, order, removed=True)]
@@ -78,11 +78,11 @@ class Player:
         rows = [self._row(key, order, t0=name, **self._columns(new[name])) for name in names]
         if not known:
             text = chance.choice([None, "a OR b", "SAME(a AND b)"])
-            told = self.spaces.publish(key, regions=new, filter=text)
+            told = self.spaces.publish(key, regions=new, region_filter=text)
             rows[0]["t1"] = text
         elif chance.random() < 0.2 and regions == {"a", "b"}:
             text = chance.choice([None, "a OR b"])
-            told = self.spaces.update_publication(key, regions=new, filter=text)
+            told = self.spaces.update_publication(key, regions=new, region_filter=text)
             rows[0]["t1"] = text or ""
         else:
             told = self.spaces.update_publication(key, regions=new)

@@ -49,7 +49,7 @@ class TestRows:
         count = workload.subscriptions
         boxes = workload.boxes()
         compressed, texts = (Matcher(workload.schema, index="scan") for _ in range(2))
-        compressed.subscribe_compressed(np.arange(count), boxes)
+        compressed._subscribe_compressed(np.arange(count), boxes)
         for row, filter_ in enumerate(workload.filters(0, count)):
             texts.subscribe(row, filter_)
         keys = workload.event_keys(0, 50)

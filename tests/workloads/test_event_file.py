@@ -194,7 +194,7 @@ class TestWorkload:
     def test_matching_agrees_with_the_dicts(self, sample: Path) -> None:
         workload = RangeWorkload.of_file(sample, subscriptions=500, predicates=2, event_size=9)
         matcher = Matcher(workload.schema, index="scan")
-        matcher.subscribe_compressed(np.arange(500), workload.boxes())
+        matcher._subscribe_compressed(np.arange(500), workload.boxes())
         filters = workload.filters(0, 500)
         events = workload.event_dicts(0, 40)
         result = matcher.match_batch(workload.events(0, 40))

@@ -67,7 +67,7 @@ class RangeCase:
         ids = np.arange(start, stop, dtype=np.int64)
         if self._workload.attributes > _DENSE_ATTRIBUTES:
             boxes = self._workload.boxes(start, stop)
-            return lambda matcher: matcher.subscribe_compressed(ids, boxes)
+            return lambda matcher: matcher._subscribe_compressed(ids, boxes)
         lows, highs = self._workload.bounds(start, stop)
         return lambda matcher: matcher.subscribe_boxes(ids, lows, highs)
 
@@ -184,7 +184,7 @@ class ExpressionCase(_NoColumns):
         def hand_over(matcher: Matcher) -> None:
             """Filters are made on the way: all at once they would take more than the index."""
             if len(plain):
-                matcher.subscribe_compressed(start + plain, boxes)
+                matcher._subscribe_compressed(start + plain, boxes)
             for first in range(0, len(some), _CHUNK):
                 rows = (start + some[first : first + _CHUNK]).tolist()
                 filters = workload.filters(rows[0], rows[-1] + 1)
@@ -286,7 +286,7 @@ class ListCase(_NoColumns):
     def load(self, start: int, stop: int) -> Load:
         ids = np.arange(start, stop, dtype=np.int64)
         boxes = self._workload.boxes(start, stop)
-        return lambda matcher: matcher.subscribe_compressed(ids, boxes)
+        return lambda matcher: matcher._subscribe_compressed(ids, boxes)
 
     def dense_cells(self) -> int:
         return self._ranges.dense_cells()

@@ -134,10 +134,10 @@ def _match(
         result = matcher.match_batch(events, threads=threads)
         outcome.match_seconds += perf_counter() - began
         outcome.ticks += events.num_rows
-        outcome.matches += len(result)
+        outcome.matches += len(result.subscription)
         found = np.asarray(result.subscription)
         hits += np.bincount(found, minlength=len(hits))
-        if len(result):
+        if result:
             last = (start + int(result.event[-1]), int(found[-1]))
         rate = f"{outcome.matches / outcome.match_seconds:,.0f} matches per second"
         progress.update(task, advance=events.num_rows, rate=rate)

@@ -104,7 +104,7 @@ class MatchWriter(ABC):
 
     def _count(self, found: MatchResult) -> None:
         self._events += len(found.counts)
-        self._matches += len(found)
+        self._matches += len(found.subscription)
         self._matched += int((found.counts > 0).sum())
 
     @abstractmethod

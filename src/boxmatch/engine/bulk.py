@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,22 +17,18 @@ from boxmatch.engine.filter_texts import texts_by_row
 from boxmatch.engine.ids import IdArray, check_ids
 from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
-from boxmatch.model.axis import ABSENT, FIRST, LAST
+from boxmatch.model.axis import ABSENT, FIRST
 from boxmatch.model.axis_table import AxisTable
+from boxmatch.model.bounds import boxes_from_columns
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.events import EventEncoder
 from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
 from boxmatch.model.ids import IdKind
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
-from boxmatch.model.tables import ColumnTable, as_column, as_table, strings_of
+from boxmatch.model.tables import ColumnTable, as_column, as_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_ROWS = 4_096
-"""Rows of a table to have uncompressed at a time."""
 
 
 class Rejected(NamedTuple):
@@ -123,7 +119,7 @@ def read_table(
         return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts)
     check_ids(ids)
     return Reading(
-        lambda table: Bulk.one_box_each(ids, _boxes_of_columns(schema, table.strings, columns))
+        lambda table: Bulk.one_box_each(ids, boxes_from_columns(schema, table.strings, columns))
     )
 
 
@@ -137,7 +133,7 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[ColumnTable, tuple[Rej
     def look(part: ColumnTable, first: int) -> None:
         # The few bad rows of a long table are found by halving it.
         try:
-            _boxes_of_columns(schema, AxisTable(schema).strings, part)
+            boxes_from_columns(schema, AxisTable(schema).strings, part)
         except AttributeValueError as error:
             if part.length == 1:
                 rejected.append(Rejected(first, str(error.without_row())))
@@ -315,63 +311,3 @@ def _key(strings: Mapping[int, StringAxis], attribute: int, bound: Bound) -> int
     if isinstance(bound, tuple):
         return strings[attribute].label(bound[0]) + bound[1]
     return bound
-
-
-def _boxes_of_columns(
-    schema: Schema, axes: Mapping[int, StringAxis], columns: ColumnTable
-) -> Boxes:
-    """One box per row, from columns `NAME` (equal), `NAME_low` and `NAME_high` (closed)."""
-    positions = schema.index
-    meaning: dict[str, tuple[int, str]] = {}
-    for name in columns.names:
-        if name == "id":  # the subscription's, even if an attribute is called so
-            continue
-        stem, _, end = str(name).rpartition("_")
-        if isinstance(name, str) and name in positions:
-            meaning[name] = positions[name], "equal"
-        elif isinstance(name, str) and end in ("low", "high") and stem in positions:
-            meaning[name] = positions[stem], end
-        else:
-            raise SchemaError(
-                f"column {name!r} is neither an attribute nor one with _low or _high behind it; "
-                "a table of subscriptions has 'id' and 'filter', or 'id' and such columns"
-            )
-        if schema.attributes[meaning[name][0]].repeated:
-            raise SchemaError(
-                f"column {name!r}: attribute {schema.names[meaning[name][0]]!r} is a list: "
-                "use a filter"
-            )
-    # The columns are encoded as if they were events: same types, same checks, but no domains.
-    reader_attributes = []
-    reader_axes: dict[int, StringAxis] = {}
-    for place, (name, (attribute, _)) in enumerate(meaning.items()):
-        reader_attributes.append(replace(schema.attributes[attribute], name=name, domain=None))
-        if attribute in axes:
-            axes[attribute].add(strings_of(columns, reader_attributes[-1]))
-            reader_axes[place] = axes[attribute]
-    if not reader_attributes:
-        raise EventError("the table of subscriptions has no column besides 'id'")
-    keys = EventEncoder(Schema(reader_attributes), reader_axes).batch(columns)
-    wanted = list(meaning.values())
-    return Boxes.concatenate(
-        [
-            _boxes_of_keys(keys[first : first + _ROWS], wanted, len(schema))
-            for first in range(0, max(columns.length, 1), _ROWS)
-        ]
-    )
-
-
-def _boxes_of_keys(keys: Int64Array, wanted: Sequence[tuple[int, str]], dimensions: int) -> Boxes:
-    low = np.full((len(keys), dimensions), ABSENT)
-    high = np.full((len(keys), dimensions), LAST)
-    for key, (attribute, end) in zip(keys.T, wanted, strict=True):
-        if end in ("equal", "low"):
-            np.maximum(low[:, attribute], key, out=low[:, attribute])  # absent is below all
-        if end in ("equal", "high"):
-            given = key != ABSENT
-            ends = np.where(given, key, LAST)
-            np.minimum(high[:, attribute], ends, out=high[:, attribute])
-            # With an upper bound alone, the attribute must still be present.
-            present = np.where(given, FIRST, ABSENT)
-            np.maximum(low[:, attribute], present, out=low[:, attribute])
-    return Boxes.from_dense(low, high)

@@ -8,7 +8,9 @@ which is the last that they have, so what is in both does no harm.
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +48,9 @@ _FEW_LOADED: Final = 1_000
 
 _ONE_BY_ONE: Final = 32
 """So many new subscriptions are added one by one, not as a segment of their own."""
+
+_TRY_AGAIN: Final = 60.0
+"""Seconds after which files are tried again that could not be written."""
 
 _LOOK_AGAIN: Final = 0.05
 """Seconds after which a reader looks for changes."""
@@ -151,6 +156,7 @@ class Keeper:
         self._saving = threading.Lock()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._try_again = 0.0
         self._closed = False
 
     @property
@@ -192,7 +198,7 @@ class Keeper:
         changes = [Change(number, *row) for number, row in enumerate(rows, first)]
         ticket = self._journal.write(changes)
         self.last = self.last._replace(number=changes[-1].number)
-        if self._is_long():
+        if self._is_long() and time.monotonic() >= self._try_again:
             self._wake()
         return ticket
 
@@ -217,6 +223,7 @@ class Keeper:
                 self.write_files()
         except Exception:
             # Nothing is lost: it is in the journal.
+            self._try_again = time.monotonic() + _TRY_AGAIN
             _log.exception("cannot write the files of a matcher; its journal gets longer")
 
     def write_files(self, number: int = 0) -> None:
@@ -225,6 +232,7 @@ class Keeper:
             stores = self._stores()
             if stores is None or (number and self._files.number >= number):
                 return  # another who waited has done it
+            stores.merge_once()  # what is left to be merged while writers wait is little
             saved, recorded = describe(stores, self._settings)
             self._folder.save(saved)
             self._journal.forget(recorded).wait()
@@ -259,6 +267,7 @@ class Follower:
         self._files = number
         self._reading = threading.Lock()
         self._closed = threading.Event()
+        self._process = os.getpid()
         self.refresh()
         threading.Thread(target=self._run, name="boxmatch-follower", daemon=True).start()
 
@@ -270,6 +279,8 @@ class Follower:
 
     def refresh(self) -> None:
         """Apply all that was written until now."""
+        if self._process != os.getpid():
+            raise StorageError("this matcher was opened by the process that made this one")
         stores = self._stores()
         with self._reading:
             if stores is None or self._closed.is_set() or not self._reader.has_changed():

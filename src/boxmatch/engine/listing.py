@@ -8,7 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from boxmatch.arrays import Int64Array
 from boxmatch.engine.box_stores import StoreView
+from boxmatch.engine.filter_texts import no_texts
 from boxmatch.engine.residuals import NONE
 from boxmatch.engine.saved_files import Settings
 from boxmatch.engine.snapshot import Snapshot
@@ -77,7 +79,7 @@ def list_ids(snapshot: Snapshot) -> list[SubscriptionId]:
     return found
 
 
-def _first_positions(view: StoreView) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _first_positions(view: StoreView) -> Int64Array:
     """The first position of every subscription."""
     live = view.live_positions()
     numbers = view.store.numbers
@@ -90,31 +92,41 @@ def _first_positions(view: StoreView) -> np.ndarray[tuple[int], np.dtype[np.int6
 def list_items(snapshot: Snapshot) -> Iterator[tuple[SubscriptionId, str]]:
     """Every subscription with its filter."""
     for view in snapshot.views:
+        store = view.store
         live = view.live_positions()
-        numbers = view.store.numbers
-        owner = np.arange(len(live)) if numbers is None else numbers[live]
-        order = np.argsort(owner, kind="stable")
-        starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
-        groups = np.split(live[order], starts[1:]) if len(live) else []
-        for first in range(0, len(groups), _BLOCK):
-            yield from _items(snapshot, view, groups[first : first + _BLOCK])
+        numbers = store.numbers
+        texts = store.take_texts(live) if store.texts else no_texts(len(live))
+        ends = np.arange(1, len(live) + 1)
+        if numbers is not None:
+            order = np.argsort(numbers[live], kind="stable")
+            live, texts = live[order], texts.take(order)
+            ends = np.flatnonzero(np.diff(numbers[live], append=-1)) + 1
+        first = 0
+        for start in range(0, len(ends), _BLOCK):
+            block = ends[start : start + _BLOCK]
+            end = int(block[-1])
+            part = texts.slice(first, end - first).to_pylist()
+            yield from _items(snapshot, view, live[first:end], part, (block - first).tolist())
+            first = end
 
 
 def _items(
-    snapshot: Snapshot, view: StoreView, groups: list[np.ndarray[tuple[int], np.dtype[np.int64]]]
+    snapshot: Snapshot,
+    view: StoreView,
+    positions: Int64Array,
+    texts: list[str | None],
+    ends: list[int],
 ) -> Iterator[tuple[SubscriptionId, str]]:
+    """Subscriptions, each of which has the positions up to its end."""
     store = view.store
-    positions = np.concatenate(groups)
-    sizes = [len(group) for group in groups]
-    texts: list[str | None] = [None] * len(positions)
-    if store.texts:
-        texts = store.take_texts(positions).to_pylist()
-    ends = np.cumsum(sizes).tolist()
-    ids = store.ids[[group[0] for group in groups]].tolist()
-    for id, size, end, group in zip(ids, sizes, ends, groups, strict=True):
-        text = next((one for one in texts[end - size : end] if one is not None), None)
+    ids = store.ids[positions].tolist()
+    first = 0
+    for end in ends:
+        text = next((one for one in texts[first:end] if one is not None), None)
         if text is None:
-            rows = possible([store.boxes.row(position) for position in group.tolist()])
-            residual = None if view.residuals is None else view.residuals.at(int(group[0]))
+            own = positions[first:end].tolist()
+            rows = possible([store.boxes.row(position) for position in own])
+            residual = None if view.residuals is None else view.residuals.at(own[0])
             text = snapshot.render(*rows, residual=residual if rows else None)
-        yield id, text
+        yield ids[first], text
+        first = end

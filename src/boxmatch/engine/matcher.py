@@ -29,6 +29,7 @@ from boxmatch.engine.durable import Follower, Keeper, OpenedFolder, apply_change
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id, check_ids
 from boxmatch.engine.journal import read_journal
+from boxmatch.engine.kept_columns import KeptColumns
 from boxmatch.engine.listing import MatcherInfo, info_of, list_ids, list_items
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.saved_files import Saved, SavedFolder, Settings
@@ -40,19 +41,21 @@ from boxmatch.errors import (
     SchemaError,
     StorageError,
     SubscriptionIdError,
+    did_you_mean,
 )
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.event_names import NameCheck, Unknown
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
 from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.point_encoder import PointBatch
 from boxmatch.model.points import Points
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.model.tables import as_column, as_table
+from boxmatch.model.tables import as_table
 from boxmatch.storage.sqlite import Sync
 
 
@@ -83,14 +86,29 @@ class Matcher:
         index: str = "tile",
         max_boxes: int = 1024,
         keep_texts: bool = True,
+        unknown: Unknown = "ignore",
         **parameters: Any,
     ) -> None:
+        """A matcher without subscriptions.
+
+        `index` is the kind of index, with its `parameters`. A filter may have up to `max_boxes`
+        boxes. Text filters are kept as they were written unless `keep_texts` is False.
+
+        Names in events that the schema lacks are payload; with `unknown="warn"` or
+        `"refuse"`, `match`, `match_batch` and `count_batch` take them for typing errors. A table
+        of which no column is in the schema is an error in any case.
+        """
         self.schema = schema = Schema(schema)
         self.index = index
         self.max_boxes = max_boxes
         self.keep_texts = keep_texts
+        self._names = NameCheck(schema, unknown)
         self._parameters = parameters
         make_index = partial(_make_index, index, parameters, len(schema))
+        for name in parameters.keys() - index_class(index).parameters.keys():
+            close = did_you_mean(name, ("index", "max_boxes", "keep_texts", "unknown"))
+            if close:
+                raise IndexConfigError(f"a matcher takes no parameter {name!r}{close}")
         # Made to complain about parameters now, not at the first subscription.
         trial = make_index(len(schema))
         self._own_rate = trial.own_rate
@@ -193,9 +211,9 @@ class Matcher:
         Bounds are included; NaN is unbounded, NaN on both sides is no predicate. Bools are 0 and
         1, timestamps microseconds since 1970 in UTC.
         """
-        return self.subscribe_compressed(ids, boxes_from_bounds(self.schema, lows, highs))
+        return self._subscribe_compressed(ids, boxes_from_bounds(self.schema, lows, highs))
 
-    def subscribe_compressed(self, ids: Any, boxes: Boxes) -> Subscribed:
+    def _subscribe_compressed(self, ids: Any, boxes: Boxes) -> Subscribed:
         """Add many subscriptions of one box each, from compressed rows of keys."""
         if boxes.dimensions != len(self.schema):
             raise ValueError(
@@ -239,9 +257,10 @@ class Matcher:
         `UnknownSubscriptionError`, with nothing removed, if there is none with one of the ids,
         unless `missing_ok`. An id that is there twice is removed once.
         """
-        checked, _ = check_ids(list(dict.fromkeys(as_column(ids))))
+        checked, _ = check_ids(ids, duplicates=True)
+        distinct, _ = check_ids(list(dict.fromkeys(checked.tolist())))
         self._check_writable()
-        return self._stores.remove_many(checked, missing_ok=missing_ok)
+        return self._stores.remove_many(distinct, missing_ok=missing_ok)
 
     def _check_writable(self) -> None:
         if self._disk is not None:
@@ -270,6 +289,7 @@ class Matcher:
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
+        self._names.one(event)
         if snapshot.is_plain:
             point, values = Points(snapshot.encoder.base.one(event).reshape(1, -1)), None
         else:
@@ -286,9 +306,11 @@ class Matcher:
         threads: int | None = None,
         max_false_positive_rate: float | None = None,
         skipped_attributes: Collection[str] | None = None,
+        keep: Collection[str] | None = None,
     ) -> MatchResult:
         """The matches of many events: dicts, an Arrow, pandas or polars table, or n × d numbers.
 
+        `keep` names columns of the events that the result has, too, when it is read as a table.
         Uses all cores unless `threads` says otherwise. For the rate see `match`; the result's
         `skipped_attributes` say what was not checked. Several matchers that share subscriptions
         out can be told what to leave unchecked by names, chosen for all of them, in the place of
@@ -297,13 +319,18 @@ class Matcher:
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         dtype = self._stores.id_dtype
+        kept = None
+        if keep is not None:
+            kept = KeptColumns(self.schema, events, keep)
+            events = kept.events
+        events = self._names.batch(events, keep or ())
 
         def work(batch: PointBatch) -> MatchResult:
             found = [(view.match(batch, skipped), view.store.ids) for view in snapshot.views]
             return join_parts(found, len(batch), dtype)
 
         chunks = by_chunks(work, snapshot.encoder.batch(events, snapshot.used), threads)
-        return join_chunks(chunks, snapshot.names(skipped))
+        return join_chunks(chunks, snapshot.names(skipped), kept)
 
     def count_batch(
         self,
@@ -326,6 +353,7 @@ class Matcher:
                 total += view.count(batch, skipped)
             return total
 
+        events = self._names.batch(events)
         batch = snapshot.encoder.batch(events, snapshot.used)
         return np.concatenate(by_chunks(work, batch, threads))
 
@@ -454,8 +482,8 @@ class Matcher:
         trial = Matcher(self.schema, index=self.index, **self._parameters)
         count = 64
         keys = np.arange(count * len(self.schema)).reshape(count, -1) % 97
-        trial.subscribe_compressed(np.arange(count), Boxes.from_dense(keys, keys + 50))
-        trial.subscribe_compressed(np.arange(count, 2 * count), Boxes.from_dense(keys, keys))
+        trial._subscribe_compressed(np.arange(count), Boxes.from_dense(keys, keys + 50))
+        trial._subscribe_compressed(np.arange(count, 2 * count), Boxes.from_dense(keys, keys))
         trial.subscribe(0, {})
         trial.unsubscribe(1)
         trial.compact()
@@ -481,14 +509,15 @@ class Matcher:
         SavedFolder(Path(path)).save(replace(saved, change=0))
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Matcher:
+    def load(cls, path: str | PathLike[str], *, unknown: Unknown = "ignore") -> Matcher:
         """The matcher saved at `path`; its arrays are mapped into memory, not read.
 
         Of a durable one, its state of this moment; what becomes of either is not seen by the other.
+        What is done about `unknown` names is not saved: it is up to those who match.
         """
         folder = Path(path)
         saved = SavedFolder(folder, journal=True).load()
-        matcher = cls._of(saved)
+        matcher = cls._of(saved, unknown)
         apply_changes(matcher._stores, read_journal(folder, saved.change))
         return matcher
 
@@ -500,9 +529,11 @@ class Matcher:
         *,
         sync: Sync = "full",
         read_only: bool = False,
+        unknown: Unknown = "ignore",
         **options: Any,
     ) -> Matcher:
-        """A durable matcher in the directory `path`; its schema and options are given once.
+        """A durable matcher in the directory `path`; its schema and options are given once, but for
+        what is done about `unknown` names.
 
         A change that has returned survives a crash, and one that has not is there whole or not at
         all. With `sync="full"` that goes for the loss of power too; with `"normal"`, which is
@@ -514,7 +545,7 @@ class Matcher:
         make = None if schema is None else partial(cls._empty, schema, options)
         opened = OpenedFolder(Path(path), sync=None if read_only else sync, make=make)
         try:
-            matcher = cls._of(opened.saved)
+            matcher = cls._of(opened.saved, unknown)
             matcher._check_settings(path, schema, options)
             matcher._disk = opened.attach(matcher._stores)
         except BaseException:
@@ -562,13 +593,14 @@ class Matcher:
         return describe(made._stores, made._settings)[0]
 
     @classmethod
-    def _of(cls, saved: Saved) -> Matcher:
+    def _of(cls, saved: Saved, unknown: Unknown) -> Matcher:
         settings = saved.settings
         matcher = cls(
             settings.schema,
             index=settings.index,
             max_boxes=settings.max_boxes,
             keep_texts=settings.keep_texts,
+            unknown=unknown,
             **settings.parameters,
         )
         table = AxisTable(settings.schema, saved.axes.derived, saved.axes.strings)

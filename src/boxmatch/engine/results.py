@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from itertools import pairwise
+from operator import index
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -16,7 +18,11 @@ from boxmatch.indexes.base import Matches
 from boxmatch.kernels.pieces import concatenate, pieces, repeat, take
 
 if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # unless its stubs are installed
+    import polars as pl
     import pyarrow as pa
+
+    from boxmatch.engine.kept_columns import KeptColumns
 
 Result = TypeVar("Result")
 
@@ -29,6 +35,14 @@ class MatchResult:
 
     `event` and `subscription` are parallel: row `i` says that subscription `subscription[i]` wants
     event `event[i]`. Within an event the order of subscriptions means nothing.
+
+    By event, `result[i]` has the ids of event `i`, and a loop gives `(i, ids)` for every event,
+    matched or not; ids are parts of `subscription`, not copies. `len` is the number of events. A
+    result without any match is false.
+
+    It is a table, too: other libraries read it through `__arrow_c_stream__`. Columns of the events
+    that `match_batch` was told to `keep` are in the table.
+
     `skipped_attributes` names the attributes whose predicates were not checked, for the sake of a
     rate of false matches; if there are none, the matches are as exact as the index is.
     """
@@ -38,30 +52,87 @@ class MatchResult:
         counts: Int64Array,
         subscription: IdArray,
         skipped_attributes: tuple[str, ...] = (),
+        kept: KeptColumns | None = None,
     ) -> None:
         self.counts = counts
         self.subscription = subscription
         self.skipped_attributes = skipped_attributes
+        self._kept = kept
 
     @cached_property
     def event(self) -> Int64Array:
         """The event's row in the batch, for each match."""
         return repeat(np.arange(len(self.counts)), self.counts)
 
+    @cached_property
+    def _start(self) -> Int64Array:
+        """Where the matches of each event start, and the end of all."""
+        start = np.zeros(len(self.counts) + 1, np.int64)
+        np.cumsum(self.counts, out=start[1:])
+        return start
+
     def __len__(self) -> int:
-        """Number of matches."""
-        return len(self.subscription)
+        """Number of events."""
+        return len(self.counts)
+
+    def __bool__(self) -> bool:
+        """Whether there is any match."""
+        return len(self.subscription) > 0
+
+    def __getitem__(self, event: SupportsIndex) -> IdArray:
+        """The ids of one event."""
+        place = index(event)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there is no event {place}: the batch has {len(self):,}")
+        first, end = self._start[place % len(self)], self._start[place % len(self) + 1]
+        return self.subscription[first:end]
+
+    def __iter__(self) -> Iterator[tuple[int, IdArray]]:
+        """Every event's row, with its ids."""
+        ids = self.subscription
+        for event, (first, end) in enumerate(pairwise(self._start.tolist())):
+            yield event, ids[first:end]
 
     def __repr__(self) -> str:
-        return f"<MatchResult: {len(self):,} matches of {len(self.counts):,} events>"
+        return f"<MatchResult: {len(self.subscription):,} matches of {len(self):,} events>"
+
+    def pairs(self) -> tuple[Int64Array, IdArray]:
+        """The columns `event` and `subscription`."""
+        return self.event, self.subscription
 
     def to_arrow(self) -> pa.Table:
-        """Columns `event` and `subscription`."""
+        """Columns `event` and `subscription`, and those of the events that were kept.
+
+        Numbers are not copied.
+        """
         import pyarrow as pa
 
-        kind = pa.int64() if self.subscription.dtype == np.int64 else pa.string()
-        chunks = [pa.array(self.subscription[piece], kind) for piece in pieces(len(self))]
-        return pa.table({"event": self.event, "subscription": pa.chunked_array(chunks, kind)})
+        ids: Any
+        if self.subscription.dtype == np.int64:
+            ids = pa.array(self.subscription)
+        else:
+            parts = [self.subscription[piece] for piece in pieces(len(self.subscription))]
+            ids = pa.chunked_array([pa.array(part, pa.string()) for part in parts], pa.string())
+        columns: dict[str, Any] = {"event": pa.array(self.event), "subscription": ids}
+        if self._kept is not None:
+            columns |= self._kept.take(self.event)
+        return pa.table(columns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a pandas frame; pandas must be installed."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The same as a polars frame; polars must be installed."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The same for any library that reads Arrow streams."""
+        table: Any = self.to_arrow()  # whose stubs have no types for this
+        stream: object = table.__arrow_c_stream__(requested_schema)
+        return stream
 
 
 def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: type) -> MatchResult:
@@ -86,7 +157,9 @@ def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: typ
 
 
 def join_chunks(
-    results: Sequence[MatchResult], skipped_attributes: tuple[str, ...] = ()
+    results: Sequence[MatchResult],
+    skipped_attributes: tuple[str, ...] = (),
+    kept: KeptColumns | None = None,
 ) -> MatchResult:
     """One result from the results of consecutive chunks of a batch."""
     if len(results) == 1:
@@ -94,7 +167,7 @@ def join_chunks(
     else:
         counts = np.concatenate([result.counts for result in results])
         subscription = concatenate([result.subscription for result in results])
-    return MatchResult(counts, subscription, skipped_attributes)
+    return MatchResult(counts, subscription, skipped_attributes, kept)
 
 
 def cores() -> int:

@@ -1,21 +1,58 @@
-"""Boxes from arrays of bounds, n × d in schema order."""
+"""Boxes from bounds: arrays of n × d numbers in schema order, and columns of tables.
+
+A bound may lie between two values of its attribute, or beyond all of them: 2.5 as the low end of an
+int is 3. A column that is all values of its attribute is read as one of events would be. For other
+numbers `interval_of` decides, which does the same for filters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import Int64Array
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError, SchemaError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.columns import Refused, arrow_keys, object_keys, readable
 from boxmatch.model.decimals import unscaled_numbers
+from boxmatch.model.filters.mapping import interval_of
+from boxmatch.model.keys import is_absent
+from boxmatch.model.nested import by_chunk
 from boxmatch.model.numeric_arrays import check_numbers, check_shape, number_error
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.model.typed_arrays import int_keys, without_float
+from boxmatch.model.strings import StringAxis
+from boxmatch.model.tables import ColumnTable, strings_of
+from boxmatch.model.typed_arrays import (
+    float_keys,
+    int_keys,
+    nulls_of,
+    values_of,
+    widen,
+    without_float,
+)
+from boxmatch.model.values import plain_array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from boxmatch.model.filters import Bound
+    from boxmatch.model.nested import Column
+
+End = Literal["equal", "low", "high"]
+"""What a column says of an attribute: its value, or an end of its range."""
+
+Ends = tuple[Int64Array, Int64Array]
+"""Low and high key of a closed interval for each row; the whole axis is no condition."""
+
+_NUMERIC = ("int", "float", "decimal")
+_ROWS = 4_096
+"""Rows of a table to have uncompressed at a time."""
 
 
 def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Boxes:
@@ -32,18 +69,17 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     for one in schema:
         if one.repeated:
             raise SchemaError(f"attribute {one.name!r} is a list: use a filter")
-    low, high = _numbers(schema, lows), _numbers(schema, highs)
-    if low.shape != high.shape:
-        raise EventError(f"lows have {len(low):,} rows, but highs have {len(high):,}")
-    kind_of = {"float": kernels.FLOAT, "bool": kernels.BOOL, "string": kernels.TEXT}
-    kind_of["enum"] = kernels.TEXT
+    given = _numbers(schema, lows), _numbers(schema, highs)
+    if given[0].shape != given[1].shape:
+        raise EventError(f"lows have {len(given[0]):,} rows, but highs have {len(given[1]):,}")
+    kind_of = {"float": kernels.FLOAT, "int": kernels.INT, "bool": kernels.BOOL}
+    kind_of |= {"timestamp": kernels.TIME, "decimal": kernels.INT}
     kinds = np.array(
-        [kernels.TEXT if a.labelled else kind_of.get(a.type, kernels.INT) for a in schema], np.uint8
+        [kernels.TEXT if a.labelled else kind_of.get(a.type, kernels.TEXT) for a in schema],
+        np.uint8,
     )
-    decimals = [p for p, a in enumerate(schema) if a.type == "decimal" and not a.labelled]
-    given = low, high
-    if decimals:
-        low, high = _without_columns(low, decimals), _without_columns(high, decimals)
+    apart = [p for p, a in enumerate(schema) if any(_is_apart(a, end[:, p]) for end in given)]
+    low, high = (_plain(end, apart) for end in given)
     start = np.zeros(len(low) + 1, np.int64)
     kernels.count_predicates(low, high, start)
     total = int(start[-1])
@@ -59,70 +95,50 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
             reason = f"cannot be a bound of a {found.type_name} in an array; pass a table"
             raise AttributeValueError(found.name, wrong, reason, row=row)
         raise number_error(found, wrong, row)
-    for position in decimals:
+    for position in apart:
         here = np.flatnonzero(attribute == position)
         rows = np.searchsorted(start, here, side="right") - 1
-        firsts, lasts = (
-            _decimal_ends(schema.attributes[position], end[:, position]) for end in given
-        )
-        first = np.where(firsts == ABSENT, FIRST, firsts)[rows]
-        unbounded = np.isnan(given[1][:, position]) | (given[1][:, position] == np.inf)
-        last = np.where(unbounded, LAST, lasts)[rows]
-        empty = last == ABSENT
-        low_keys[here] = np.where(empty, LAST, first)
-        high_keys[here] = np.where(empty, FIRST, last)
+        one = schema.attributes[position]
+        first = _number_ends(one, given[0][:, position], "low")
+        last = _number_ends(one, given[1][:, position], "high")
+        low_keys[here] = np.maximum(np.maximum(first[0], last[0]), FIRST)[rows]
+        high_keys[here] = np.minimum(first[1], last[1])[rows]
     return Boxes(len(schema), start, attribute, low_keys, high_keys)
 
 
-def _without_columns(
-    bounds: npt.NDArray[np.float64] | Int64Array, positions: list[int]
-) -> npt.NDArray[np.float64] | Int64Array:
-    """The bounds with zeros for those of some columns, but for NaN."""
-    plain = bounds.copy()
-    plain[:, positions] = (
-        np.where(np.isnan(bounds[:, positions]), np.nan, 0) if (bounds.dtype.kind == "f") else 0
-    )
-    return plain
-
-
-def _decimal_ends(attribute: Attribute, ends: npt.NDArray[np.float64] | Int64Array) -> Int64Array:
-    """The keys of one column of bounds: below all of them `ABSENT`, above all of them `LAST`."""
-    above = ends == np.inf
-    if ends.dtype.kind == "f":
-        ends = np.where(np.isinf(ends), np.nan, ends)
-        keys, refused = unscaled_numbers(ends, attribute.precision, attribute.scale)
-    else:
-        below = ends == ABSENT
-        keys, refused = unscaled_numbers(
-            np.where(below, 0, ends), attribute.precision, attribute.scale
-        )
-        keys[below] = ABSENT
-    if refused is not None:
-        row = int(refused.argmax())
-        raise number_error(attribute, ends[row].item(), row)
-    keys[above] = LAST
-    return keys
-
-
-def _numbers(schema: Schema, bounds: npt.ArrayLike) -> npt.NDArray[np.float64] | Int64Array:
-    """The bounds as float64 or int64, whichever holds them exactly."""
+def _numbers(schema: Schema, bounds: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The bounds as float64, int64 or uint64, whichever holds them exactly."""
     array: npt.NDArray[Any] = np.asarray(bounds)
     check_shape(schema, array)
     check_numbers(schema, array)
     if array.dtype.kind == "f":
         return np.ascontiguousarray(array, np.float64)
-    if array.dtype.kind == "u":
-        _, refused = int_keys(array)
-        if refused is not None:
-            row, position = map(int, np.unravel_index(int(refused.argmax()), refused.shape))
-            name, value = schema.names[position], array[row, position].item()
-            raise AttributeValueError(name, value, "is outside the range of int64", row=row)
-    for position, attribute in enumerate(schema):
-        refused = without_float(array[:, position]) if attribute.type == "float" else None
-        if refused is not None:
-            row = int(refused.argmax())
-            raise number_error(attribute, array[row, position].item(), row)
+    if array.dtype.kind == "u" and int(array.max(initial=0)) > LAST:
+        for position, attribute in enumerate(schema):
+            refused = array[:, position] > np.uint64(LAST)
+            if attribute.type not in _NUMERIC and refused.any():
+                row = int(refused.argmax())
+                value, reason = array[row, position].item(), "is outside the range of int64"
+                raise AttributeValueError(attribute.name, value, reason, row=row)
+        return array.astype(np.uint64)
     return np.ascontiguousarray(array, np.int64)
+
+
+def _is_apart(attribute: Attribute, ends: npt.NDArray[Any]) -> bool:
+    """Whether the compiled code cannot read these bounds."""
+    if attribute.labelled or attribute.type not in _NUMERIC:
+        return False
+    if attribute.type == "decimal" or ends.dtype.kind == "u":
+        return True
+    return attribute.type == "float" and without_float(ends) is not None
+
+
+def _plain(bounds: npt.NDArray[Any], apart: list[int]) -> npt.NDArray[Any]:
+    """The bounds as the compiled code reads them: zeros, or NaN, in the columns that it cannot."""
+    if apart:
+        bounds = bounds.copy()
+        bounds[:, apart] = np.where(np.isnan(bounds[:, apart]), bounds[:, apart], 0)
+    return bounds.astype(np.int64) if bounds.dtype.kind == "u" else bounds
 
 
 def _fits(attribute: Attribute, end: int | float) -> bool:
@@ -132,3 +148,185 @@ def _fits(attribute: Attribute, end: int | float) -> bool:
     if attribute.type == "bool":
         return end != end or end in (0, 1)
     return not isfinite(end) or (end == int(end) and -(2**63) <= end < 2**63)
+
+
+def boxes_from_columns(
+    schema: Schema, axes: Mapping[int, StringAxis], columns: ColumnTable
+) -> Boxes:
+    """One box per row, from columns `NAME` (equal), `NAME_low` and `NAME_high` (closed).
+
+    Strings are added to the axes, whose room may not be enough (`AxisFullError`).
+    """
+    meaning = _meaning(schema, columns.names)
+    readers = [
+        replace(schema.attributes[position], name=name, domain=None)
+        for name, (position, _) in meaning.items()
+    ]
+    for reader, (position, _) in zip(readers, meaning.values(), strict=True):
+        if position in axes:
+            axes[position].add(strings_of(columns, reader))
+    places = {name: place for place, name in enumerate(columns.names)}
+    wanted: list[tuple[int, Ends]] = []
+    for reader, (position, end) in zip(readers, meaning.values(), strict=True):
+        column = columns.column(places[reader.name])
+        try:
+            wanted.append((position, _column_ends(reader, axes.get(position), column, end)))
+        except Refused as refused:
+            raise refused.at(reader) from None
+    return Boxes.concatenate(
+        [
+            _boxes_of_rows(wanted, slice(first, first + _ROWS), columns.length, len(schema))
+            for first in range(0, max(columns.length, 1), _ROWS)
+        ]
+    )
+
+
+def _meaning(schema: Schema, names: Sequence[object]) -> dict[str, tuple[int, End]]:
+    """What the columns of a table of subscriptions are about, but for `id`."""
+    positions = schema.index
+    meaning: dict[str, tuple[int, End]] = {}
+    for name in names:
+        if name == "id":  # the subscription's, even if an attribute is called so
+            continue
+        stem, _, end = str(name).rpartition("_")
+        if not isinstance(name, str) or not (
+            name in positions or (end in ("low", "high") and stem in positions)
+        ):
+            raise SchemaError(
+                f"column {name!r} is neither an attribute nor one with _low or _high behind it; "
+                "a table of subscriptions has 'id' and 'filter', or 'id' and such columns"
+            )
+        if name in meaning:
+            raise EventError(f"the table has two columns named {name!r}")
+        if name in positions:
+            meaning[name] = positions[name], "equal"
+        else:
+            meaning[name] = positions[stem], "low" if end == "low" else "high"
+        position = meaning[name][0]
+        if schema.attributes[position].repeated:
+            raise SchemaError(
+                f"column {name!r}: attribute {schema.names[position]!r} is a list: use a filter"
+            )
+    if not meaning:
+        raise EventError("the table of subscriptions has no column besides 'id'")
+    return meaning
+
+
+def _boxes_of_rows(
+    wanted: Sequence[tuple[int, Ends]], rows: slice, length: int, dimensions: int
+) -> Boxes:
+    count = len(range(length)[rows])
+    low = np.full((count, dimensions), ABSENT)
+    high = np.full((count, dimensions), LAST)
+    for position, (lows, highs) in wanted:
+        np.maximum(low[:, position], lows[rows], out=low[:, position])
+        np.minimum(high[:, position], highs[rows], out=high[:, position])
+    return Boxes.from_dense(low, high)
+
+
+def _column_ends(attribute: Attribute, axis: StringAxis | None, column: Column, end: End) -> Ends:
+    """The intervals that a column of a table asks for. Raises `Refused`."""
+    if not isinstance(column, tuple):
+        try:
+            return _ends_of_keys(object_keys(attribute, axis, column), end)
+        except Refused:
+            if attribute.type not in _NUMERIC:
+                raise
+            return _ends_by_value(attribute, axis, column, end)
+    chunks = by_chunk(column, lambda chunk: _chunk_ends(attribute, axis, chunk, end))
+    if len(chunks) == 1:
+        return chunks[0]
+    nothing = np.empty(0, np.int64)
+    lows, highs = ([one[side] for one in chunks] for side in (0, 1))
+    return np.concatenate([nothing, *lows]), np.concatenate([nothing, *highs])
+
+
+def _chunk_ends(
+    attribute: Attribute, axis: StringAxis | None, chunk: pa.Array[Any], end: End
+) -> Ends:
+    import pyarrow.types as t
+
+    kind: Any = chunk.type
+    has_keys = attribute.type in _NUMERIC and not attribute.labelled
+    if has_keys and (t.is_integer(kind) or t.is_floating(kind)):
+        return _number_ends(attribute, values_of(chunk), end, nulls_of(chunk))
+    try:
+        return _ends_of_keys(arrow_keys(attribute, axis, chunk), end)
+    except Refused:
+        if attribute.type not in _NUMERIC or not readable(attribute.type, kind):
+            raise
+    # Once for each value that occurs.
+    plain = plain_array(chunk)
+    found: Any = (widen(plain) if t.is_decimal(plain.type) else plain).dictionary_encode()
+    values = found.dictionary.to_pylist()
+    rows = found.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+    try:
+        lows, highs = _ends_by_value(attribute, axis, [*values, None], end)
+    except Refused as refused:
+        row = int(np.argmax(rows == refused.row))
+        raise Refused(row, refused.value, refused.reason) from None
+    return lows[rows], highs[rows]
+
+
+def _number_ends(
+    attribute: Attribute, numbers: npt.NDArray[Any], end: End, nulls: BoolArray | None = None
+) -> Ends:
+    """The same for an array of numbers, of an attribute of numbers that is not labelled."""
+    if attribute.type == "float":
+        keys, refused = float_keys(numbers)
+    elif attribute.type == "decimal":
+        keys, refused = unscaled_numbers(numbers, attribute.precision, attribute.scale)
+    else:
+        if numbers.dtype.kind == "f" and end != "equal":
+            numbers = np.ceil(numbers) if end == "low" else np.floor(numbers)
+        keys, refused = int_keys(numbers)
+    if nulls is not None:
+        keys[nulls] = ABSENT
+    lows, highs = _ends_of_keys(keys, end)
+    if refused is not None:
+        if nulls is not None:
+            refused &= ~nulls
+        rows = np.flatnonzero(refused)
+        distinct, first, places = np.unique(numbers[rows], return_index=True, return_inverse=True)
+        try:
+            few = _ends_by_value(attribute, None, distinct.tolist(), end)
+        except Refused as error:
+            row = int(rows[first[error.row]])
+            raise Refused(row, error.value, error.reason) from None
+        highs = highs.copy()
+        lows[rows], highs[rows] = few[0][places], few[1][places]
+    return lows, highs
+
+
+def _ends_of_keys(keys: Int64Array, end: End) -> Ends:
+    if end == "low":
+        return keys, np.broadcast_to(np.int64(LAST), keys.shape)  # which takes no memory
+    given = keys != ABSENT
+    highs = np.where(given, keys, LAST)
+    # With an upper bound alone, the attribute must still be present.
+    return (keys if end == "equal" else np.where(given, FIRST, ABSENT)), highs
+
+
+def _ends_by_value(
+    attribute: Attribute, axis: StringAxis | None, values: Sequence[object], end: End
+) -> Ends:
+    """The same for values of any type, of an attribute of numbers."""
+    found: list[tuple[Bound, Bound]] = []
+    for row, value in enumerate(values):
+        if is_absent(value):
+            found.append((ABSENT, LAST))
+            continue
+        wanted = value if end == "equal" else (value, None) if end == "low" else (None, value)
+        try:
+            found.append(interval_of(attribute, wanted) or (LAST, FIRST))
+        except AttributeValueError as error:
+            raise Refused(row, value, error.reason) from None
+    if axis is not None:
+        axis.add({one[0] for ends in found for one in ends if isinstance(one, tuple)})
+    keys = [
+        axis.label(one[0]) if axis is not None and isinstance(one, tuple) else one
+        for ends in found
+        for one in ends
+    ]
+    lows, highs = np.array(keys, np.int64).reshape(-1, 2).T
+    return lows, highs

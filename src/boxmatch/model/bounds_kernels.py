@@ -15,10 +15,13 @@ FLOAT: Final = 0
 INT: Final = 1
 BOOL: Final = 2
 TEXT: Final = 3
+TIME: Final = 4
 
 NO_ROW: Final = -1
 
 _MIN: Final = np.int64(-(2**63))
+_BEYOND: Final = 2.0**63
+"""The first number above all of int64."""
 
 
 @kernel
@@ -62,16 +65,17 @@ def fill_predicates(
             else:
                 if (
                     kind == TEXT
-                    or not (exact[0] or _is_whole(low))
-                    or not (exact[1] or _is_whole(high))
                     or (kind == BOOL and not (_is_bit(low) and _is_bit(high)))
+                    or (kind == TIME and not (exact[0] or _is_whole(low)))
+                    or (kind == TIME and not (exact[1] or _is_whole(high)))
                 ):
                     return row, position
-                low_key = _whole_key(low, exact[0]) if low == low else FIRST
-                high_key = _whole_key(high, exact[1]) if high == high else LAST
+                low_key = _whole_key(low, exact[0], True) if low == low else FIRST
+                high_key = _whole_key(high, exact[1], False) if high == high else LAST
                 if low_key < FIRST:
                     low_key = FIRST
-                if low == np.inf or high_key < FIRST:  # no number is that large, or that small
+                # No number is that large, or that small.
+                if (not exact[0] and low >= _BEYOND) or high_key < FIRST:
                     low_key, high_key = LAST, FIRST
             attribute[place] = position
             low_keys[place] = low_key
@@ -96,14 +100,17 @@ def _is_whole(value: Any) -> Any:
     """Whether a float is a whole number in int64, or says that there is no bound."""
     if value != value or value == np.inf or value == -np.inf:
         return True
-    return value == np.floor(value) and value >= -(2.0**63) and value < 2.0**63
+    return value == np.floor(value) and value >= -_BEYOND and value < _BEYOND
 
 
 @kernel
-def _whole_key(value: Any, exact: bool) -> Any:
+def _whole_key(value: Any, exact: bool, up: bool) -> Any:
+    """The nearest whole number that is within a bound, or the end of int64 that it is beyond."""
     # Comparing an int64 near its end with a float would round it up to infinity's side.
-    if not exact and value == np.inf:
-        return np.int64(LAST)
-    if not exact and value == -np.inf:
-        return _MIN
+    if not exact:
+        if value >= _BEYOND:
+            return np.int64(LAST)
+        if value < -_BEYOND:
+            return _MIN
+        value = np.ceil(value) if up else np.floor(value)
     return np.int64(value)

@@ -10,6 +10,13 @@ from boxmatch.errors import AttributeValueError
 
 _ENDS = ("low", "high")
 _OPEN = ("low_open", "high_open")
+_ELSEWHERE = {
+    **dict.fromkeys(("gt", ">"), ("low", True)),
+    **dict.fromkeys(("gte", "ge", ">=", "min", "from", "start"), ("low", False)),
+    **dict.fromkeys(("lt", "<"), ("high", True)),
+    **dict.fromkeys(("lte", "le", "<=", "max", "to", "end"), ("high", False)),
+}
+"""What the ends of a range are called in other places, and whether they are open there."""
 _NO_RANGE = (
     "is not a range: that is (low, high), or {'low': …, 'high': …}, which may lack an end and may "
     "have 'low_open' and 'high_open'"
@@ -54,11 +61,22 @@ def ends_of(attribute: str, given: object) -> tuple[Any, Any, bool, bool] | None
     if not isinstance(given, Mapping):
         return None
     if not any(end in given for end in _ENDS) or given.keys() - {*_ENDS, *_OPEN}:
-        raise AttributeValueError(attribute, given, _NO_RANGE)
+        raise AttributeValueError(attribute, given, _translation(given) or _NO_RANGE)
     low_open, high_open = (given.get(name, False) for name in _OPEN)
     if not isinstance(low_open, bool) or not isinstance(high_open, bool):
         raise AttributeValueError(attribute, given, "must say True or False of an open end")
     return given.get("low"), given.get("high"), low_open, high_open
+
+
+def _translation(given: Mapping[Any, object]) -> str | None:
+    """How to write a range whose ends have names that are known from elsewhere."""
+    found: dict[str, object] = {}
+    for key, value in given.items():
+        end, is_open = _ELSEWHERE.get(str(key).removeprefix("$"), ("", False))
+        if not end or end in found:
+            return None
+        found |= {end: value} | ({f"{end}_open": True} if is_open else {})
+    return f"is not a range; write {found!r}" if found else None
 
 
 def as_mapping(attribute: str, given: object) -> object:

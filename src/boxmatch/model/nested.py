@@ -7,7 +7,7 @@ same way: the longest key that is there decides. What is behind a missing or nul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -20,8 +20,6 @@ from boxmatch.model.typed_arrays import nulls_of, python_value
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from boxmatch.model.schema import Attribute
-
     Column = Sequence[object] | tuple[pa.Array[Any], ...]
 
 T = TypeVar("T")
@@ -30,7 +28,7 @@ Path = tuple[tuple[str, Any, str], ...]
 """Keys to look for, the longest first, each with the path from there on (None: it is the value) and
 the whole name up to there."""
 
-_DEEPEST: Final = 32
+DEEPEST: Final = 32
 """A name with more dots than this is that of a key."""
 
 
@@ -46,7 +44,7 @@ class NotNestedError(Exception):  # never leaves the package
 def path_to(name: str, taken: Collection[str] = ()) -> Path:
     """The path to a name. Names that are `taken` by other attributes are no parents."""
     parts = name.split(".")
-    if len(parts) > _DEEPEST:
+    if len(parts) > DEEPEST:
         return ((name, None, name),)
     paths: list[Path] = [()] * len(parts)
     for first in reversed(range(len(parts))):
@@ -73,54 +71,6 @@ def find_value(mapping: Mapping[str, object], path: Path) -> Any:
                 return None
             raise NotNestedError(value, whole)
     return None
-
-
-class KnownNames:
-    """The names that an event of some attributes may have, nested ones and those of elements
-    included.
-    """
-
-    def __init__(self, attributes: Iterable[Attribute]) -> None:
-        known = list(attributes)
-        self._names = frozenset(one.name for one in known)
-        parents: set[str] = set()
-        for name in self._names:
-            parts = name.split(".")
-            if len(parts) <= _DEEPEST:
-                parents.update(".".join(parts[:end]) for end in range(1, len(parts)))
-        self._parents = parents - self._names
-        self._elements = {one.name: KnownNames(one.fields) for one in known if one.fields}
-
-    def find_unknown(self, event: Mapping[str, object]) -> str | None:
-        """A name in the event that is none of these, with its parents; None if there is none."""
-        if not self._elements and event.keys() <= self._names:
-            return None
-        return self._within(event, "")
-
-    def _within(self, mapping: Mapping[str, object], parent: str) -> str | None:
-        for key in sorted(mapping):
-            name = parent + key
-            value = mapping[key]
-            if name in self._names:
-                found = self._in_elements(name, value)
-            elif name not in self._parents:
-                return name
-            else:
-                found = self._within(value, f"{name}.") if isinstance(value, Mapping) else None
-            if found is not None:
-                return found
-        return None
-
-    def _in_elements(self, name: str, value: object) -> str | None:
-        known = self._elements.get(name)
-        if known is None or not isinstance(value, (list, tuple)):
-            return None
-        for element in value:
-            if isinstance(element, Mapping):
-                found = known.find_unknown(element)
-                if found is not None:
-                    return f"{name}.{found}"
-        return None
 
 
 def find_column(

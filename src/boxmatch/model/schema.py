@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -27,6 +27,10 @@ _KNOWN_TYPES: Final = (
     + ', and "list of" these'
 )
 _LIST_OF: Final = "list of "
+_WANTED: Final = (
+    "a schema is made from a mapping of names to types, such as "
+    '{"symbol": "string", "price": "float"}, or from a list of Attribute'
+)
 
 
 @dataclass(frozen=True)
@@ -196,9 +200,13 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r}: domain: {end!r} {error.reason}") from None
 
 
-AttributeSpec = str | list[str] | tuple[str, ...] | Mapping[str, Any] | Attribute
+AttributeSpec = str | Collection[str] | Mapping[str, Any] | Attribute
 """How `Schema` takes an attribute: a type's name, an enum's values, a mapping with `type` and
-`values`, `domain` or `fields`, or an `Attribute`. A struct stands for an attribute per field."""
+`values`, `domain` or `fields`, or an `Attribute`. A struct stands for an attribute per field.
+
+An enum's values are a list or a tuple. It is `Collection` that type checkers find for a dict with
+lists among other values.
+"""
 
 
 class Schema:
@@ -229,7 +237,7 @@ class Schema:
         if isinstance(given, Mapping):
             items = tuple(one for name, spec in given.items() for one in _attributes(name, spec))
         elif isinstance(given, str) or not isinstance(given, Iterable):
-            raise SchemaError(f"a schema is made from a mapping, not {given!r}")
+            raise SchemaError(f"{_WANTED}, not {given!r}")
         else:
             items = tuple(given)
         if not items:
@@ -241,7 +249,7 @@ class Schema:
         index: dict[str, int] = {}
         for position, attribute in enumerate(items):
             if not isinstance(attribute, Attribute):
-                raise SchemaError(f"{attribute!r} is not an Attribute")
+                raise SchemaError(f"{_WANTED}; {attribute!r} is no Attribute")
             if attribute.name in index:
                 raise SchemaError(f"attribute {attribute.name!r} appears twice")
             index[attribute.name] = position

@@ -116,7 +116,7 @@ def _from_arrow(source: Any) -> ColumnTable:
             found = found.combine_chunks()
             if isinstance(found, pa.Array):
                 return (found,)
-        return tuple(found.chunks)
+        return tuple(found.chunks) or (pa.nulls(0, found.type),)
 
     return ColumnTable(table.num_rows, table.schema.names, column)
 

@@ -38,7 +38,7 @@ class Stored(NamedTuple):
 
     id: SubscriptionId
     regions: Mapping[str, RegionSpec]
-    filter: str | None
+    region_filter: str | None
     expires: float | None = None
     """When it goes, in the time of the clock; None is never."""
 
@@ -121,7 +121,9 @@ class Dimensions:
         for member_id, member in members.items():
             try:
                 regions = [self._region(name, spec, {}) for name, spec in member.regions.items()]
-                shape = _shape(tuple(member.regions), tuple(map(len, regions)), member.filter)
+                shape = _shape(
+                    tuple(member.regions), tuple(map(len, regions)), member.region_filter
+                )
             except (RegionError, RegionFilterError) as error:
                 raise RegionError(f"{which} {member_id!r}: {error}") from None
             shapes.append(shape)

@@ -141,12 +141,16 @@ class Spaces:
         region: RegionSpec | None = None,
         *,
         regions: Mapping[str, RegionSpec] | None = None,
-        filter: str | None = None,
+        region_filter: str | None = None,
         ttl: float | None = None,
     ) -> Transitions:
-        """Store a publication; subscriptions that match it get `enter`."""
+        """Store a publication; subscriptions that match it get `enter`.
+
+        With several regions, `region_filter` says by their names which of them must overlap a
+        region of the other side: `"position OR motor"`. Without it, all must.
+        """
         return self._state.add(
-            self._state.publications, publication_id, region, regions, filter, ttl
+            self._state.publications, publication_id, region, regions, region_filter, ttl
         )
 
     def subscribe(
@@ -155,12 +159,12 @@ class Spaces:
         region: RegionSpec | None = None,
         *,
         regions: Mapping[str, RegionSpec] | None = None,
-        filter: str | None = None,
+        region_filter: str | None = None,
         ttl: float | None = None,
     ) -> Transitions:
         """Store a subscription; it gets `enter` for every stored publication that matches it."""
         return self._state.add(
-            self._state.subscriptions, subscription_id, region, regions, filter, ttl
+            self._state.subscriptions, subscription_id, region, regions, region_filter, ttl
         )
 
     def update_publication(
@@ -169,7 +173,7 @@ class Spaces:
         region: RegionSpec | None = None,
         *,
         regions: Mapping[str, RegionSpec | None] | None = None,
-        filter: str | Unchanged | None = UNCHANGED,
+        region_filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
     ) -> Transitions:
         """Change a publication; only what changes need be given.
@@ -179,7 +183,7 @@ class Spaces:
         cease to get `leave`.
         """
         return self._state.update(
-            self._state.publications, publication_id, region, regions, filter, ttl
+            self._state.publications, publication_id, region, regions, region_filter, ttl
         )
 
     def update_publications(self, publication_ids: Any, points: Any) -> Transitions:
@@ -200,12 +204,12 @@ class Spaces:
         region: RegionSpec | None = None,
         *,
         regions: Mapping[str, RegionSpec | None] | None = None,
-        filter: str | Unchanged | None = UNCHANGED,
+        region_filter: str | Unchanged | None = UNCHANGED,
         ttl: float | Unchanged | None = UNCHANGED,
     ) -> Transitions:
         """Change a subscription, as `update_publication` does; it gets `enter` and `leave`."""
         return self._state.update(
-            self._state.subscriptions, subscription_id, region, regions, filter, ttl
+            self._state.subscriptions, subscription_id, region, regions, region_filter, ttl
         )
 
     def retract(self, publication_id: SubscriptionId) -> Transitions:
@@ -235,8 +239,8 @@ class Spaces:
     ) -> tuple[IdArray, IdArray]:
         """Which stored subscriptions begin to match a publication, and which cease to.
 
-        It goes from one region, or one `Stored` with several and a filter, to another; None is no
-        publication at all. Nothing is stored.
+        It goes from one region, or one `Stored` with several and a region filter, to another; None
+        is no publication at all. Nothing is stored.
         """
         return self._state.changes_between(old, new)
 

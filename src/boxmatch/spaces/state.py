@@ -244,7 +244,7 @@ class State:
             if given is None:
                 return None
             if isinstance(given, Stored):
-                return self.dimensions.member(given.regions, given.filter)
+                return self.dimensions.member(given.regions, given.region_filter)
             return self.dimensions.member({ONLY_REGION: given}, None)
 
         with self.writing:

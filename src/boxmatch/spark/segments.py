@@ -58,7 +58,8 @@ class Recipe:
 
     def new_matcher(self) -> Matcher:
         """One without subscriptions."""
-        return Matcher(self.schema, index=self.index, **self.index_options)
+        # The table of subscriptions has the texts.
+        return Matcher(self.schema, index=self.index, keep_texts=False, **self.index_options)
 
 
 @dataclass(frozen=True)

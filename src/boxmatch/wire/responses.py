@@ -138,14 +138,19 @@ class Subscription(ResponseBody, frozen=True, kw_only=True):
     put_warning: (
         Annotated[
             str | None,
-            Meta(description="What makes the filter expensive; only in the answer to the PUT."),
+            Meta(
+                description="That no event can match, or what makes the filter expensive; "
+                "only in the answer to the PUT."
+            ),
         ]
         | UnsetType
     ) = field(default=UNSET, name="warning")
 
     @property
     def warning(self) -> str | None:
-        """What makes the filter expensive; only in the answer to the call that made it."""
+        """That no event can match, or what makes the filter expensive; only in the answer to the
+        call that made it.
+        """
         return self.put_warning or None
 
 
@@ -205,7 +210,7 @@ class DryRun(ResponseBody, frozen=True):
         Literal["box", "axis", "residual"], Meta(description="What the filter needs most.")
     ] = "box"
     warning: Annotated[
-        str | None, Meta(description="What makes the filter expensive, if it is.")
+        str | None, Meta(description="That no event can match, or what makes the filter expensive.")
     ] = None
     recent: Annotated[
         list[RecentEvent], Meta(description="Newest first; only for keys that may read the feed.")

@@ -67,6 +67,11 @@ UNSUPPORTED = [
 ]
 
 WRONG_VALUES = [
+    ("^3 < price < 5", "write 3 < price AND price < 5"),
+    ("NOT ^price >= volume > -3", "write price >= volume AND volume > -3"),
+    ("^price = volume = 3", "write price = volume AND volume = 3"),
+    ("^1 < volume + 1 <= price", "write 1 < volume + 1 AND volume + 1 <= price"),
+    (f"^price < {' + '.join(['volume'] * 99)} < 5", "write a < b AND b < c"),
     ("volume = ^'5'", "'5' is not an int"),
     ("volume = ^TRUE", "True is not an int"),
     ("volume IN (1, ^'x')", "'x' is not an int"),
@@ -125,6 +130,8 @@ WRONG_VALUES = [
 ]
 
 SYNTAX = [
+    ("^WHERE", "unexpected WHERE"),
+    ("volume = 1 ^WHERE price = 2", "unexpected WHERE"),
     ("^", "empty"),
     ("^   ", "empty"),
     ("volume ^=", "incomplete"),
@@ -287,6 +294,8 @@ def test_boxes_are_limited() -> None:
     assert len(compile_filter(SCHEMA, {"symbol": ["a", "b"]}, max_boxes=2).boxes) == 2
     with pytest.raises(FilterTooLargeError):
         compile_filter(SCHEMA, {"symbol": ["a", "b"]}, max_boxes=1)
+    with pytest.raises(FilterTooLargeError, match=r"at most 1 are allowed \(max_boxes\)"):
+        compile_filter(SCHEMA, {"symbol": ["a", "b"]}, max_boxes=1)
     with pytest.raises(ValueError, match="max_boxes"):
         compile_filter(SCHEMA, "TRUE", max_boxes=0)
 
@@ -353,4 +362,38 @@ def test_long_chains_are_fine() -> None:
 )
 def test_chains_of_what_takes_two_operands_have_a_limit(chain: str) -> None:
     with pytest.raises(FilterTooLargeError, match="nested too deeply"):
-        compile_filter(SCHEMA, "volume" + chain * 5000 + " = 1")
+        compile_filter(SCHEMA, "volume" + chain * 5000 + " = TRUE")
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({"$gt": 3}, "{'low': 3, 'low_open': True}"),
+        ({"gte": 3, "lt": 5}, "{'low': 3, 'high': 5, 'high_open': True}"),
+        ({">": 3, "<=": 5}, "{'low': 3, 'low_open': True, 'high': 5}"),
+        ({"min": 3, "max": 5}, "{'low': 3, 'high': 5}"),
+    ],
+)
+def test_ranges_as_they_are_written_elsewhere(given: dict[str, int], advice: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        compile_filter(SCHEMA, {"price": given})
+    assert str(caught.value).endswith(f"is not a range; write {advice}")
+    for odd in ({**given, "$in": [3]}, {"gt": 1, "gte": 2}, {}):
+        with pytest.raises(FilterError, match=r"that is \(low, high\), or {'low'"):
+            compile_filter(SCHEMA, {"price": odd})
+
+
+def test_truth_values_may_be_compared_with_comparisons() -> None:
+    for text in ("price > 3 = halted", "price > 3 = TRUE", "(price > 3) = (volume > 2)"):
+        assert not compile_filter(SCHEMA, text).never
+
+
+@pytest.mark.parametrize("where", ["WHERE ", "  where\n", "Where(", "/* all */ WHERE "])
+def test_a_clause_with_its_first_word(where: str) -> None:
+    text = f"{where}volume > 3{')' * where.count('(')}"
+    assert compile_filter(SCHEMA, text) == compile_filter(SCHEMA, "volume > 3")
+    with pytest.raises(FilterError) as caught:
+        compile_filter(SCHEMA, text.replace("volume", "volum"))
+    assert caught.value.position == len(where)
+    with pytest.raises(FilterError):  # an expression is no clause
+        compile_filter(SCHEMA, {"where volume + 1": 3})

@@ -34,7 +34,7 @@ def find_truth(setting: BrokerSetting, options: BrokerOptions) -> Truth:
     workload = setting.workload
     matcher = Matcher(workload.schema)
     ids = np.arange(workload.subscriptions, dtype=np.int64)
-    matcher.subscribe_compressed(ids, workload.boxes())
+    matcher._subscribe_compressed(ids, workload.boxes())
     events = workload.events(0, options.pool)
     found = matcher.match_batch(events)
     order = np.lexsort((found.subscription, found.event))

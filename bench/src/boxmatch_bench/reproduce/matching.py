@@ -215,7 +215,7 @@ class _MatcherStore:
         self._filters = workload.filters(self._count, self._count + _TOGETHER)
         self._matcher = Matcher(workload.schema, index=series.index, **series.parameters)
         self._matcher.warmup()
-        self._matcher.subscribe_compressed(np.arange(self._count), setting.boxes)
+        self._matcher._subscribe_compressed(np.arange(self._count), setting.boxes)
         self._matcher.compact()
 
     def add(self, first: int, last: int) -> Call:
@@ -225,7 +225,7 @@ class _MatcherStore:
             return lambda: self._matcher.subscribe(number, wanted)
         ids = np.arange(number, number + last - first)
         boxes = self._setting.arrivals.take(np.arange(first, last))
-        return lambda: self._matcher.subscribe_compressed(ids, boxes)
+        return lambda: self._matcher._subscribe_compressed(ids, boxes)
 
     def remove(self, rows: Int64Array) -> Call:
         ids = rows.tolist()

@@ -161,7 +161,7 @@ def _in_one(setting: SparkSetting, threads: int) -> _Find:
 def _matcher(setting: SparkSetting, index: str = "tile") -> Matcher:
     workload = setting.workload
     matcher = Matcher(workload.schema, index=index)
-    matcher.subscribe_compressed(np.arange(workload.subscriptions), workload.boxes())
+    matcher._subscribe_compressed(np.arange(workload.subscriptions), workload.boxes())
     return matcher
 
 

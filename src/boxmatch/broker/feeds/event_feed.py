@@ -14,10 +14,10 @@ from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
-from boxmatch.errors import BrokerError, EventError, FilterError, FilterTooLargeError
+from boxmatch.errors import BrokerError, FilterError, FilterTooLargeError
 from boxmatch.indexes.registry import index_class
+from boxmatch.model.event_names import KnownNames
 from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
-from boxmatch.model.nested import KnownNames
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive, Wanted
 
@@ -187,16 +187,8 @@ class EventFeed:
 
     def check(self, rows: list[dict[str, Any]]) -> None:
         """Refuse events that have attributes which the schema lacks, if the feed does."""
-        if self.spec.unknown == "carry":
-            return
-        for number, row in enumerate(rows):
-            unknown = self._names.find_unknown(row)
-            if unknown is not None:
-                raise EventError(
-                    f"attribute {unknown!r} in row {number} is not in the schema of feed "
-                    f"{self.spec.name!r}",
-                    row=number,
-                )
+        if self.spec.unknown == "refuse":
+            self._names.check_events(rows)
 
     def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> FeedMatches:
         """Who wants these events, by slot, if they have waited so many seconds."""

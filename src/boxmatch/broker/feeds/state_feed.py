@@ -115,7 +115,7 @@ class StateFeed:
         try:
             before = self.spaces.get_publication(publication).regions
         except UnknownMemberError:
-            new = self.spaces.publish(publication, regions=regions, filter=filter, ttl=ttl)
+            new = self.spaces.publish(publication, regions=regions, region_filter=filter, ttl=ttl)
             return self._describe(new)
         return self.patch_publication(publication, _replace(before, regions), filter, ttl)
 
@@ -127,7 +127,9 @@ class StateFeed:
         ttl: float | Unchanged | None = UNCHANGED,
     ) -> StateChanges:
         return self._describe(
-            self.spaces.update_publication(publication, regions=regions, filter=filter, ttl=ttl)
+            self.spaces.update_publication(
+                publication, regions=regions, region_filter=filter, ttl=ttl
+            )
         )
 
     def retract(self, publication: str) -> StateChanges:
@@ -141,7 +143,7 @@ class StateFeed:
         before = self._known.get((subscription.subscriber.number, subscription.id))
         if before is None:
             entered = self.spaces.subscribe(
-                self.slots.next, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl
+                self.slots.next, regions=regions, region_filter=wanted.region_filter, ttl=wanted.ttl
             )
             self._add(subscription)
             return self._describe(entered)
@@ -149,7 +151,7 @@ class StateFeed:
         changed = self.spaces.update_subscription(
             before.slot,
             regions=_replace(known, regions),
-            filter=wanted.region_filter,
+            region_filter=wanted.region_filter,
             ttl=wanted.ttl,
         )
         subscription.created = before.created
@@ -223,7 +225,9 @@ def warm_up() -> None:
 def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
     """Raise `RegionError` if the regions do not make sense for this feed."""
     regions = regions_of(spec, wanted)
-    Spaces(spec.spaces).subscribe(0, regions=regions, filter=wanted.region_filter, ttl=wanted.ttl)
+    Spaces(spec.spaces).subscribe(
+        0, regions=regions, region_filter=wanted.region_filter, ttl=wanted.ttl
+    )
 
 
 def regions_of(spec: FeedSpec, wanted: Wanted) -> dict[str, RegionSpec]:
@@ -257,7 +261,9 @@ def regions_to_json(regions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def publication_to_json(stored: Stored) -> bytes:
-    return orjson.dumps({"regions": regions_to_json(stored.regions), "filter": stored.filter})
+    return orjson.dumps(
+        {"regions": regions_to_json(stored.regions), "filter": stored.region_filter}
+    )
 
 
 def publication_from_json(publication: str, text: bytes, expires: float | None) -> Stored:

@@ -227,7 +227,7 @@ async def show_publication(feed: Name, id: Name, caller: Viewer) -> responses.Pu
     """A publication as it is now."""
     found = caller.broker.state.publication(feed, id)
     regions = regions_to_json(found.regions)
-    return responses.Publication(id=id, regions=regions, filter=found.filter)
+    return responses.Publication(id=id, regions=regions, filter=found.region_filter)
 
 
 @publications.serve("DELETE /feeds/{feed}/publications/{id}", 404, 409)

@@ -19,7 +19,7 @@ def clauses_of(text: str) -> list[list[str]]:
 
     An OR inside of an AND stays one condition. Raises what the parser does if the text is wrong.
     """
-    _, tokens = parse(text)
+    _, tokens = parse(text, clause=True)
     return [
         [text[part[0].start : part[-1].end + 1] for part in _conditions(alternative)]
         for alternative in _alternatives(tokens)

@@ -72,7 +72,9 @@ class CompiledFilter(NamedTuple):
 
     @property
     def warning(self) -> str | None:
-        """What there is to say of a filter that is expensive."""
+        """What there is to say of a filter that matches nothing, or is expensive."""
+        if self.never:
+            return "no event can match the filter"
         if not self.unbounded:
             return None
         text = " AND ".join(self.checked)

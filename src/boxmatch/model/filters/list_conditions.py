@@ -72,7 +72,15 @@ class ListTranslator(ScalarTranslator):
             return Constant(found.value)
         if any(isinstance(one, Lambda) for one in walk(found)):
             return self._element_of(found, self.position(node)) or Holds(found)
-        return Compare(self.scope.position(found), "=", Value("truth", True))
+        # What differs by a NOT shares an axis.
+        wanted = True
+        while isinstance(found, Call) and found.function in ("not", "<="):
+            wanted = not wanted
+            if found.function == "not":
+                [found] = found.arguments
+            else:
+                found = self.call(node, "<", *found.arguments[::-1])
+        return Compare(self.scope.position(found), "=", Value("truth", wanted))
 
     def _elements(
         self, node: exp.Expr, elements: tuple[str, exp.Expr], operator: Operator, other: exp.Expr

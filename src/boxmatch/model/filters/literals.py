@@ -122,6 +122,9 @@ def _number(attribute: Attribute, value: Value) -> Decimal | None:
         return None
     if isinstance(content, str) and attribute.type != "decimal":
         return None
+    if attribute.type == "int" and isinstance(content, (float, np.floating)):
+        # Of an int's values a float is the whole number that it holds, in events too.
+        return Decimal(float(content)) if float(content) == content else None
     return number_of(content)
 
 

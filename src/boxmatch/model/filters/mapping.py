@@ -22,7 +22,6 @@ ten times as long.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -31,7 +30,12 @@ from math import prod
 from threading import Lock
 from typing import Any, TypeGuard
 
-from boxmatch.errors import AttributeValueError, FilterError, UnknownAttributeError
+from boxmatch.errors import (
+    AttributeValueError,
+    FilterError,
+    UnknownAttributeError,
+    did_you_mean,
+)
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.expressions.functions import call
 from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
@@ -94,7 +98,7 @@ def compile_mapping(
                 never |= not intervals
                 choices.append((position, intervals))
                 continue
-            interval = _interval(attribute, wanted)
+            interval = interval_of(attribute, wanted)
         except AttributeValueError as error:
             raise FilterError(str(error)) from error
         if interval is None:
@@ -266,7 +270,7 @@ def _decimal_intervals(
     return [*NULL, *found] if null else found
 
 
-def _interval(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | None:
+def interval_of(attribute: Attribute, wanted: object) -> tuple[Bound, Bound] | None:
     """The interval of an entry that is no list; None if it is empty."""
     if wanted is None:
         return ABSENT, ABSENT
@@ -326,6 +330,5 @@ def _around(attribute: Attribute, value: object) -> tuple[int, int]:
 
 
 def _unknown(schema: Schema, name: object) -> UnknownAttributeError:
-    close = difflib.get_close_matches(str(name), schema.names, n=3)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    hint = did_you_mean(name, schema.names)
     return UnknownAttributeError(f"there is no attribute {name!r}{hint}")

@@ -111,13 +111,15 @@ class _Parser(Parser):
 _parsing: ContextVar[bool] = ContextVar("_parsing", default=False)
 
 
-def parse(text: str) -> tuple[exp.Expr, list[Token]]:
-    """The tree of one condition, and its tokens."""
+def parse(text: str, *, clause: bool = False) -> tuple[exp.Expr, list[Token]]:
+    """The tree of one condition, and its tokens. A whole `clause` may begin with WHERE."""
     # What others have sqlglot parse, in other threads too, is still logged.
     logging.getLogger("sqlglot").addFilter(_is_not_ours)
     token = _parsing.set(True)
     try:
         tokens = _tokens(text)
+        if clause and tokens[0].token_type == TokenType.WHERE and len(tokens) > 1:
+            tokens = tokens[1:]
         return _tree(text, tokens), tokens
     finally:
         _parsing.reset(token)

@@ -46,7 +46,8 @@ class Budget:
 
     def fail(self, count: int) -> None:
         raise FilterTooLargeError(
-            f"the filter expands to {count} boxes or more; at most {self.max_boxes} are allowed"
+            f"the filter expands to {count} boxes or more; at most {self.max_boxes} are allowed "
+            "(max_boxes)"
         )
 
 

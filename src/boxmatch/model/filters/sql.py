@@ -43,6 +43,7 @@ from boxmatch.model.filters.text_conditions import TextTranslator
 from boxmatch.model.schema import Schema
 
 MOST_CHARACTERS: Final = 1_000_000
+_LONGEST_ADVICE: Final = 200  # characters
 
 _PREDICATES: Final = frozenset(
     (
@@ -60,7 +61,7 @@ def parse_text(scope: Scope, text: str, zone: tzinfo | None = None) -> Condition
     """
     _check_text(text)
     try:
-        node, tokens = parse(text)
+        node, tokens = parse(text, clause=True)
     except FilterSyntaxError as error:
         raise _add_hint(scope.schema, error) from None
     try:
@@ -142,6 +143,8 @@ class _Translator(TextTranslator):
     def _comparison(
         self, node: exp.Expr, operator: Operator, left: exp.Expr, right: exp.Expr
     ) -> Condition:
+        if left.key in OPERATORS and left.expression.key != "arrayoverlaps":  # `a > 1 && b > 2`
+            self._refuse_chain(node, left, right)
         left, right = unwrap(left), unwrap(right)
         for one, other, sign in (
             (left, right, operator),
@@ -159,6 +162,21 @@ class _Translator(TextTranslator):
         if left.key == right.key == "column":
             self.attribute(right, is_value=True)  # rather a text without quotes than a name
         return self._between_nodes(node, operator, self.scalar(left), self.scalar(right))
+
+    def _refuse_chain(self, node: exp.Expr, left: exp.Expr, right: exp.Expr) -> None:
+        """Explain `3 < price < 5`, which to SQL compares 5 with a truth value."""
+        value = self.constant(right, node)
+        if value is None and right.key == "column":
+            is_truth = self.scope.attributes[self.attribute(right)].type == "bool"
+        else:
+            is_truth = value is None or value.kind in ("truth", "null")
+        if not is_truth:
+            middle = left.expression.sql()
+            second = node.sql().removeprefix(left.sql())
+            advice = f"{left.sql()} AND {middle}{second}"
+            if len(advice) > _LONGEST_ADVICE:
+                advice = "a < b AND b < c"
+            self.wrong(f"comparisons cannot be chained; write {advice}", node)
 
     def _with_constant(
         self, subject: exp.Expr, operator: Operator, value: Value, node: exp.Expr
