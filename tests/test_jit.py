@@ -79,9 +79,9 @@ with tempfile.TemporaryDirectory() as folder, bm.Spaces.open(folder, schemas) as
         publications={n: {"x": n, "y": 2} for n in range(50)},
     )
     spaces.subscribe("s", two["a"])
-    spaces.subscribe("t", regions=two, filter="a AND b")
+    spaces.subscribe("t", regions=two, region_filter="a AND b")
     spaces.publish(50, {"u": 2, "s": "a", "y": 1.5}, ttl=100)
-    spaces.publish(51, regions=two, filter="a OR b")
+    spaces.publish(51, regions=two, region_filter="a OR b")
     spaces.update_publication(50, {"x": 9})
     spaces.update_publication(51, regions={"a": {"x": 5}})
     spaces.update_subscription("t", regions={"a": {"x": (1, 7)}})

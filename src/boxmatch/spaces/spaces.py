@@ -271,8 +271,8 @@ class Spaces:
             subscriptions={number: {"x": (number, number + 2)} for number in range(count)},
         )
         two: dict[str, RegionSpec] = {"near": {"x": (1, 3)}, "far": {"x": (7, 9), "s": "a"}}
-        trial.subscribe(count, regions=two, filter="near OR far")
-        trial.publish(count, regions=two, filter="near AND far")
+        trial.subscribe(count, regions=two, region_filter="near OR far")
+        trial.publish(count, regions=two, region_filter="near AND far")
         trial.update_publication(0, {"x": 9})
         trial.update_publication(0, {"s": "b"})
         trial.update_subscription(0, {"x": (5, 8)})
