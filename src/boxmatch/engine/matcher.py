@@ -31,6 +31,7 @@ from boxmatch.engine.ids import check_id, check_ids
 from boxmatch.engine.journal import read_journal
 from boxmatch.engine.kept_columns import KeptColumns
 from boxmatch.engine.listing import MatcherInfo, info_of, list_ids, list_items
+from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
 from boxmatch.engine.saved_files import Saved, SavedFolder, Settings
 from boxmatch.engine.snapshot import Snapshot
@@ -143,6 +144,7 @@ class Matcher:
     def _compile(self, filter: str | Mapping[str, Any]) -> CompiledFilter:
         return compile_filter(self.schema, filter, max_boxes=self.max_boxes, lists=self._lists)
 
+    @pausing_full_collections()
     def subscribe_many(
         self,
         table: Any,

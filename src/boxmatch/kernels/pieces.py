@@ -6,19 +6,27 @@ itself in arithmetic and sorting, but not in `repeat`, and never for arrays of o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from boxmatch.arrays import AnyArray, Int64Array
 
+_TURN = 1e-6
+"""Seconds; some fifty times as long in fact."""
+
 PIECE = 1 << 15
 """Objects in a piece: about a millisecond."""
 
 
 def pieces(count: int) -> Iterator[slice]:
-    """Slices of at most `PIECE` that make up `count`."""
+    """Slices of at most `PIECE` that make up `count`; in between, others can have the GIL."""
     for first in range(0, count, PIECE):
+        if first:
+            # A thread is given the GIL after 5 ms, counted anew whenever it is let go of for an
+            # instant, as NumPy does to copy numbers. So it has to be let go of for longer.
+            time.sleep(_TURN)
         yield slice(first, min(first + PIECE, count))
 
 

@@ -8,12 +8,14 @@ same boxes again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from boxmatch.arrays import Int64Array
 from boxmatch.model.filters.compiled import EVERYTHING, KeyInterval, coalesce
 
 _FEW = 12  # boxes up to which plain loops beat arrays
@@ -154,9 +156,7 @@ def _split(boxes: list[DenseBox], most: int) -> list[DenseBox] | None:
     """The same union without overlaps; None if that takes more than `most` boxes, or much work."""
     # Boxes with few predicates first: they are large, and cutting the small ones makes fewer parts.
     order = sorted(boxes, key=lambda box: (-box.count(EVERYTHING[0]), box))
-    # As arrays too, so that finding what a box meets is one comparison.
-    array = np.array(order, np.int64)
-    lows, highs = array[:, :, 0].copy(), array[:, :, 1].copy()
+    find_last = _Finder(order).find_last
     done: list[DenseBox] = []
     effort = _EFFORT * most
     for place, box in enumerate(order):
@@ -165,17 +165,40 @@ def _split(boxes: list[DenseBox], most: int) -> list[DenseBox] | None:
         while pending:
             part, count = pending.pop()
             effort -= 20 + count * len(part) // 1_000
-            low, high = np.array(part, np.int64).T
-            meets = ((lows[:count] <= high) & (highs[:count] >= low)).all(axis=1)
-            if meets.any():
-                # The last one first: of steps, it leaves nothing that others are to be cut from.
-                last = count - 1 - int(meets[::-1].argmax())
-                pending.extend((rest, last) for rest in _subtract(part, order[last]))
-            else:
+            # The last one first: of steps, it leaves nothing that others are to be cut from.
+            last = find_last(part, count)
+            if last is None:
                 done.append(part)
+            else:
+                pending.extend((rest, last) for rest in _subtract(part, order[last]))
             if len(done) > most or effort < 0:
                 return None
     return done
+
+
+class _Finder:
+    """Finds which of some boxes a box meets."""
+
+    def __init__(self, boxes: list[DenseBox]) -> None:
+        self._boxes = boxes
+
+    @cached_property
+    def _bounds(self) -> tuple[Int64Array, Int64Array]:
+        # As arrays one comparison does it.
+        array = np.array(self._boxes, np.int64)
+        return array[:, :, 0].copy(), array[:, :, 1].copy()
+
+    def find_last(self, box: DenseBox, count: int) -> int | None:
+        """The last of the first `count` boxes that meets a box; None if there is none."""
+        if count <= _FEW:
+            # Quicker one by one; and calls of NumPy, each of which lets go of the GIL for an
+            # instant, keep other threads from ever being given it.
+            boxes = self._boxes
+            return next((at for at in reversed(range(count)) if _meets(box, boxes[at])), None)
+        lows, highs = self._bounds
+        low, high = np.array(box, np.int64).T
+        meets = ((lows[:count] <= high) & (highs[:count] >= low)).all(axis=1)
+        return count - 1 - int(meets[::-1].argmax()) if meets.any() else None
 
 
 def _subtract(box: DenseBox, hole: DenseBox) -> list[DenseBox]:
