@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from boxmatch.engine.bulk import Rejected
     from boxmatch.engine.explain import Explainer, Miss, Nearest
     from boxmatch.engine.listing import MatcherInfo
-    from boxmatch.engine.matcher import Matcher, Subscribed
+    from boxmatch.engine.matcher import Matcher
     from boxmatch.engine.results import MatchResult
+    from boxmatch.engine.subscriptions import Subscribed
     from boxmatch.errors import *  # all of them
     from boxmatch.model.explanation import Explanation, Predicate
     from boxmatch.model.ids import SubscriptionId
@@ -104,7 +105,7 @@ _HOMES = {
     "Schema": "boxmatch.model.schema",
     "Spaces": "boxmatch.spaces.spaces",
     "Stored": "boxmatch.spaces.dimensions",
-    "Subscribed": "boxmatch.engine.matcher",
+    "Subscribed": "boxmatch.engine.subscriptions",
     "SubscriptionId": "boxmatch.model.ids",
     "Transition": "boxmatch.spaces.transitions",
     "Transitions": "boxmatch.spaces.transitions",

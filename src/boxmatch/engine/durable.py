@@ -307,7 +307,7 @@ class Follower:
                 return
             try:
                 self.refresh()
-            except StorageError:
+            except Exception:  # else it would stay behind, and nobody would know
                 _log.exception("cannot read what was written to a matcher; it is tried again")
 
     def close(self) -> None:

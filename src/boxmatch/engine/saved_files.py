@@ -219,6 +219,10 @@ class SavedFolder:
                 axes=AxisTable(schema, derived, strings).latest(),
                 views=tuple(map(StoreView, segments)),
             )
+        except StorageError:
+            raise
+        except OSError as error:  # of a file that was there a moment ago
+            raise StorageError(f"cannot read {self._path}: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(
                 f"{self._path / _MANIFEST} does not describe a matcher: {error}"
