@@ -146,6 +146,19 @@ class TestInfo:
         assert len(held) == 4
         assert all(re.fullmatch(r"\d{1,3}\.\d kB|\d{1,3} B", size) for size in held.values())
         assert re.search(r"^\d+\.\d kB of memory:$", out, re.M)
+        assert "\n3,000 boxes\n" in out
+        assert "expressions" not in out
+
+    def test_what_is_worked_out_and_checked(self, run_boxmatch: Command, tmp_path: Path) -> None:
+        matcher = bm.Matcher({"symbol": "string", "price": "float"})
+        matcher.subscribe(1, "price * 2 > 3 OR price < 1")
+        matcher.subscribe(2, "symbol NOT LIKE '%x%'")
+        matcher.save(tmp_path / "saved")
+        out = run_boxmatch("info", str(tmp_path / "saved")).out
+        assert "1 expression, worked out for every event" in out
+        assert "1 subscription with conditions that are checked event by event" in out
+        told = json.loads(run_boxmatch("info", str(tmp_path / "saved"), "--json").out)
+        assert (told["subscriptions"], told["expressions"], told["residuals"]) == (2, 1, 1)
 
     @pytest.mark.parametrize(("typed", "known"), [("alice", "alice"), ("-7", -7)])
     def test_one_filter(

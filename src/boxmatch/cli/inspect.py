@@ -140,22 +140,36 @@ def _show_filters(items: Iterable[tuple[SubscriptionId, str]], *, as_json: bool)
 
 
 def _show_summary(matcher: Matcher, *, as_json: bool) -> None:
-    memory = matcher.memory_usage()
+    info = matcher.info()
     if as_json:
         content = {
-            "subscriptions": len(matcher),
+            "subscriptions": info.subscriptions,
+            "boxes": info.boxes,
+            "expressions": info.expressions,
+            "residuals": info.residuals,
             "schema": json.loads(matcher.schema.to_json()),
-            "memory": memory,
+            "memory": info.memory | {"total": info.total_memory},
         }
         print_json(content)
         return
-    typer.echo(f"{len(matcher):,} subscriptions over {len(matcher.schema)} attributes:")
+    attributes = _count(len(matcher.schema), "attribute")
+    typer.echo(f"{_count(info.subscriptions, 'subscription')} over {attributes}:")
     for attribute in matcher.schema:
         values = f" of {', '.join(attribute.values)}" if attribute.values else ""
         typer.echo(f"  {attribute.name}: {attribute.type_name}{values}")
-    typer.echo(f"{format_bytes(memory.pop('total'))} of memory:")
+    typer.echo(_count(info.boxes, "box", "boxes"))
+    if info.expressions:
+        typer.echo(f"{_count(info.expressions, 'expression')}, worked out for every event")
+    if info.residuals:
+        some = _count(info.residuals, "subscription")
+        typer.echo(f"{some} with conditions that are checked event by event")
+    typer.echo(f"{format_bytes(info.total_memory)} of memory:")
     held: Counter[str] = Counter()
-    for part, size in memory.items():
+    for part, size in info.memory.items():
         held[_PARTS.get(part, "index")] += size
     for part, size in held.most_common():
         typer.echo(f"  {part}: {format_bytes(size)}")
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
