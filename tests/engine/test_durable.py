@@ -418,3 +418,22 @@ def test_a_forked_process_only_matches(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"
     assert sorted(bm.Matcher.load(tmp_path / "m")) == [1, 3]  # type: ignore[type-var]
+
+
+def test_loading_while_files_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its files and its journal, a change is in one or the other."""
+    kept = open_fast(tmp_path / "m")
+    for number in range(20):
+        kept.subscribe(number, FILTERS[number % len(FILTERS)])
+    read = durable.read_journal
+    times = []
+
+    def read_later(folder: Path, since: int) -> Any:
+        if not times:
+            kept._disk.write_files()  # type: ignore[union-attr]
+        times.append(since)
+        return read(folder, since)
+
+    monkeypatch.setattr(durable, "read_journal", read_later)
+    expect_same(bm.Matcher.load(tmp_path / "m"), kept)
+    assert times == [0, 20]

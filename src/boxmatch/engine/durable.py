@@ -82,6 +82,17 @@ def describe(stores: Stores, settings: Settings) -> tuple[Saved, Recorded]:
     return saved, recorded
 
 
+def load_folder(path: Path) -> tuple[Saved, list[Change]]:
+    """What the files of a directory have, and the changes that they do not have."""
+    folder = SavedFolder(path, journal=True)
+    while True:
+        saved = folder.load()
+        files, changes = read_journal(path, saved.change)
+        # Else the files have taken over more from the journal, before this was read.
+        if files.number <= saved.change:
+            return saved, changes
+
+
 class OpenedFolder:
     """A matcher's directory that is open, for a matcher that is yet to be made of what it holds.
 
@@ -110,7 +121,7 @@ class OpenedFolder:
         number = self.saved.change
         if self._journal is None:
             return Follower(self._path, stores, number)
-        changes = read_journal(self._path, number)
+        _, changes = read_journal(self._path, number)
         apply_changes(stores, changes)
         last = changes[-1].number if changes else number
         files = Recorded(number, number)

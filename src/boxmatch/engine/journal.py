@@ -166,12 +166,12 @@ class JournalReader:
         self._connection.close()
 
 
-def read_journal(folder: Path, since: int) -> list[Change]:
-    """The changes after number `since`; none if there is no journal."""
+def read_journal(folder: Path, since: int) -> tuple[Recorded, list[Change]]:
+    """As `JournalReader.read`; nothing if there is no journal."""
     if not (folder / DATABASE).exists():
-        return []
+        return Recorded(), []
     with closing(JournalReader(folder)) as reader:
-        return reader.read(since)[1]
+        return reader.read(since)
 
 
 def _checksum(change: Change) -> int:

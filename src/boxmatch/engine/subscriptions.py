@@ -23,9 +23,15 @@ from boxmatch.engine.bulk import (
     without_bad_rows,
 )
 from boxmatch.engine.copies import place_copies
-from boxmatch.engine.durable import Follower, Keeper, OpenedFolder, apply_changes, describe
+from boxmatch.engine.durable import (
+    Follower,
+    Keeper,
+    OpenedFolder,
+    apply_changes,
+    describe,
+    load_folder,
+)
 from boxmatch.engine.ids import check_id, check_ids
-from boxmatch.engine.journal import read_journal
 from boxmatch.engine.listing import MatcherInfo, info_of, list_ids, list_items
 from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.engine.saved_files import Saved, SavedFolder, Settings
@@ -342,10 +348,9 @@ class Subscriptions:
         Of a durable one, its state of this moment; what becomes of either is not seen by the other.
         What is done about `unknown` names is not saved: it is up to those who match.
         """
-        folder = Path(path)
-        saved = SavedFolder(folder, journal=True).load()
+        saved, changes = load_folder(Path(path))
         matcher = cls._of(saved, unknown)
-        apply_changes(matcher._stores, read_journal(folder, saved.change))
+        apply_changes(matcher._stores, changes)
         return matcher
 
     @classmethod
