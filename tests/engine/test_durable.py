@@ -239,7 +239,7 @@ class Durable(RuleBasedStateMachine):
 
 TestDurable = Durable.TestCase
 TestDurable.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -262,7 +262,7 @@ for n in range(first, first + 100_000):
 def test_killed_at_random(tmp_path: Path) -> None:
     path, said = tmp_path / "m", -1
     chance = random.Random(5)
-    for _ in range(4):
+    for _ in range(3):
         arguments = [sys.executable, "-c", WRITER, str(path), str(said + 1)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
