@@ -84,8 +84,10 @@ def _hints_of(layout: type) -> dict[str, Any]:
         elif hint in (int, bool):
             found[name] = hint
         else:
-            shape, item = get_args(hint)
-            found[name] = np.dtype(get_args(item)[0]), 2 if shape == tuple[int, int] else 1
+            # From NumPy 2.5 on, `NDArray[X]` is an alias with X alone.
+            *shape, item = get_args(hint)
+            [scalar] = get_args(item) or [item]
+            found[name] = np.dtype(scalar), 2 if shape == [tuple[int, int]] else 1
     return found
 
 
