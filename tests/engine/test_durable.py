@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -385,7 +386,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     kept = open_fast(tmp_path / "m")
     kept.subscribe("a", "n = 1")
     kept._disk.abandon()  # type: ignore[union-attr]
-    with sqlite3.connect(tmp_path / "m" / DATABASE) as database:
+    with closing(sqlite3.connect(tmp_path / "m" / DATABASE)) as database, database:
         database.execute("UPDATE changes SET filter = replace(filter, '1', '2')")
     for way in (bm.Matcher.load, bm.Matcher.open):
         with pytest.raises(bm.StorageError, match="is damaged: change 1"):
