@@ -53,12 +53,13 @@ class Boxes(NamedTuple):
         start = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=start[1:])
         flat = [predicate for row in rows for predicate in row]
+        # By generators: the conversion of a long list would hold the GIL.
         return cls(
             dimensions,
             start,
-            np.array([p[0] for p in flat], np.uint16),
-            np.array([p[1] for p in flat], np.int64),
-            np.array([p[2] for p in flat], np.int64),
+            np.fromiter((p[0] for p in flat), np.uint16, len(flat)),
+            np.fromiter((p[1] for p in flat), np.int64, len(flat)),
+            np.fromiter((p[2] for p in flat), np.int64, len(flat)),
         )
 
     @classmethod
