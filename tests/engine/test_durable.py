@@ -438,3 +438,33 @@ def test_loading_while_files_take_over(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(durable, "read_journal", read_later)
     expect_same(bm.Matcher.load(tmp_path / "m"), kept)
     assert times == [0, 20]
+
+
+def test_what_a_reader_could_not_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_LOOK_AGAIN", 1000.0)
+    kept = open_fast(tmp_path / "m")
+    reader = bm.Matcher.open(tmp_path / "m", read_only=True)
+    kept.subscribe("a", "TRUE")
+
+    def fail(*_: object) -> None:
+        raise bm.StorageError("not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(durable, "apply_changes", fail)
+        with pytest.raises(bm.StorageError, match="not now"):
+            reader.refresh()
+    reader.refresh()
+    assert reader.ids() == ["a"]
+
+
+def test_files_are_not_written_once_others_may_open_them(tmp_path: Path) -> None:
+    kept = open_fast(tmp_path / "m")
+    kept.subscribe("a", "TRUE")
+    kept._disk.abandon()  # type: ignore[union-attr]
+    with open_fast(tmp_path / "m") as again:
+        again.subscribe("b", "TRUE")
+    with pytest.raises(bm.StorageError, match="is closed"):
+        kept._disk.write_files()  # type: ignore[union-attr]
+    assert sorted(bm.Matcher.load(tmp_path / "m")) == ["a", "b"]  # type: ignore[type-var]

@@ -164,7 +164,7 @@ class Keeper:
         self._files = files
         """The changes that the files have."""
         self.last = Recorded(number, files.needed)
-        self._saving = threading.Lock()
+        self._saving = threading.RLock()  # of `abandon`, which may come at any time
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._try_again = 0.0
@@ -240,6 +240,7 @@ class Keeper:
     def write_files(self, number: int = 0) -> None:
         """Have all changes in files, or at least those up to a number, and out of the journal."""
         with self._saving:
+            self._journal.check()
             stores = self._stores()
             if stores is None or (number and self._files.number >= number):
                 return  # another who waited has done it
@@ -264,7 +265,9 @@ class Keeper:
         """Let others open the directory; what is pending stays in the journal."""
         if not self._closed:
             self._closed = True
-            self._journal.close()
+            # Files that are being written would take the place of those of the next who opens it.
+            with self._saving:
+                self._journal.close()
 
 
 class Follower:
@@ -276,6 +279,8 @@ class Follower:
         self._stores = weakref.ref(stores)
         self._number = number
         self._files = number
+        self._seen: int | None = None
+        """The version of the journal that was applied."""
         self._reading = threading.Lock()
         self._closed = threading.Event()
         self._process = os.getpid()
@@ -294,7 +299,10 @@ class Follower:
             raise StorageError("this matcher was opened by the process that made this one")
         stores = self._stores()
         with self._reading:
-            if stores is None or self._closed.is_set() or not self._reader.has_changed():
+            if stores is None or self._closed.is_set():
+                return
+            version = self._reader.version()
+            if version == self._seen:
                 return
             files, changes = self._reader.read(self._number)
             while self._number < files.number or self._files < files.needed:
@@ -304,6 +312,7 @@ class Follower:
             apply_changes(stores, changes)
             if changes:
                 self._number = changes[-1].number
+            self._seen = version  # now, so that what fails is tried again
 
     def _load(self, stores: Stores) -> None:
         saved = self._folder.load()

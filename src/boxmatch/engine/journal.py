@@ -128,17 +128,15 @@ class JournalReader:
             except BaseException:
                 self._connection.close()
                 raise
-        self._version: int | None = None
         if not made:
             self._connection.close()
             raise StorageError(f"there is no journal at {folder}")
 
-    def has_changed(self) -> bool:
-        """Whether anything was committed since this was last asked."""
+    def version(self) -> int:
+        """Another number whenever another connection has committed something."""
         with _explaining(self._folder):
             [(version,)] = self._connection.execute("PRAGMA data_version")
-        changed, self._version = version != self._version, version
-        return bool(changed)
+        return int(version)
 
     def read(self, since: int) -> tuple[Recorded, list[Change]]:
         """What the files have, and the changes after number `since` that they do not have."""
