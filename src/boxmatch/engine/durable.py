@@ -28,8 +28,9 @@ from boxmatch.engine.journal import (
     read_journal,
     unpack_filter,
 )
+from boxmatch.engine.recording import Recorded
 from boxmatch.engine.saved_files import Saved, SavedFolder, Settings
-from boxmatch.engine.stores import Recorded, Stores
+from boxmatch.engine.stores import Stores
 from boxmatch.errors import StorageError
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.filters import CompiledFilter

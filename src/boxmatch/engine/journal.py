@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import xxhash
 
-from boxmatch.engine.stores import Recorded
+from boxmatch.engine.recording import Recorded
 from boxmatch.errors import StorageError
 from boxmatch.model.expressions.nodes import from_json, to_json
 from boxmatch.model.filters import Bound, Box, CompiledFilter, DerivedAxis

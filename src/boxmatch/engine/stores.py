@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from boxmatch.engine.bulk import Bulk, place_axes, resolve
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, wasteful
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.memory import release_free_memory
+from boxmatch.engine.recording import Recorded, Recorder, Written
 from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.errors import (
@@ -45,38 +46,6 @@ _WAITING_TAILS = 8
 """Tails that may wait for compaction before a writer has to help."""
 
 _Done = TypeVar("_Done")
-
-
-class Written(Protocol):
-    """A change that is on its way to the disk."""
-
-    def wait(self) -> None:
-        """Return once it is there."""
-
-
-class Recorded(NamedTuple):
-    """The changes up to one of them."""
-
-    number: int = 0
-    """That of the last one."""
-    needed: int = 0
-    """That of the last one that no journal has, so that it is in files or nowhere."""
-
-
-class Recorder(Protocol):
-    """Hears of every change, in their order, while the writer has its turn."""
-
-    @property
-    def last(self) -> Recorded:
-        """What it has heard of."""
-
-    def added(
-        self, subscription_id: SubscriptionId, compiled: CompiledFilter, text: str | None
-    ) -> Written: ...
-
-    def loaded(self, bulk: Bulk) -> Written: ...
-
-    def removed(self, ids: Sequence[SubscriptionId]) -> Written: ...
 
 
 class Stores:

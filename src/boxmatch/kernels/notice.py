@@ -65,7 +65,7 @@ class CompilationNotice(numba_event.Listener):  # type: ignore[misc]  # Numba ha
         if folder is None:
             if not self._said:
                 _say("in every process, since no folder can be written: set NUMBA_CACHE_DIR")
-        elif not _was_said_lately(folder):
+        elif not _was_announced(folder):
             _say(f"once, and cached in {folder} (`boxmatch warmup` does it in advance)")
         self._said = True
 
@@ -101,7 +101,7 @@ def _say(how_often: str) -> None:
     )
 
 
-def _was_said_lately(folder: Path) -> bool:
+def _was_announced(folder: Path) -> bool:
     """Whether a process that compiles into this folder has just said so; notes that one has now."""
     mark = folder / "announced"
     try:
