@@ -130,7 +130,7 @@ def test_the_ends_of_the_axis(name: str) -> None:
 
 @every_index_of_ranges
 def test_boxes_with_very_many_predicates(name: str) -> None:
-    # For the tile index, more in a tile than fit into 22 bits, and enough events for a sweep.
+    # For the tile index, more in a tile than fit into 22 bits, and enough events for a block.
     dimensions, count, events = (9_000, 480, 500) if name == "tile" else (700, 120, 150)
     low = np.zeros(count * dimensions, np.int64)
     high = np.full(count * dimensions, LAST)

@@ -93,23 +93,23 @@ def run_tile() -> None:
     from box_oracle import Case, large_case, with_lists
 
     from boxmatch.indexes.registry import index_class
+    from boxmatch.indexes.tile import blocks, lists, search
     from boxmatch.indexes.tile import index as tile_index
-    from boxmatch.indexes.tile import lists, search
     from boxmatch.model.boxes import Boxes
 
     lists._BLOCK = search._BLOCK = 128
     lists._MOST_UNVERIFIED = 600
     search._MOST_UNVERIFIED = 600
-    tile_index.SWEEP_EVENTS = 60
-    tile_index.SWEEP_BLOCK = 100
-    order_events = tile_index.order_events
-    swept = []
+    tile_index.LEAST_EVENTS = 60
+    blocks.BLOCK_EVENTS = 100
+    block_search = tile_index.BlockSearch
+    searched = []
 
-    def ordered(points: Any) -> Any:
-        swept.append(len(points))
-        return order_events(points)
+    def by_blocks(state: Any) -> Any:
+        searched.append(len(state.box_low))
+        return block_search(state)
 
-    tile_index.order_events = ordered
+    tile_index.BlockSearch = by_blocks
     for seed, (kind, count, events) in enumerate(
         [
             ("uniform", 600, 150),
@@ -136,8 +136,8 @@ def run_tile() -> None:
         start = np.arange(0, len(keys) + 1, len(columns))
         labelled = Boxes(2, start, axes, keys, keys.copy())
         check("tile", with_lists(Case(labelled, np.zeros((140, 2), np.int64)), [0], 12, seed=6))
-    if len(set(swept)) < 2:
-        raise SystemExit(f"swept blocks: {swept}")
+    if len(set(searched)) < 2:
+        raise SystemExit(f"searched blocks: {searched}")
     never = Boxes.of(1, [[(0, 3, 3)]] * 700)
     index = index_class("tile")(1)
     index.build(never)

@@ -62,6 +62,27 @@ def _and_not(source: Any, target: Any) -> None:
     lines.store_line(target, 0, line)
 
 
+def _xor(source: Any, target: Any) -> None:
+    line = lines.xor_lines(lines.load_line(source, 0), lines.load_line(source, 1))
+    lines.store_line(target, 0, line)
+
+
+def _right(source: Any, bits: int, target: Any) -> None:
+    lines.store_line(target, 0, lines.shift_right(lines.load_line(source, 0), bits))
+
+
+def _left(source: Any, bits: int, target: Any) -> None:
+    lines.store_line(target, 0, lines.shift_left(lines.load_line(source, 0), bits))
+
+
+def _same(words: Any, place: int, target: Any) -> None:
+    lines.store_line(target, 0, lines.word_line(words[place]))
+
+
+def _below(numbers: Any, first: int, bound: int) -> int:
+    return lines.count_below(numbers, first, bound)
+
+
 def _any(source: Any) -> bool:
     return lines.any_bit(lines.load_line(source, 0))
 
@@ -84,6 +105,8 @@ class Operations:
         self.copy, self.full, self.both, self.either = map(wrap, (_copy, _full, _and, _or))
         self.left_only, self.any, self.count = map(wrap, (_and_not, _any, _count))
         self.prefetch, self.trailing = map(wrap, (_prefetch, _trailing))
+        self.differing, self.right, self.left = map(wrap, (_xor, _right, _left))
+        self.same, self.below = map(wrap, (_same, _below))
 
 
 @pytest.fixture(params=["compiled", "plain"], scope="module")
@@ -110,7 +133,34 @@ def test_two_lines(run: Operations, left: int, right: int) -> None:
     assert number(target[0]) == left | right
     run.left_only(source, target)
     assert number(target[0]) == left & ~right
+    run.differing(source, target)
+    assert number(target[0]) == left ^ right
     assert [number(line) for line in source] == [left, right]
+
+
+@given(value=lines_of_bits, bits=st.integers(0, 63))
+def test_shifts_of_every_word(run: Operations, value: int, bits: int) -> None:
+    source, target = stored(value).copy(), np.zeros((1, 8), np.uint64)
+    run.right(source, bits, target)
+    assert target[0].tolist() == [int(word) >> bits for word in source[0]]
+    run.left(source, bits, target)
+    assert target[0].tolist() == [int(word) << bits & (2**64 - 1) for word in source[0]]
+
+
+@given(word=st.integers(0, 2**64 - 1))
+def test_a_line_of_one_word(run: Operations, word: int) -> None:
+    target = np.zeros((1, 8), np.uint64)
+    run.same(np.array([5, word], np.uint64), 1, target)
+    assert target[0].tolist() == [word] * 8
+
+
+@given(
+    numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=8, max_size=8),
+    bound=st.integers(-(2**63), 2**63 - 1),
+)
+def test_count_below(run: Operations, numbers: list[int], bound: int) -> None:
+    array = np.array([0, *numbers], np.int64)
+    assert run.below(array, 1, bound) == sum(number < bound for number in numbers)
 
 
 @given(value=lines_of_bits)

@@ -18,37 +18,36 @@ from box_oracle import (
 )
 
 from boxmatch.indexes.registry import index_class
+from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 
 
 @pytest.fixture
 def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Which ways the answers came: by `lines`, by a `sweep`, or by rows of ends for a `few` events.
+    """Which ways the answers came: by `lines`, by `blocks`, or by rows of ends for a `few` events.
 
     Or one by one (`single`).
     """
     from boxmatch.indexes.tile import index as module
 
     taken: set[str] = set()
-    batch, few, sweep = module.search_batch, module.search_few, module.order_events
+    batch, few, block_search = module.search_batch, module.search_few, module.BlockSearch
 
     def by_batch(*arguments: Any) -> Any:
-        order = arguments[4]
-        if len(order) == 0:
-            taken.add("lines")
+        taken.add("lines")
         return batch(*arguments)
 
     def by_few(*arguments: Any) -> Any:
         taken.add("few" if len(arguments[1]) > 1 else "single")
         return few(*arguments)
 
-    def by_sweep(*arguments: Any) -> Any:
-        taken.add("sweep")
-        return sweep(*arguments)
+    def by_blocks(*arguments: Any) -> Any:
+        taken.add("blocks")
+        return block_search(*arguments)
 
     monkeypatch.setattr(module, "search_batch", by_batch)
     monkeypatch.setattr(module, "search_few", by_few)
-    monkeypatch.setattr(module, "order_events", by_sweep)
+    monkeypatch.setattr(module, "BlockSearch", by_blocks)
     return taken
 
 
@@ -67,20 +66,31 @@ def test_which_way_the_answers_come(paths: set[str], kind: str, events: int, exp
 
 
 @pytest.mark.parametrize("pays", [True, False])
-@pytest.mark.parametrize("events", [256, 4096 + 37])
-@pytest.mark.parametrize("kind", ["dense", "sizes", "edges", "attributes"])
-def test_sweeping_whether_it_pays_or_not(
+@pytest.mark.parametrize("events", [64, 256, 1024 + 37])
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_whether_they_pay_or_not(
     paths: set[str], monkeypatch: pytest.MonkeyPatch, kind: str, events: int, pays: bool
 ) -> None:
     from boxmatch.indexes.tile import index as module
 
-    monkeypatch.setattr(module, "sweeping_pays", lambda state, points: pays)
-    # Half of the predicates odd makes any kind dense.
-    odd = 0.02 if kind == "dense" else 0.5
-    index = check_large("tile", large_case(kind, 700, events, seed=8, odd=odd), seed=8)
-    in_rows = len(index.to_arrays()["row_line"]) > 0
-    assert paths == ({"sweep", "few", "single"} if in_rows and pays else {"lines", "single"})
-    assert in_rows or kind != "dense"
+    monkeypatch.setattr(module, "blocks_pay", lambda state, points, listing: pays)
+    check_large("tile", large_case(kind, 700, events, seed=8), seed=8)
+    assert ("blocks" in paths) == pays
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 9, 600])
+def test_blocks_of_events_with_equal_keys(monkeypatch: pytest.MonkeyPatch, distinct: int) -> None:
+    """More events than are compared at once lie between two cuts, absent ones among them."""
+    from boxmatch.indexes.tile import index as module
+
+    monkeypatch.setattr(module, "blocks_pay", lambda state, points, listing: True)
+    rng = np.random.default_rng(distinct)
+    values = rng.integers(-(2**40), 2**40, distinct)
+    values[0] = ABSENT
+    points = rng.choice(values, (600, 3))
+    low = rng.choice(np.append(values, [ABSENT, FIRST, LAST, 0]), (900, 3))
+    high = np.maximum(low, rng.choice(np.append(values, [FIRST, LAST, 0]), (900, 3)))
+    check_large("tile", Case(Boxes.from_dense(low, high), points), seed=distinct)
 
 
 def test_large_cases_reach_every_structure() -> None:
@@ -118,9 +128,8 @@ def test_endpoints_decide_when_many_boxes_are_unverified(paths: set[str]) -> Non
     assert len(state["endpoint_key"]) > 0
     assert state["unlined"].any()
     assert paths == {"few", "single"}
-    # The same through a sweep, which has to settle the unlined ones too.
     check_large("tile", Case(boxes, np.tile(points, (5, 1))), seed=2)
-    assert "sweep" in paths
+    assert "blocks" in paths
 
 
 # --- sets of keys ----------------------------------------------------------------------------
@@ -207,7 +216,7 @@ def test_sets_on_axes_that_no_box_constrains_change_nothing(paths: set[str]) -> 
     boxes = Boxes.of(3, [[(0, low, low + 50)] for low in range(900)])
     points = np.random.default_rng(1).integers(0, 900, (300, 3))
     index = check_large("tile", with_lists(Case(boxes, points), [1, 2], 3, seed=1), seed=1)
-    assert paths == {"sweep", "few", "single"}
+    assert paths == {"blocks", "single"}
     assert list(index._plans.values()) == [None]  # type: ignore[attr-defined]
 
 

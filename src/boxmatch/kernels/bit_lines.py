@@ -22,6 +22,7 @@ from boxmatch.kernels.large_pages import large_zeros
 LINE_BITS = 512
 LINE_WORDS = 8
 _MASK = (1 << LINE_BITS) - 1
+_EACH_WORD = sum(1 << 64 * word for word in range(LINE_WORDS))
 
 _word = ir.IntType(64)
 _vector = ir.VectorType(_word, LINE_WORDS)
@@ -88,6 +89,25 @@ def and_not_line(left: Any, right: Any) -> Any:
     return left & (right ^ _MASK)
 
 
+def xor_lines(left: Any, right: Any) -> Any:
+    return left ^ right
+
+
+def word_line(word: Any) -> Any:
+    """The line that has the same word eight times."""
+    return int(word) * _EACH_WORD
+
+
+def shift_right(line: Any, bits: Any) -> Any:
+    """Every word of the line by itself, shifted by fewer than 64 bits."""
+    return line >> int(bits) & ((1 << 64 - int(bits)) - 1) * _EACH_WORD
+
+
+def shift_left(line: Any, bits: Any) -> Any:
+    """Every word of the line by itself, shifted by fewer than 64 bits."""
+    return (line & ((1 << 64 - int(bits)) - 1) * _EACH_WORD) << int(bits)
+
+
 def any_bit(line: Any) -> bool:
     return bool(line != 0)
 
@@ -119,6 +139,11 @@ def greater_items(array: Any, first: Any, than: Any) -> Any:
     return sum(
         (np.uint64(1) << np.uint64(i) for i in range(64) if array[first + i] > than), np.uint64(0)
     )
+
+
+def count_below(array: Any, first: Any, bound: Any) -> int:
+    """How many of eight numbers from `first` on are below a bound."""
+    return int(np.count_nonzero(array[first : first + 8] < bound))
 
 
 def _row_pointer(context: Any, builder: Any, array_type: Any, array: Any, row: Any) -> Any:
@@ -169,6 +194,40 @@ _or = _on_two_lines(lambda builder, left, right: builder.or_(left, right))
 _and_not = _on_two_lines(lambda builder, left, right: builder.and_(left, builder.not_(right)))
 
 
+_xor = _on_two_lines(lambda builder, left, right: builder.xor(left, right))
+
+
+def _same_lanes(builder: Any, vector: Any, item: Any) -> Any:
+    """A vector with the same item in all lanes."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    one = builder.insert_element(undefined, item, ir.IntType(32)(0))
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, undefined, lanes)
+
+
+@intrinsic
+def _word_line(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _same_lanes(builder, _vector, args[0])
+
+    return line_type(types.uint64), generate
+
+
+def _shift(emit: Callable[[Any, Any, Any], Any]) -> Any:
+    @intrinsic
+    def operation(typing_context: Any, line: Any, bits: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return emit(builder, args[0], _same_lanes(builder, _vector, args[1]))
+
+        return line_type(line, types.int64), generate
+
+    return operation
+
+
+_shift_right = _shift(lambda builder, line, bits: builder.lshr(line, bits))
+_shift_left = _shift(lambda builder, line, bits: builder.shl(line, bits))
+
+
 def _on_one(result: Any, argument: Any, emit: Callable[[Any, Any], Any]) -> Any:
     @intrinsic
     def operation(typing_context: Any, value: Any) -> Any:
@@ -201,18 +260,22 @@ _count_ones = _on_one(types.int64, types.uint64, lambda builder, word: builder.c
 
 
 def _compare_items(
-    context: Any, builder: Any, signature: Any, args: Any, relation: str, other: Any
+    context: Any,
+    builder: Any,
+    signature: Any,
+    args: Any,
+    relation: str,
+    other: Any,
+    count: int = 64,
 ) -> Any:
-    """Compare 64 items of an array with a number; the outcome as bits of a word."""
+    """Compare items of an array with a number; the outcome as bits."""
     item = context.get_data_type(signature.args[0].dtype)
-    vector = ir.VectorType(item, 64)
+    vector = ir.VectorType(item, count)
     data = context.make_array(signature.args[0])(context, builder, args[0]).data
     pointer = builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
     items = builder.load(pointer, align=1)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), other(item), ir.IntType(32)(0))
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-    others = builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), lanes)
-    return builder.bitcast(builder.icmp_signed(relation, items, others), _word)
+    others = _same_lanes(builder, vector, other(item))
+    return builder.bitcast(builder.icmp_signed(relation, items, others), ir.IntType(count))
 
 
 @intrinsic
@@ -231,6 +294,17 @@ def _greater_items(typing_context: Any, array: Any, first: Any, than: Any) -> An
     return types.uint64(array, types.intp, array.dtype), generate
 
 
+@intrinsic
+def _count_below(typing_context: Any, array: Any, first: Any, bound: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        below = _compare_items(
+            context, builder, signature, args, "<", lambda item: args[2], LINE_WORDS
+        )
+        return builder.zext(builder.ctpop(below), _word)
+
+    return types.int64(array, types.intp, array.dtype), generate
+
+
 # `strict=False`: the annotations of the function and of its implementation differ.
 for _function, _implementation in (
     (load_line, lambda lines, row: _load(lines, row)),
@@ -239,6 +313,11 @@ for _function, _implementation in (
     (and_lines, lambda left, right: _and(left, right)),
     (or_lines, lambda left, right: _or(left, right)),
     (and_not_line, lambda left, right: _and_not(left, right)),
+    (xor_lines, lambda left, right: _xor(left, right)),
+    (word_line, lambda word: _word_line(word)),
+    (shift_right, lambda line, bits: _shift_right(line, bits)),
+    (shift_left, lambda line, bits: _shift_left(line, bits)),
+    (count_below, lambda array, first, bound: _count_below(array, first, bound)),
     (any_bit, lambda line: _any(line)),
     (count_bits, lambda line: _count(line)),
     (trailing_zeros, lambda word: _trailing_zeros(word)),

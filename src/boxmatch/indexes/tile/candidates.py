@@ -51,7 +51,6 @@ def settle(
     at: Int,
     count: Int,
     candidates: BitLines,
-    exact: bool,
     unverified_event: Int32Array,
     unverified_box: Int32Array,
     unverified: Int,
@@ -59,26 +58,21 @@ def settle(
     """Leave in the candidates of events `at … count` only boxes that are certain to hold them.
 
     The others are appended to the unverified ones. Stops when these are full; returns which event
-    is next, and how many are unverified. If the lines are `exact`, only predicates without a slot
-    are unverified.
+    is next, and how many are unverified.
     """
     slot_line, slot_attribute = state.slot_line, state.slot_attribute
     line_step = state.line_step
     endpoint_start = state.endpoint_start
     endpoint_key, endpoint_box = state.endpoint_key, state.endpoint_box
     unlined = load_line(state.unlined, tile)
-    unsettled = unlined if exact else load_line(state.unsettled, tile)
+    unsettled = load_line(state.unsettled, tile)
     scratch = np.empty((1, LINE_WORDS), np.uint64)
     while at < count and unverified + LINE_BITS <= len(unverified_box):
         line = load_line(candidates, at)
         unverified_line = and_lines(line, unsettled)
         if any_bit(unverified_line):
             e = events[at]
-            if (
-                not exact
-                and len(endpoint_key) > 0
-                and count_bits(unverified_line) > _FEW_UNVERIFIED
-            ):
+            if len(endpoint_key) > 0 and count_bits(unverified_line) > _FEW_UNVERIFIED:
                 # A line's endpoints come from far away too.
                 for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
                     step = np.int64(line_step[slot_attribute[s]])

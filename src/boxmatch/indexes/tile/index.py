@@ -9,19 +9,21 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
+from boxmatch.indexes.tile.blocks import LEAST_EVENTS, BlockSearch, blocks_pay
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, pack
 from boxmatch.indexes.tile.lists import search_lists, search_one_with_lists
 from boxmatch.indexes.tile.postings import ListPlan, pack_plan, plan_lists
 from boxmatch.indexes.tile.search import search_batch, search_few
-from boxmatch.indexes.tile.sweep import SWEEP_BLOCK, SWEEP_EVENTS, order_events, sweeping_pays
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.points import ListKeys
 
-_NO_ORDER = np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int64)
 _NO_BOXES = np.zeros(0, np.int32)
 
 _MOST_PLANS = 16
+
+_FEW_EVENTS = 256
+"""Where lines lie in rows: fewer events are passed through the rows one by one."""
 
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
@@ -55,6 +57,7 @@ class TileIndex(Index):
     def _hold(self, state: TileState) -> None:
         self._state = state
         self._packed = pack(state)
+        self._block_search: BlockSearch | None = None
         self._plans: dict[bytes, tuple[ListPlan, Int64Array] | None] = {}
 
     def match_one(
@@ -73,18 +76,22 @@ class TileIndex(Index):
         return search_few(self._packed, point, lines, marks, True, np.empty(1, np.int64))
 
     def _search(self, query: Query) -> Int32Array:
-        points, lines, marks, listing, counts = query
-        state = self._state
-        many_events = len(points) >= SWEEP_EVENTS
-        if len(state.endpoint_key) == 0 or (many_events and not sweeping_pays(state, points)):
-            return search_batch(state, points, lines, marks, *_NO_ORDER, listing, counts)
-        if listing or not many_events:
+        points, lines, _, listing, counts = query
+        if len(points) >= LEAST_EVENTS and blocks_pay(self._state, points, listing):
+            if listing:
+                return self._blocks.list(points, lines, counts)
+            self._blocks.count(points, lines, counts)
+            return _NO_BOXES
+        if len(self._state.endpoint_key) > 0 and len(points) < _FEW_EVENTS:
             return search_few(self._packed, *query)
-        for first in range(0, len(points), SWEEP_BLOCK):
-            block = slice(first, first + SWEEP_BLOCK)
-            order = order_events(points[block])
-            search_batch(state, points[block], lines, marks, *order, False, counts[block])
-        return _NO_BOXES
+        return search_batch(self._state, *query)
+
+    @property
+    def _blocks(self) -> BlockSearch:
+        """Made when it is first asked for: most indexes are searched by lines only."""
+        if self._block_search is None:
+            self._block_search = BlockSearch(self._state)
+        return self._block_search
 
     def _search_lists(self, query: Query, lists: ListKeys) -> Int32Array:
         planned = self._plan(lists.axes)
@@ -122,6 +129,8 @@ class TileIndex(Index):
         plans = [planned[0] for planned in list(self._plans.values()) if planned is not None]
         if plans:
             held["postings"] = sum(array.nbytes for plan in plans for array in plan)
+        if self._block_search is not None:
+            held["bounds of blocks"] = self._block_search.nbytes
         return held
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:

@@ -1,7 +1,7 @@
 """Finding the boxes that hold a point with sets of keys on some axes.
 
 As `search` does it, where each set stands for the union of what the directory, or a line, has for
-its keys. Endpoints, rows and sweeps know points of one key per axis only. Where tiles have
+its keys. Endpoints, rows and blocks know points of one key per axis only. Where tiles have
 postings, the boxes come from there.
 """
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import Int, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
 from boxmatch.indexes.tile.layout import TileState
+from boxmatch.kernels.bit_lines import LINE_BITS, and_lines, load_line, store_line
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.box_kernels import count_attributes
@@ -186,3 +187,18 @@ def locate(state: TileState, keys: Int64Array, ranks: UInt16Array, cells: UInt8A
             rank = rank_of(ruler, a, keys[e, a])
             ranks[e, a] = rank
             cells[e, a] = cell_of(rank, cell_shift[a])
+
+
+@kernel
+def mark_live(state: TileState, ranks: UInt16Array, live: BitLines) -> None:
+    """For each event, the tiles that could hold a match, as bits."""
+    top, top_attribute = state.top, state.top_attribute
+    top_row, top_shift = state.top_row, state.top_shift
+    width = (len(state.unsettled) + LINE_BITS - 1) // LINE_BITS
+    for e in range(len(ranks)):
+        for w in range(width):
+            line = load_line(top, w)
+            for i in range(len(top_attribute)):
+                row = top_row[i] + cell_of(ranks[e, top_attribute[i]], top_shift[i])
+                line = and_lines(line, load_line(top, row * width + w))
+            store_line(live, e * width + w, line)

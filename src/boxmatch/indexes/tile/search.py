@@ -17,7 +17,6 @@ from boxmatch.arrays import (
     Int32Array,
     Int64Array,
     UInt8Array,
-    UInt16Array,
     UInt64Array,
 )
 from boxmatch.indexes.tile.candidates import (
@@ -29,9 +28,8 @@ from boxmatch.indexes.tile.candidates import (
     settle,
 )
 from boxmatch.indexes.tile.layout import TileState, unpack
-from boxmatch.indexes.tile.ranks import cell_of, locate
+from boxmatch.indexes.tile.ranks import locate, mark_live
 from boxmatch.indexes.tile.rows import ROWS_SHARE, search_rows
-from boxmatch.indexes.tile.sweep import sweep_tile
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
@@ -55,21 +53,6 @@ _LINES_AHEAD = 16
 
 _MOST_UNVERIFIED = 16_384
 """Unverified boxes that are collected before any is looked at."""
-
-
-@kernel
-def mark_live(state: TileState, ranks: UInt16Array, live: BitLines) -> None:
-    """For each event, the tiles that could hold a match, as bits."""
-    top, top_attribute = state.top, state.top_attribute
-    top_row, top_shift = state.top_row, state.top_shift
-    width = (len(state.unsettled) + LINE_BITS - 1) // LINE_BITS
-    for e in range(len(ranks)):
-        for w in range(width):
-            line = load_line(top, w)
-            for i in range(len(top_attribute)):
-                row = top_row[i] + cell_of(ranks[e, top_attribute[i]], top_shift[i])
-                line = and_lines(line, load_line(top, row * width + w))
-            store_line(live, e * width + w, line)
 
 
 @kernel
@@ -182,26 +165,22 @@ def search_batch(
     keys: Int64Array,
     alive: BitLines,
     skipped: BoolArray,
-    order: Int32Array,
-    ordered: Int64Array,
     listing: bool,
     counts: Int64Array,
 ) -> Int32Array:
     """Set `counts` to each event's matches; if `listing`, return their boxes, event by event.
 
     `alive` is empty, or has one line per tile: the boxes that still exist. `skipped` is empty, or
-    marks attributes that are not worth a check. If there is an `order` of the events by each
-    attribute, candidates come from a sweep, not from the lines.
+    marks attributes that are not worth a check.
     """
-    sweep = len(order) > 0
     dimensions = keys.shape[1]
     tiles = len(state.unsettled)
     width = (tiles + LINE_BITS - 1) // LINE_BITS
-    block = max(64, min(len(keys) if sweep else _BLOCK, (len(keys) + 63) // 64 * 64))
-    live = np.zeros((0 if sweep else block * width, LINE_WORDS), np.uint64)
-    transposed = np.zeros((0 if sweep else width * LINE_BITS, block // 64), np.uint64)
-    ranks = np.empty((0 if sweep else block, dimensions), np.uint16)
-    cells = np.empty((0 if sweep else block, dimensions), np.uint8)
+    block = max(64, min(_BLOCK, (len(keys) + 63) // 64 * 64))
+    live = np.zeros((block * width, LINE_WORDS), np.uint64)
+    transposed = np.zeros((width * LINE_BITS, block // 64), np.uint64)
+    ranks = np.empty((block, dimensions), np.uint16)
+    cells = np.empty((block, dimensions), np.uint8)
     events = np.arange(block + 1)
     candidates = np.empty((block + 1, LINE_WORDS), np.uint64)
     unverified_event = np.empty(_MOST_UNVERIFIED, np.int32)
@@ -214,20 +193,15 @@ def search_batch(
         size = min(block, len(keys) - first)
         block_keys = keys[first : first + size]
         block_counts = counts[first : first + size]
-        if not sweep:
-            locate(state, block_keys, ranks, cells)
-            mark_live(state, ranks[:size], live)
-            transpose_live(live.reshape(block, width * LINE_WORDS), size, tiles, transposed)
+        locate(state, block_keys, ranks, cells)
+        mark_live(state, ranks[:size], live)
+        transpose_live(live.reshape(block, width * LINE_WORDS), size, tiles, transposed)
         found: Int = np.int64(0)
         unverified: Int = np.int64(0)
         for tile in range(tiles):
-            count: Int = size
-            if sweep:
-                sweep_tile(state, tile, alive, order, ordered, candidates)
-            else:
-                count = live_events(transposed, tile, events)
-                if count > 0:
-                    count = _pass_lines(state, tile, alive, cells, events, count, candidates)
+            count: Int = live_events(transposed, tile, events)
+            if count > 0:
+                count = _pass_lines(state, tile, alive, cells, events, count, candidates)
             settled: Int = np.int64(0)
             while settled < count:
                 if unverified + LINE_BITS > _MOST_UNVERIFIED:
@@ -250,7 +224,6 @@ def search_batch(
                     settled,
                     count,
                     candidates,
-                    sweep,
                     unverified_event,
                     unverified_box,
                     unverified,
@@ -332,7 +305,6 @@ def _search_point(
         return search_rows(state, keys, cells, exists, skipped, listing, found, end)
     candidates = np.empty((1, LINE_WORDS), np.uint64)
     event = np.zeros(1, np.int64)
-    exact = len(keys) == 0  # never; but a literal would have `settle` compiled once more
     unverified_event = np.empty(2 * LINE_BITS, np.int32)
     unverified_box = np.empty(2 * LINE_BITS, np.int32)
     unverified: Int = np.int64(0)
@@ -362,7 +334,6 @@ def _search_point(
             np.int64(0),
             np.int64(1),
             candidates,
-            exact,
             unverified_event,
             unverified_box,
             unverified,
