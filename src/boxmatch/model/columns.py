@@ -15,6 +15,7 @@ import numpy as np
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError
+from boxmatch.kernels.pieces import pieces
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.decimals import MAX_PRECISION, unscaled_numbers
 from boxmatch.model.keys import (
@@ -372,4 +373,8 @@ def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _find(labels: Any, values: Sequence[object]) -> Int64Array:
-    return np.fromiter(map(labels.get, values, repeat(ABSENT)), np.int64, len(values))
+    keys = np.empty(len(values), np.int64)
+    for piece in pieces(len(values)):
+        part = values[piece]
+        keys[piece] = np.fromiter(map(labels.get, part, repeat(ABSENT)), np.int64, len(part))
+    return keys

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
 from boxmatch.engine.ids import IdArray
+from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.errors import SchemaError, StorageError
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.schema import Schema, SchemaSpec
@@ -244,6 +245,7 @@ class Spaces:
         """
         return self._state.changes_between(old, new)
 
+    @pausing_full_collections()
     def load(
         self,
         *,
