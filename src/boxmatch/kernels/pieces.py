@@ -30,26 +30,33 @@ they are not.
 """
 
 
-def pieces(count: int) -> Iterator[slice]:
-    """Slices of at most `PIECE` that make up `count`; in between, others can have the GIL."""
+_LARGE = PIECE // 8
+"""Objects that have many others, such as filters, in a piece."""
+
+
+def pieces(count: int, size: int | None = None) -> Iterator[slice]:
+    """Slices of at most `size`, or `PIECE`, that make up `count`; in between, others can have the
+    GIL.
+    """
+    size = size or PIECE
     turn = time.perf_counter()
-    for first in range(0, count, PIECE):
+    for first in range(0, count, size):
         if time.perf_counter() - turn > _OFTEN:
             # A thread is given the GIL after 5 ms, counted anew whenever it is let go of for an
             # instant, as NumPy does to copy numbers. So it has to be let go of for longer.
             time.sleep(_TURN)
             turn = time.perf_counter()
-        yield slice(first, min(first + PIECE, count))
+        yield slice(first, min(first + size, count))
 
 
 def repeat(values: Int64Array, counts: Int64Array) -> Int64Array:
     """`np.repeat` of numbers with a count each."""
     used = np.flatnonzero(counts)
     ends = np.cumsum(counts[used])
-    repeated = np.zeros(ends[-1] if len(ends) else 0, np.int64)
-    # By what each is more than the one before, all of which add up: faster than `np.repeat`.
-    repeated[ends - counts[used]] = np.diff(values[used], prepend=0)
-    return np.cumsum(repeated, out=repeated)
+    steps = np.empty(ends[-1] if len(ends) else 0, np.int64)
+    steps[:] = 0  # not by `np.zeros`, whose memory is cleared when a few steps are written, below
+    steps[ends - counts[used]] = np.diff(values[used], prepend=0)
+    return np.cumsum(steps)
 
 
 def take(values: AnyArray, places: AnyArray) -> AnyArray:
@@ -99,8 +106,8 @@ def update(known: dict[Any, Any], keys: Sequence[Any], values: Sequence[Any]) ->
 
 def drop(values: list[Any]) -> None:
     """Empty a list that is not needed any more; its objects go one piece after the other."""
-    for _ in pieces(len(values)):
-        del values[-PIECE:]
+    for piece in pieces(len(values), _LARGE):
+        del values[piece.start - piece.stop :]
 
 
 def to_texts(values: Any, kind: Any) -> pa.ChunkedArray[Any]:

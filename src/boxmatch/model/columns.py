@@ -15,7 +15,7 @@ import numpy as np
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError
-from boxmatch.kernels.pieces import pieces
+from boxmatch.kernels.pieces import from_texts, listed, pieces
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.decimals import MAX_PRECISION, unscaled_numbers
 from boxmatch.model.keys import (
@@ -306,7 +306,7 @@ def _dictionary_keys(
         dictionary = dictionary.take(pa.array(places))
     try:
         if is_text(dictionary.type):
-            texts: list[object] = dictionary.to_numpy(zero_copy_only=False).tolist()
+            texts = listed(from_texts(pa.chunked_array([dictionary])))
             found = object_keys(attribute, axis, texts)
         else:
             found = arrow_keys(attribute, axis, dictionary)
