@@ -161,6 +161,21 @@ class BrokerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WaitOptions:
+    """Which calls are watched, how often, and on how much."""
+
+    scale: Annotated[float, Option(help="Size of everything; at 1, a million subscriptions.")] = 1.0
+    rounds: Annotated[int, Option(help="Rounds, after a first that is not measured.")] = 3
+    only: Annotated[str, Option(metavar="TEXT", help="Calls with this in their name.")] = ""
+    seed: Annotated[int, Option(help="Seed of the data.")] = 1
+
+    def __post_init__(self) -> None:
+        _check(self, 1, "rounds")
+        if self.scale <= 0:
+            raise ValueError(f"scale must be positive, not {self.scale}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkOptions:
     """What is the same for all settings of a run."""
 

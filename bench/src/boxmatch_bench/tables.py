@@ -263,6 +263,22 @@ def _use(rows: Sequence[Row]) -> Table:
 # --- Spark -------------------------------------------------------------------------------------
 
 
+def wait_tables(rows: Sequence[Row]) -> list[Table]:
+    """The longest hold of each call, and where it was."""
+    columns = ("beside", "took\ns", "longest hold\nms", "in other rounds\nms", "where")
+    made = (
+        (
+            row["call"],
+            number(row["seconds"]),
+            number(row["hold_ms"]),
+            ", ".join(map(number, sorted(row["holds_ms"])[1:])),
+            row["place"],
+        )
+        for row in rows
+    )
+    return [Table("How long calls hold the GIL", columns, tuple(made))] if rows else []
+
+
 def spark_tables(results: Sequence[Row]) -> list[Table]:
     """Times, then what came before and what was held meanwhile."""
     made = [_times(results), _preparation(results), _worker_memory(results)]

@@ -22,6 +22,7 @@ from boxmatch.engine.removals import Removals
 from boxmatch.engine.residuals import NONE, Residual, Residuals
 from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import scan_over
+from boxmatch.kernels.pieces import listed, repeat, take, to_texts
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
 from boxmatch.model.ids import SubscriptionId
@@ -87,8 +88,9 @@ class IndexedSegment:
             return self.owners
         import pyarrow as pa
 
-        kind = pa.int64() if self.ids.dtype == np.int64 else pa.large_string()
-        encoded = pa.array(self.ids, kind).dictionary_encode()
+        texts = self.ids.dtype != np.int64
+        column: Any = to_texts(self.ids, pa.large_string()) if texts else pa.array(self.ids)
+        encoded = (column.combine_chunks() if texts else column).dictionary_encode()
         if len(encoded.dictionary) == len(self.ids):
             return None
         numbers: Int32Array = encoded.indices.to_numpy()
@@ -120,7 +122,7 @@ class IndexedSegment:
 
     def find_many(self, ids: IdArray) -> list[int]:
         """The positions of many subscriptions."""
-        return [p for p in self._lookup.find_many(ids).tolist() if p not in self.removals]
+        return [p for p in listed(self._lookup.find_many(ids)) if p not in self.removals]
 
     def text_of(self, positions: Sequence[int]) -> str | None:
         """The filter of the subscription at these positions as it was written, if it is known."""
@@ -246,7 +248,7 @@ class Tail:
 
     def find_many(self, ids: IdArray) -> list[int]:
         # Far more ids may be asked for than are here.
-        here = set(self._places).intersection(ids.tolist()) if self._places else ()
+        here = set(self._places).intersection(listed(ids)) if self._places else ()
         return [position for one in here for position in self.find(one)]
 
     def text_of(self, positions: Sequence[int]) -> str | None:
@@ -356,7 +358,7 @@ class StoreView:
 
 def once_per_owner(found: Matches, owners: Int32Array) -> Matches:
     """Boxes of one subscription may overlap: keep one position per event and owner."""
-    event = np.repeat(np.arange(len(found.counts)), found.counts)
+    event = repeat(np.arange(len(found.counts)), found.counts)
     owner = owners[found.positions].astype(np.int64)
     _, first = np.unique(event * (int(owner.max(initial=0)) + 1) + owner, return_index=True)
     counts = np.bincount(event[first], minlength=len(found.counts))
@@ -393,7 +395,7 @@ def build_segments(
         if kind == "residual":
             tests = Residuals.of([residuals[row] for row in rows.tolist()])
         kept = None if texts is None else FilterTexts.of(texts.take(rows))
-        built.append((IndexedSegment(index, ids[rows], numbers, tests, kept), rows))
+        built.append((IndexedSegment(index, take(ids, rows), numbers, tests, kept), rows))
     return built
 
 

@@ -17,6 +17,7 @@ from boxmatch.engine.filter_texts import texts_by_row
 from boxmatch.engine.ids import IdArray, check_ids
 from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
+from boxmatch.kernels.pieces import drop, pieces, repeat
 from boxmatch.model.axis import ABSENT, FIRST
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_columns
@@ -61,8 +62,8 @@ class Bulk:
         """By box: in which kind of segment it belongs."""
         kinds = self.overlapping.astype(np.int8)  # "disjoint" or "overlapping"
         if self.residuals:
-            residual = [one is not None for one in self.residuals]
-            kinds[residual] = KINDS.index("residual")
+            some = (one is not None for one in self.residuals)
+            kinds[np.fromiter(some, bool, len(kinds))] = KINDS.index("residual")
         return kinds[self.owner]
 
     @classmethod
@@ -85,6 +86,8 @@ class Reading(NamedTuple):
     place: Callable[[AxisTable], Bulk]
     """Places it on axes; may be called again should one have no room."""
     rejected: tuple[Rejected, ...] = ()
+    compiled: list[CompiledFilter] = []  # noqa: RUF012  # of a tuple, and nobody adds to it
+    """What it was compiled to, for nobody but `place`: to be dropped after that."""
 
 
 def read_table(
@@ -148,15 +151,17 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[ColumnTable, tuple[Rej
     return whole.keep(keep), tuple(rejected)
 
 
-def _read_records(records: Any) -> tuple[list[Any], list[Any]]:
-    listed = list(records)
+def _read_records(records: Any) -> tuple[Any, Any]:
+    listed = records if isinstance(records, list) else list(records)
     for row, record in enumerate(listed):
         if not isinstance(record, Mapping):
             raise SchemaError(f"record {row} is not a dict with 'id' and 'filter': {record!r:.80}")
         for name in ("id", "filter"):
             if name not in record:
                 raise SchemaError(f"record {row} has no {name!r}: {record!r:.80}")
-    return [record["id"] for record in listed], [record["filter"] for record in listed]
+    # Arrays, since the garbage collector would look through lists, which takes long.
+    ids = np.fromiter((record["id"] for record in listed), object, len(listed))
+    return ids, np.fromiter((record["filter"] for record in listed), object, len(listed))
 
 
 def _values(columns: ColumnTable, place: int) -> Any:
@@ -186,19 +191,20 @@ def _read_filters(
             schema, filters, max_boxes=max_boxes, time_zone=time_zone, lists=lists
         )
         written = _written(filters, time_zone) if texts else ()
-        return Reading(place_filters(checked, kind, compiled, written))
+        return Reading(place_filters(checked, kind, compiled, written), (), compiled)
     compiled, rejected = _compile_good(schema, filters, max_boxes, time_zone, lists)
     keep = np.ones(len(checked), bool)
     keep[[bad.row for bad in rejected]] = False
     written = _written([*compress(filters, keep.tolist())], time_zone) if texts else ()
-    return Reading(place_filters(checked[keep], kind, compiled, written), rejected)
+    return Reading(place_filters(checked[keep], kind, compiled, written), rejected, compiled)
 
 
-def _written(filters: Sequence[Any], time_zone: tzinfo | None) -> list[str | None]:
+def _written(filters: Sequence[Any], time_zone: tzinfo | None) -> Sequence[str | None]:
     """The filters that are texts, and mean the same without the time zone."""
     if time_zone is not None:
         return []
-    return [str(filter) if isinstance(filter, str) else None for filter in filters]
+    texts = (str(filter) if isinstance(filter, str) else None for filter in filters)
+    return np.fromiter(texts, object, len(filters))  # type: ignore[return-value]  # as good as one
 
 
 def place_filters(
@@ -211,19 +217,25 @@ def place_filters(
 
     `texts` are the filters as they were written, if there are any.
     """
-    owner = np.repeat(np.arange(len(compiled)), [max(1, len(one.boxes)) for one in compiled])
-    overlapping = np.array([not one.disjoint for one in compiled], bool)
+    count = len(compiled)
+    boxes_of_each = np.fromiter((max(1, len(one.boxes)) for one in compiled), np.int64, count)
+    owner = repeat(np.arange(count), boxes_of_each)
+    overlapping = np.fromiter((not one.disjoint for one in compiled), bool, count)
     never = sum(one.never for one in compiled)
     residuals: list[Residual | None] = []
     if any(one.residual for one in compiled):
         residuals = [residual_of(one.residual) if one.residual else None for one in compiled]
 
-    by_row = texts_by_row(texts, owner) if texts else None
+    by_row = texts_by_row(texts, owner) if len(texts) else None
 
     def place(table: AxisTable) -> Bulk:
         placed = place_axes(table, compiled)
-        rows = [row for one in placed for row in resolve(table, one)]
-        boxes = Boxes.of(table.width, rows)
+        parts = [Boxes.empty(table.width)]
+        for piece in pieces(count):
+            rows = [row for one in placed[piece] for row in resolve(table, one)]
+            parts.append(Boxes.of(table.width, rows))
+        boxes = Boxes.concatenate(parts)
+        drop(placed)
         return Bulk(ids, kind, boxes, owner, overlapping, never, residuals, by_row, compiled)
 
     return place

@@ -19,6 +19,7 @@ from boxmatch.engine.box_stores import KINDS, IndexedSegment, StoreView, Tail, b
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.residuals import Residual
 from boxmatch.indexes.base import Index
+from boxmatch.kernels.pieces import concatenate, take
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.strings import remap_bounds
 
@@ -109,8 +110,8 @@ def merge(
         mine = boxes.attribute == attribute
         boxes.low[mine] = remap_bounds(boxes.low[mine], old, new)
         boxes.high[mine] = remap_bounds(boxes.high[mine], old, new)
-    ids: IdArray = np.concatenate(
-        [view.store.ids[rows] for view, rows in zip(views, live, strict=True)]
+    ids: IdArray = concatenate(
+        [take(view.store.ids, rows) for view, rows in zip(views, live, strict=True)]
     )
     owners = _owners(views, live)
     kinds = np.concatenate(

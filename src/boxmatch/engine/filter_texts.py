@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.kernels.pieces import pieces
+from boxmatch.kernels.pieces import to_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +74,7 @@ def texts_by_row(texts: Sequence[str | None], owner: Int64Array) -> pa.Array[Any
     """
     import pyarrow as pa
 
-    chunks = [pa.array(texts[piece], pa.large_string()) for piece in pieces(len(texts))]
-    column = pa.chunked_array(chunks, pa.large_string()).combine_chunks()
+    column = to_texts(texts, pa.large_string()).combine_chunks()
     if column.null_count == len(column):
         return None
     if len(owner) == len(column):

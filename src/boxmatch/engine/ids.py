@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
-from boxmatch.kernels.pieces import pieces
+from boxmatch.kernels.pieces import equal, listed, pieces, repeat, take
 from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.tables import as_column
 
@@ -52,17 +52,18 @@ def check_ids(values: Any, *, duplicates: bool = False) -> tuple[IdArray, IdKind
 
 
 def _check_values(values: Any) -> tuple[IdArray, IdKind]:
-    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    kinds = {type(value) for value in listed}
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        values = listed(values)
+    kinds = {type(value) for value in values}
     if kinds == {str}:
-        _refuse_broken_text(listed)
-        return as_objects(listed), "string"
+        _refuse_broken_text(values)
+        return as_objects(values), "string"
     if kinds == {int}:
         try:
-            return np.array(listed, np.int64), "int"
+            return np.fromiter((value for value in values), np.int64, len(values)), "int"
         except OverflowError:
             pass
-    checked = [check_id(value) for value in listed]
+    checked = [check_id(value) for value in values]
     found = {kind for _, kind in checked}
     if len(found) > 1:
         raise SubscriptionIdError("subscription ids must be all strings or all integers")
@@ -102,6 +103,22 @@ def _refuse_twins(ids: IdArray) -> None:
     ((duplicate, count),) = Counter(ids).most_common(1)
     if count > 1:
         raise DuplicateSubscriptionError(duplicate)
+
+
+def distinct(ids: IdArray) -> IdArray:
+    """The ids without those that have been there before."""
+    keys = hashes(ids)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    again = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(again) == 0:
+        return ids
+    later = order[again + 1]
+    if not equal(take(ids, order[again]), take(ids, later)).all():  # two strings with one hash
+        return as_objects(list(dict.fromkeys(ids)))
+    keep = np.ones(len(ids), bool)
+    keep[later] = False
+    return take(ids, np.flatnonzero(keep))
 
 
 def hashes(ids: IdArray) -> Int64Array:
@@ -149,7 +166,7 @@ class Lookup:
             return np.empty(0, np.int64)
         # All places of all runs of equal hashes, one run after the other.
         ends = np.cumsum(lengths)
-        places = np.arange(total) + np.repeat(first - (ends - lengths), lengths)
+        places = np.arange(total) + repeat(first - (ends - lengths), lengths)
         positions: Int64Array = self._order[places].astype(np.int64)
-        same: npt.NDArray[np.bool_] = self._ids[positions] == np.repeat(ids, lengths)
-        return positions[same]
+        wanted_ids = take(ids, repeat(np.arange(len(ids)), lengths))
+        return positions[equal(take(self._ids, positions), wanted_ids)]

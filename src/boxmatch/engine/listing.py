@@ -15,6 +15,7 @@ from boxmatch.engine.residuals import NONE
 from boxmatch.engine.saved_files import Settings
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores, possible
+from boxmatch.kernels.pieces import pieces
 from boxmatch.model.ids import SubscriptionId
 
 _BLOCK: Final = 4_096
@@ -75,7 +76,9 @@ def list_ids(snapshot: Snapshot) -> list[SubscriptionId]:
     """The id of every subscription, once."""
     found: list[SubscriptionId] = []
     for view in snapshot.views:
-        found += view.store.ids[_first_positions(view)].tolist()
+        first = _first_positions(view)
+        for piece in pieces(len(first)):
+            found += view.store.ids[first[piece]].tolist()
     return found
 
 

@@ -12,10 +12,17 @@ from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id
 from boxmatch.engine.kept_columns import KeptColumns
-from boxmatch.engine.results import MatchResult, by_chunks, join_chunks, join_parts
+from boxmatch.engine.results import (
+    MatchResult,
+    by_chunks,
+    join_chunks,
+    join_parts,
+    join_positions,
+)
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.subscriptions import Subscriptions
 from boxmatch.errors import IndexConfigError
+from boxmatch.indexes.base import Matches
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.ids import SubscriptionId
@@ -85,11 +92,18 @@ class Matcher(Subscriptions):
             events = kept.events
         events = self._names.batch(events, keep or ())
 
-        def work(batch: PointBatch) -> MatchResult:
-            found = [(view.match(batch, skipped), view.store.ids) for view in snapshot.views]
-            return join_parts(found, len(batch), dtype)
+        def find(batch: PointBatch) -> list[Matches]:
+            return [view.match(batch, skipped) for view in snapshot.views]
 
-        chunks = by_chunks(work, snapshot.encoder.batch(events, snapshot.used), threads)
+        def work(batch: PointBatch) -> MatchResult:
+            return join_parts(list(zip(find(batch), ids, strict=True)), len(batch), np.int64)
+
+        batch = snapshot.encoder.batch(events, snapshot.used)
+        ids = [view.store.ids for view in snapshot.views]
+        if dtype is object:
+            chunks = [join_positions(by_chunks(find, batch, threads), ids, len(batch))]
+        else:
+            chunks = by_chunks(work, batch, threads)
         return join_chunks(chunks, snapshot.names(skipped), kept)
 
     def count_batch(

@@ -8,6 +8,7 @@ import numpy as np
 
 from boxmatch.arrays import BitLines
 from boxmatch.kernels.bit_lines import filled_lines
+from boxmatch.kernels.pieces import pieces
 
 
 class Removals:
@@ -30,7 +31,8 @@ class Removals:
 
     def add(self, positions: Iterable[int]) -> None:
         new = list(positions)
-        self._gone.update(new)
+        for piece in pieces(len(new)):
+            self._gone.update(new[piece])
         self.log.extend(new)
 
     def alive(self, length: int, rows: int) -> BitLines | None:

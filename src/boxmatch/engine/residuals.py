@@ -12,6 +12,7 @@ import numpy as np
 
 from boxmatch.arrays import BoolArray, Int32Array, Int64Array
 from boxmatch.indexes.base import Matches
+from boxmatch.kernels.pieces import repeat
 from boxmatch.model.expressions.nodes import Node, columns_of
 from boxmatch.model.point_encoder import PointBatch, Values
 
@@ -133,7 +134,7 @@ class Residuals:
     def keep(self, found: Matches, batch: PointBatch) -> Matches:
         """The same for many events: each residual is evaluated once for an event."""
         numbers = self.numbers[found.positions].astype(np.int64)
-        event = np.repeat(np.arange(len(found.counts)), found.counts)
+        event = repeat(np.arange(len(found.counts)), found.counts)
         marks = numbers == NONE
         open_places = np.flatnonzero(~marks)
         pairs, back = np.unique(

@@ -15,7 +15,7 @@ import numpy as np
 from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import IdArray
 from boxmatch.indexes.base import Matches
-from boxmatch.kernels.pieces import concatenate, pieces, repeat, take
+from boxmatch.kernels.pieces import pieces, repeat, take, to_texts
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # unless its stubs are installed
@@ -111,8 +111,7 @@ class MatchResult:
         if self.subscription.dtype == np.int64:
             ids = pa.array(self.subscription)
         else:
-            parts = [self.subscription[piece] for piece in pieces(len(self.subscription))]
-            ids = pa.chunked_array([pa.array(part, pa.string()) for part in parts], pa.string())
+            ids = to_texts(self.subscription, pa.string())
         columns: dict[str, Any] = {"event": pa.array(self.event), "subscription": ids}
         if self._kept is not None:
             columns |= self._kept.take(self.event)
@@ -156,6 +155,20 @@ def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: typ
     return MatchResult(total, subscription)
 
 
+def join_positions(
+    chunks: Sequence[Sequence[Matches]], ids: Sequence[IdArray], events: int
+) -> MatchResult:
+    """One result from the matches of each part in consecutive chunks of a batch, for string ids.
+
+    These are looked up last, since to copy and to free arrays of them holds the GIL.
+    """
+    parts = [
+        Matches(*(np.concatenate(columns) for columns in zip(*matches, strict=True)))
+        for matches in zip(*chunks, strict=True)
+    ]
+    return join_parts(list(zip(parts, ids, strict=True)), events, object)
+
+
 def join_chunks(
     results: Sequence[MatchResult],
     skipped_attributes: tuple[str, ...] = (),
@@ -166,7 +179,7 @@ def join_chunks(
         counts, subscription = results[0].counts, results[0].subscription
     else:
         counts = np.concatenate([result.counts for result in results])
-        subscription = concatenate([result.subscription for result in results])
+        subscription = np.concatenate([result.subscription for result in results])
     return MatchResult(counts, subscription, skipped_attributes, kept)
 
 

@@ -26,10 +26,11 @@ import xxhash
 
 from boxmatch.engine.box_stores import IndexedSegment, StoreView
 from boxmatch.engine.filter_texts import FilterTexts
-from boxmatch.engine.ids import IdArray, as_objects
+from boxmatch.engine.ids import IdArray
 from boxmatch.engine.residuals import Residuals, residual_of
 from boxmatch.errors import StorageError
 from boxmatch.indexes.registry import index_class
+from boxmatch.kernels.pieces import from_texts, to_texts
 from boxmatch.model.axis_table import Axes, AxisTable
 from boxmatch.model.expressions.nodes import from_json, to_json
 from boxmatch.model.filters import DerivedAxis
@@ -292,7 +293,7 @@ def _write_segment(writer: _Writer, name: str, segment: IndexedSegment) -> dict[
     else:
         import pyarrow as pa
 
-        ids = pa.array(segment.ids, pa.large_string())
+        ids = to_texts(segment.ids, pa.large_string()).combine_chunks()
         entry["ids"] = writer.table(f"{name}-ids", pa.table({"id": ids}))
     return entry
 
@@ -353,7 +354,7 @@ def _load_segment(
     if entry["ids"].endswith(".npy"):
         ids = reader.array(entry["ids"])
     else:
-        ids = as_objects(reader.table(entry["ids"])["id"].to_pylist())
+        ids = from_texts(reader.table(entry["ids"])["id"])
     owners = reader.array(entry["owners"]) if "owners" in entry else None
     residuals = None
     if "residuals" in entry:

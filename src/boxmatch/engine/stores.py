@@ -18,7 +18,7 @@ from boxmatch.engine.box_stores import (
 )
 from boxmatch.engine.bulk import Bulk, place_axes, resolve
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, wasteful
-from boxmatch.engine.ids import IdArray
+from boxmatch.engine.ids import IdArray, distinct
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.engine.recording import Recorded, Recorder, Written
 from boxmatch.engine.residuals import Residual, residual_of
@@ -29,6 +29,7 @@ from boxmatch.errors import (
     UnknownSubscriptionError,
 )
 from boxmatch.indexes.base import Index
+from boxmatch.kernels.pieces import concatenate, listed, take
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.filters import CompiledFilter, DerivedAxis
 from boxmatch.model.ids import IdKind, SubscriptionId
@@ -169,8 +170,8 @@ class Stores:
         """
         with self._writing:
             found = [(store, store.find_many(ids)) for store in self._stores]
-            here = [store.ids[positions] for store, positions in found if positions]
-            gone: list[SubscriptionId] = np.unique(np.concatenate(here)).tolist() if here else []
+            here = [take(store.ids, np.array(rows)) for store, rows in found if rows]
+            gone: list[SubscriptionId] = listed(distinct(concatenate(here))) if here else []
             if len(gone) < len(ids) and not missing_ok:
                 known = set(gone)
                 raise UnknownSubscriptionError(
@@ -258,7 +259,7 @@ class Stores:
         built = build_segments(
             self._make_index,
             load.boxes,
-            load.ids[load.owner],
+            take(load.ids, load.owner),
             load.owner,
             load.kinds(),
             [load.residuals[owner] for owner in load.owner.tolist()] if load.residuals else (),
@@ -269,7 +270,7 @@ class Stores:
         for store in self._stores:
             positions = store.find_many(load.ids)
             if positions:
-                replaced += len(np.unique(store.ids[positions].astype(self.id_dtype)))
+                replaced += len(distinct(take(store.ids, np.array(positions))))
                 store.removals.add(positions)
                 changed.append(store)
         self._stores[-1:-1] = [segment for segment, _ in built]

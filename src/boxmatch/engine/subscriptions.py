@@ -31,7 +31,7 @@ from boxmatch.engine.durable import (
     describe,
     load_folder,
 )
-from boxmatch.engine.ids import check_id, check_ids
+from boxmatch.engine.ids import check_id, check_ids, distinct
 from boxmatch.engine.listing import MatcherInfo, info_of, list_ids, list_items
 from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.engine.saved_files import Saved, SavedFolder, Settings
@@ -47,6 +47,7 @@ from boxmatch.errors import (
 )
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
+from boxmatch.kernels.pieces import drop
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
@@ -172,7 +173,10 @@ class Subscriptions:
                 lists=self._lists,
                 texts=self.keep_texts,
             )
-            return self._add(reading.place)._replace(rejected=reading.rejected)
+            try:
+                return self._add(reading.place)._replace(rejected=reading.rejected)
+            finally:
+                drop(reading.compiled)
         except AttributeValueError:
             if not skip or opened is None:
                 raise
@@ -253,9 +257,8 @@ class Subscriptions:
         unless `missing_ok`. An id that is there twice is removed once.
         """
         checked, _ = check_ids(ids, duplicates=True)
-        distinct, _ = check_ids(list(dict.fromkeys(checked.tolist())))
         self._check_writable()
-        return self._stores.remove_many(distinct, missing_ok=missing_ok)
+        return self._stores.remove_many(distinct(checked), missing_ok=missing_ok)
 
     def _check_writable(self) -> None:
         if self._disk is not None:

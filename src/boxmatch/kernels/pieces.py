@@ -1,46 +1,62 @@
-"""Operations on long arrays in pieces, for calls that hold the GIL until they return.
+"""Operations on many objects in pieces, for calls that hold the GIL until they return.
 
 Other threads, such as one with an event loop, get a turn between pieces. NumPy releases the GIL by
-itself in arithmetic and sorting, but not in `repeat`, and never for arrays of objects.
+itself in arithmetic, sorting and indexing, but not in `repeat`, `tolist`, or for arrays of objects.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from boxmatch.arrays import AnyArray, Int64Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TURN = 1e-6
 """Seconds; some fifty times as long in fact."""
 
-PIECE = 1 << 15
-"""Objects in a piece: about a millisecond."""
+_OFTEN = 1e-3
+"""Seconds after which others get a turn."""
+
+PIECE = 1 << 12
+"""Objects in a piece: two milliseconds where each is somewhere else in memory, a tenth of one where
+they are not.
+"""
 
 
-def pieces(count: int) -> Iterator[slice]:
-    """Slices of at most `PIECE` that make up `count`; in between, others can have the GIL."""
-    for first in range(0, count, PIECE):
-        if first:
+_LARGE = PIECE // 8
+"""Objects that have many others, such as filters, in a piece."""
+
+
+def pieces(count: int, size: int | None = None) -> Iterator[slice]:
+    """Slices of at most `size`, or `PIECE`, that make up `count`; in between, others can have the
+    GIL.
+    """
+    size = size or PIECE
+    turn = time.perf_counter()
+    for first in range(0, count, size):
+        if time.perf_counter() - turn > _OFTEN:
             # A thread is given the GIL after 5 ms, counted anew whenever it is let go of for an
             # instant, as NumPy does to copy numbers. So it has to be let go of for longer.
             time.sleep(_TURN)
-        yield slice(first, min(first + PIECE, count))
+            turn = time.perf_counter()
+        yield slice(first, min(first + size, count))
 
 
-def repeat(values: AnyArray, counts: Int64Array) -> AnyArray:
-    """`np.repeat` of values with a count each."""
-    if len(counts) <= PIECE:
-        return np.repeat(values, counts)
-    ends = np.cumsum(counts)
-    repeated = np.empty(ends[-1], values.dtype)
-    for piece in pieces(len(counts)):
-        end = ends[piece.stop - 1]
-        begin = end - counts[piece].sum()
-        repeated[begin:end] = np.repeat(values[piece], counts[piece])
-    return repeated
+def repeat(values: Int64Array, counts: Int64Array) -> Int64Array:
+    """`np.repeat` of numbers with a count each."""
+    used = np.flatnonzero(counts)
+    ends = np.cumsum(counts[used])
+    steps = np.empty(ends[-1] if len(ends) else 0, np.int64)
+    steps[:] = 0  # not by `np.zeros`, whose memory is cleared when a few steps are written, below
+    steps[ends - counts[used]] = np.diff(values[used], prepend=0)
+    return np.cumsum(steps)
 
 
 def take(values: AnyArray, places: AnyArray) -> AnyArray:
@@ -64,3 +80,46 @@ def concatenate(arrays: Sequence[AnyArray]) -> AnyArray:
             joined[begin + piece.start : begin + piece.stop] = array[piece]
         begin += len(array)
     return joined
+
+
+def equal(left: AnyArray, right: AnyArray) -> npt.NDArray[np.bool_]:
+    """`left == right` of arrays of the same length."""
+    same = np.empty(len(left), bool)
+    for piece in pieces(len(left)):
+        same[piece] = left[piece] == right[piece]
+    return same
+
+
+def listed(array: AnyArray) -> list[Any]:
+    """`array.tolist()`."""
+    values: list[Any] = []
+    for piece in pieces(len(array)):
+        values += array[piece].tolist()
+    return values
+
+
+def update(known: dict[Any, Any], keys: Sequence[Any], values: Sequence[Any]) -> None:
+    """`known.update` with a value for each key."""
+    for piece in pieces(len(keys)):
+        known.update(zip(keys[piece], values[piece], strict=True))
+
+
+def drop(values: list[Any]) -> None:
+    """Empty a list that is not needed any more; its objects go one piece after the other."""
+    for piece in pieces(len(values), _LARGE):
+        del values[piece.start - piece.stop :]
+
+
+def to_texts(values: Any, kind: Any) -> pa.ChunkedArray[Any]:
+    """Strings, or None, as an Arrow column of a type of text."""
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array(values[one], kind) for one in pieces(len(values))], kind)
+
+
+def from_texts(column: pa.ChunkedArray[Any]) -> npt.NDArray[np.object_]:
+    """The strings of an Arrow column, or None where it is null."""
+    texts = np.empty(len(column), object)
+    for piece in pieces(len(column)):
+        texts[piece] = column.slice(piece.start, piece.stop - piece.start).to_numpy()
+    return texts

@@ -15,6 +15,7 @@ import numpy as np
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import AttributeValueError
+from boxmatch.kernels.pieces import from_texts, listed, pieces
 from boxmatch.model.axis import ABSENT
 from boxmatch.model.decimals import MAX_PRECISION, unscaled_numbers
 from boxmatch.model.keys import (
@@ -305,7 +306,7 @@ def _dictionary_keys(
         dictionary = dictionary.take(pa.array(places))
     try:
         if is_text(dictionary.type):
-            texts: list[object] = dictionary.to_numpy(zero_copy_only=False).tolist()
+            texts = listed(from_texts(pa.chunked_array([dictionary])))
             found = object_keys(attribute, axis, texts)
         else:
             found = arrow_keys(attribute, axis, dictionary)
@@ -372,4 +373,8 @@ def axis_texts(attribute: Attribute, array: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _find(labels: Any, values: Sequence[object]) -> Int64Array:
-    return np.fromiter(map(labels.get, values, repeat(ABSENT)), np.int64, len(values))
+    keys = np.empty(len(values), np.int64)
+    for piece in pieces(len(values)):
+        part = values[piece]
+        keys[piece] = np.fromiter(map(labels.get, part, repeat(ABSENT)), np.int64, len(part))
+    return keys

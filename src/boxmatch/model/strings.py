@@ -11,13 +11,15 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import BoxmatchError
+from boxmatch.kernels.pieces import PIECE, from_texts, listed, pieces, take, to_texts, update
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 
 if TYPE_CHECKING:
@@ -108,19 +110,20 @@ class StringAxis:
         if isinstance(strings, str):
             strings = (strings,)
         known = self.labels
-        new = sorted({string for string in strings if string not in known})
-        if not new:
+        unknown = {string for string in strings if string not in known}
+        if not unknown:
             return
-        for string in new:
+        for string in unknown:
             if not string.isascii():
                 _check(string)
+        new = _sorted(unknown)
         heads, chunks = self._state
         state = heads.copy(), chunks.copy()
         labels = _insert(*state, new)
         # A published state never changes, so a reader that holds one can take its time.
         self._state = state
-        known.update(zip(new, labels, strict=True))
-        self._text_bytes += sum(map(sys.getsizeof, new))
+        update(known, new, labels)
+        self._text_bytes += sum(sys.getsizeof(string) for string in new)
 
     def label(self, string: str) -> int:
         """The label of a known string; `KeyError` if it is not."""
@@ -203,13 +206,13 @@ class StringAxis:
         strings, old = _flat(self._state[1])
         new = _spread(len(strings))
         self._state = _chunk(strings, new)
-        self.labels.update(zip(strings, new, strict=True))
+        update(self.labels, strings, new)
         return np.array(old, np.int64), np.array(new, np.int64)
 
     def copy(self) -> StringAxis:
         """An independent axis with the same labels."""
         other = StringAxis()
-        other.labels.update(self.labels)
+        other.labels.update(self.labels)  # faster than in pieces, since nothing is hashed
         heads, chunks = self._state
         other._state = heads.copy(), chunks.copy()
         other._text_bytes = self._text_bytes
@@ -222,7 +225,7 @@ class StringAxis:
         strings, labels = _flat(self._state[1])
         return pa.table(
             {
-                "string": pa.array(strings, pa.large_string()),
+                "string": to_texts(strings, pa.large_string()).combine_chunks(),
                 "label": pa.array(labels, pa.int64()),
             }
         )
@@ -230,19 +233,34 @@ class StringAxis:
     @classmethod
     def from_arrow(cls, table: pa.Table) -> StringAxis:
         """The axis that `to_arrow` wrote. Raises `ValueError` if the labels are out of order."""
-        strings = table["string"].to_numpy().tolist()
+        strings = listed(from_texts(table["string"]))
         labels: Int64Array = table["label"].to_numpy()
         gaps_hold = bool(np.all(labels[1:] >= labels[:-1] + _MIN_GAP))
         if len(labels) and not (gaps_hold and labels[0] >= _LOWEST and labels[-1] <= _HIGHEST):
             raise ValueError("the labels of a string axis are out of order")
-        if any(map(str.__ge__, strings, strings[1:])):
+        if any(one >= following for one, following in pairwise(strings)):
             raise ValueError("the strings of a string axis are out of order")
         axis = cls()
-        as_list = labels.tolist()
+        as_list = listed(labels)
         axis._state = _chunk(strings, as_list)
-        axis.labels.update(zip(strings, as_list, strict=True))
-        axis._text_bytes = sum(map(sys.getsizeof, strings))
+        update(axis.labels, strings, as_list)
+        axis._text_bytes = sum(sys.getsizeof(string) for string in strings)
         return axis
+
+
+def _sorted(strings: set[str]) -> list[str]:
+    """Sorted by code points; many of them by Arrow, which holds no GIL, by their UTF-8 bytes."""
+    if len(strings) <= PIECE:
+        return sorted(strings)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    every = iter(strings)
+    values = np.empty(len(strings), object)
+    for piece in pieces(len(strings)):
+        values[piece] = [*islice(every, piece.stop - piece.start)]
+    texts: Any = to_texts(values, pa.large_string()).combine_chunks()
+    return listed(take(values, pc.array_sort_indices(texts).to_numpy()))
 
 
 def string_axes(attributes: Iterable[Attribute]) -> dict[int, StringAxis]:
@@ -298,9 +316,9 @@ def _insert(heads: list[str], chunks: list[_Chunk], new: list[str]) -> list[int]
         if len(strings) <= _CHUNK:
             chunks[at] = chunk
         else:
-            pieces = _pieces(chunk)
-            chunks[at : at + 1] = pieces
-            heads[at + 1 : at + 1] = [piece.strings[0] for piece in pieces[1:]]
+            parts = _split(chunk)
+            chunks[at : at + 1] = parts
+            heads[at + 1 : at + 1] = [part.strings[0] for part in parts[1:]]
         added += fresh
         first = end
     return added
@@ -346,13 +364,13 @@ def _chunk(strings: list[str], labels: list[int]) -> tuple[list[str], list[_Chun
     return ["", *(chunk.strings[0] for chunk in chunks[1:])], chunks
 
 
-def _pieces(chunk: _Chunk) -> list[_Chunk]:
+def _split(chunk: _Chunk) -> list[_Chunk]:
     """A chunk that has grown too long, in parts."""
-    _, pieces = _chunk(chunk.strings, chunk.labels)
-    for place, piece in enumerate(pieces):
-        if any(piece.labels[0] <= label <= piece.labels[-1] for label in chunk.recent):
-            pieces[place] = piece._replace(recent=chunk.recent, run=chunk.run)
-    return pieces
+    _, parts = _chunk(chunk.strings, chunk.labels)
+    for place, part in enumerate(parts):
+        if any(part.labels[0] <= label <= part.labels[-1] for label in chunk.recent):
+            parts[place] = part._replace(recent=chunk.recent, run=chunk.run)
+    return parts
 
 
 def _first_label(chunk: _Chunk) -> int:

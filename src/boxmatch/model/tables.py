@@ -175,7 +175,7 @@ def strings_of(
         columns = (
             [column]
             if isinstance(column, list)
-            else [chunk.unique().to_pylist() for chunk in column]
+            else [as_column(chunk.unique()) for chunk in column]
         )
     if attribute.type == "string":
         return {value for values in columns for value in values if isinstance(value, str)}

@@ -10,6 +10,7 @@ import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import RegionError, RegionFilterError, SchemaError
+from boxmatch.kernels.pieces import drop, pieces
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.ids import SubscriptionId
@@ -129,7 +130,11 @@ class Dimensions:
             shapes.append(shape)
             for region in regions:
                 rows += [(d, keys.open, keys.low, keys.high) for d, keys in sorted(region.items())]
-        return MemberBatch(shapes, np.array(rows, CONSTRAINT))
+        columns = np.empty(len(rows), CONSTRAINT)
+        for piece in pieces(len(rows)):
+            columns[piece] = rows[piece]
+        drop(rows)
+        return MemberBatch(shapes, columns)
 
     def _learn(self, d: int, texts: Iterable[str], sides: Iterable[Members]) -> None:
         """Give strings their labels; without room between others, all labels are respread."""

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
 from boxmatch.engine.ids import IdArray
+from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.errors import SchemaError, StorageError
+from boxmatch.kernels.pieces import drop
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spaces.dimensions import (
@@ -244,6 +246,7 @@ class Spaces:
         """
         return self._state.changes_between(old, new)
 
+    @pausing_full_collections()
     def load(
         self,
         *,
@@ -255,12 +258,15 @@ class Spaces:
         To begin with what is known already: regions, or what `get_publication` and
         `get_subscription` give. Ids must be new.
         """
-        self._state.load(
-            {
-                "publication": _stored(publications or {}),
-                "subscription": _stored(subscriptions or {}),
-            }
-        )
+        given: dict[Which, dict[SubscriptionId, Stored]] = {
+            "publication": _stored(publications or {}),
+            "subscription": _stored(subscriptions or {}),
+        }
+        self._state.load(given)
+        for stored in given.values():
+            values = [*stored.values()]
+            stored.clear()
+            drop(values)
 
     def warmup(self) -> None:
         """Compile, or load from the cache, all kernels that operations need."""
