@@ -66,6 +66,7 @@ EXPORTED = [
     "Nearest",
     "Predicate",
     "Rejected",
+    "ResultTooLargeError",
     "Subscribed",
     "SubscriptionId",
     "MissingExtraError",

@@ -69,6 +69,7 @@ __all__ = [
     "RegionError",
     "RegionFilterError",
     "Rejected",
+    "ResultTooLargeError",
     "Schema",
     "SchemaError",
     "Spaces",

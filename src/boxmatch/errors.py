@@ -19,6 +19,7 @@ BoxmatchError
 ├── DuplicateMemberError   (ValueError)   a publication or subscription of this id is there already
 ├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
 │   └── IndexTooLargeError (MemoryError)  the index would take more memory than it may
+├── ResultTooLargeError    (MemoryError)  the matches of a batch would not fit into memory
 ├── StorageError           (OSError)      a saved matcher that cannot be read or written
 ├── SparkError             (ValueError)   a DataFrame, path or setting that does not serve
 ├── BrokerError            (RuntimeError) what a broker cannot do
@@ -168,6 +169,10 @@ class IndexConfigError(BoxmatchError, ValueError):
 
 class IndexTooLargeError(IndexConfigError, MemoryError):
     """The index would take more memory than it may; nothing was built."""
+
+
+class ResultTooLargeError(BoxmatchError, MemoryError):
+    """The matches of a batch would take more memory than there is; nothing was listed."""
 
 
 class StorageError(BoxmatchError, OSError):

@@ -1084,3 +1084,41 @@ def test_compressed_boxes_at_the_ends_of_the_axis() -> None:
     assert sorted(m.match({})) == [1, 2]
     assert m.match({"x": 5, "y": 1.0}) == [2]
     assert m.filter_of(3, as_written=False) == m.filter_of(4, as_written=False) == "FALSE"
+
+
+@pytest.mark.parametrize("size", [1, 300, 1_000, 5_000])
+def test_batches_are_a_batch_in_parts(size: int) -> None:
+    rng = np.random.default_rng(size)
+    m = bm.Matcher({"a": "int", "b": "int"})
+    m.subscribe_boxes(np.arange(700), rng.integers(0, 50, (700, 2)), rng.integers(40, 99, (700, 2)))
+    events = rng.integers(0, 99, (1_000, 2)).astype(float)
+    whole = m.match_batch(events)
+    parts = list(m.match_batches(events, size=size))
+    assert [len(part) for part in parts[:-1]] == [size] * (len(parts) - 1)
+    assert sum(map(len, parts)) == 1_000
+    found = [set(ids.tolist()) for part in parts for _, ids in part]
+    assert found == [set(ids.tolist()) for _, ids in whole]
+
+
+def test_batches_of_no_events() -> None:
+    m = bm.Matcher({"a": "int", "b": "int"})
+    assert list(m.match_batches(np.zeros((0, 2)))) == []
+    with pytest.raises(ValueError, match="size must be at least 1, not 0"):
+        next(m.match_batches([{"a": 1}], size=0))
+
+
+def test_a_result_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from boxmatch.engine import matcher as module
+
+    m = bm.Matcher({"a": "int"})
+    m.subscribe_many({"id": list(range(1_000)), "a_low": [0] * 1_000})
+    events = np.arange(2_000.0).reshape(-1, 1)
+    monkeypatch.setattr(module, "_NEVER_TOO_LARGE", 1_000)
+    monkeypatch.setattr(module, "available_memory", lambda: 24 * 1_000 * 2_000)
+    assert len(m.match_batch(events).subscription) == 2_000_000
+    monkeypatch.setattr(module, "available_memory", lambda: 24 * 1_000 * 2_000 - 1)
+    with pytest.raises(bm.ResultTooLargeError, match=r"about 2,000,000 matches of 2,000 events"):
+        m.match_batch(events)
+    assert sum(len(part.subscription) for part in m.match_batches(events)) == 2_000_000
+    monkeypatch.setattr(module, "available_memory", lambda: None)
+    assert len(m.match_batch(events).subscription) == 2_000_000

@@ -12,6 +12,7 @@ from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id
 from boxmatch.engine.kept_columns import KeptColumns
+from boxmatch.engine.memory import available_memory
 from boxmatch.engine.results import (
     MatchResult,
     by_chunks,
@@ -21,7 +22,7 @@ from boxmatch.engine.results import (
 )
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.subscriptions import Subscriptions
-from boxmatch.errors import IndexConfigError
+from boxmatch.errors import IndexConfigError, ResultTooLargeError
 from boxmatch.indexes.base import Matches
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.explanation import Explanation
@@ -82,10 +83,12 @@ class Matcher(Subscriptions):
         `skipped_attributes` say what was not checked. Several matchers that share subscriptions
         out can be told what to leave unchecked by names, chosen for all of them, in the place of
         a rate.
+
+        Raises `ResultTooLargeError` if the matches are not expected to fit into memory;
+        `match_batches` has them in parts.
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
-        dtype = self._stores.id_dtype
         kept = None
         if keep is not None:
             kept = KeptColumns(self.schema, events, keep)
@@ -120,16 +123,10 @@ class Matcher(Subscriptions):
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
-
-        def work(batch: PointBatch) -> Int64Array:
-            total = np.zeros(len(batch), np.int64)
-            for view in snapshot.views:
-                total += view.count(batch, skipped)
-            return total
-
         events = self._names.batch(events)
         batch = snapshot.encoder.batch(events, snapshot.used)
-        return np.concatenate(by_chunks(work, batch, threads))
+        counts = by_chunks(lambda part: _count(snapshot, part, skipped), batch, threads)
+        return np.concatenate(counts)
 
     def estimate_selectivity(self) -> Float64Array:
         """The share of events that satisfy a predicate, by attribute, guessed from subscriptions.
@@ -211,6 +208,47 @@ class Matcher(Subscriptions):
         _warm_up_bounds(self.index, self._parameters)
         if any(attribute.repeated or attribute.type == "string" for attribute in self.schema):
             _warm_up_lists(self.index, self._parameters)
+
+
+def _count(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None) -> Int64Array:
+    """How many subscriptions want each event."""
+    total = np.zeros(len(batch), np.int64)
+    for view in snapshot.views:
+        total += view.count(batch, skipped)
+    return total
+
+
+_MATCH_BYTES = 24
+"""What a match takes until it is in a result: a position, an id, and a copy of the id."""
+
+_COUNTED_PARTS, _COUNTED_EVENTS = 8, 32
+"""Events that are counted to find out how many matches to expect."""
+
+
+def _check_size(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None) -> None:
+    """Refuse a batch whose matches are not expected to fit into memory."""
+    if len(batch) * sum(view.rows for view in snapshot.views) * _MATCH_BYTES < _NEVER_TOO_LARGE:
+        return
+    available = available_memory()
+    if available is None:
+        return
+    matches = counted = 0
+    for part in range(_COUNTED_PARTS):
+        first = part * len(batch) // _COUNTED_PARTS
+        sample = batch.part(first, min(first + _COUNTED_EVENTS, len(batch)))
+        matches += int(_count(snapshot, sample, skipped).sum())
+        counted += len(sample)
+    expected = matches * len(batch) // counted
+    if expected * _MATCH_BYTES > available:
+        raise ResultTooLargeError(
+            f"about {expected:,} matches of {len(batch):,} events would take "
+            f"{expected * _MATCH_BYTES / 1e9:,.1f} GB, and {available / 1e9:,.1f} GB of memory are "
+            "available: take them in parts with match_batches, or count them with count_batch"
+        )
+
+
+_NEVER_TOO_LARGE = 1 << 30
+"""Bytes for which it is not worth counting."""
 
 
 def _warm_up_bounds(index: str, parameters: dict[str, Any]) -> None:

@@ -38,6 +38,19 @@ def limit_malloc_arenas() -> None:
         option(_MMAP_THRESHOLD, _LARGE)
 
 
+def available_memory() -> int | None:
+    """Bytes that can be taken without swapping; None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                name, _, rest = line.partition(":")
+                if name == "MemAvailable":
+                    return int(rest.split()[0]) * 1024
+    except OSError:  # not Linux
+        pass
+    return None
+
+
 _NEVER = 1_000_000_000
 _pausing = threading.Lock()
 _paused = 0

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import AnyArray, Int64Array
+from boxmatch.arrays import AnyArray, Int32Array, Int64Array
+from boxmatch.kernels.jit import kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +60,22 @@ def repeat(values: Int64Array, counts: Int64Array) -> Int64Array:
     return np.cumsum(steps)
 
 
+_LONG = 100_000
+"""From here on NumPy's first making all places into int64 costs more than a call of a kernel."""
+
+
+@kernel
+def _gather(values: Int64Array, places: Int32Array, gathered: Int64Array) -> None:
+    for i in range(len(places)):
+        gathered[i] = values[np.uint32(places[i])]
+
+
 def take(values: AnyArray, places: AnyArray) -> AnyArray:
     """`values[places]`."""
+    if len(places) > _LONG and values.dtype == np.int64 and places.dtype == np.int32:
+        numbers = np.empty(len(places), np.int64)
+        _gather(values, places, numbers)
+        return numbers
     if values.dtype != object or len(places) <= PIECE:
         return values[places]
     taken = np.empty(len(places), object)
