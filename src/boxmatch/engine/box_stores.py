@@ -385,9 +385,10 @@ def build_segments(
         if len(rows) == 0:
             continue
         index = make_index(boxes.dimensions)
-        order = index.build(boxes if len(rows) == boxes.count else boxes.take(rows))
+        whole = len(rows) == boxes.count
+        order = index.build(boxes if whole else boxes.take(rows))
         if order is not None:
-            rows = rows[order]
+            rows = order if whole else rows[order]
         numbers = None if kind == "disjoint" else owners[rows].astype(np.int32)
         tests = None
         if kind == "residual":
