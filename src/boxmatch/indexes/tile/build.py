@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,6 +39,10 @@ _PART = 65_536
 
 _TILES = 16
 """The same for tiles."""
+
+_NEAR: Final = np.uint64(12)
+_FAR: Final = np.uint64(24)
+"""Positions ahead at which the bounds of a box, and where they begin, are fetched."""
 
 _SLOT_BOXES = 16
 """An attribute gets lines in a tile if at least so many of its boxes constrain it."""
@@ -142,80 +148,92 @@ def _arrange(
 
     width = np.sum(each(rank, split(size, threads, least=_PART)), axis=0)
     order = cluster(boxes, attributes, ruler.cut_start, ranks, width, threads)
-    return _gather(boxes, ranks, order, threads)
-
-
-def _gather(
-    boxes: Boxes, ranks: tuple[UInt16Array, UInt16Array], order: Int32Array, threads: int | None
-) -> tuple[Boxes, Int32Array, RankedPredicates, UInt16Array]:
-    """What `_arrange` returns, for boxes and ranks in the order that they came in."""
     start = np.zeros(boxes.count + 1, np.int64)
     np.cumsum(np.diff(boxes.start)[order], out=start[1:])
-    size = len(boxes.attribute)
-    short = tuple(np.empty(size, np.uint16) for _ in range(3))
-    long = np.empty(size, np.int64), np.empty(size, np.int64)
     tiles = (boxes.count + LINE_BITS - 1) // LINE_BITS
     constrained = np.zeros((tiles, boxes.dimensions), np.uint16)
-    source = boxes.start, (boxes.attribute, *ranks), (boxes.low, boxes.high), order
-    each(
-        lambda part: _gather_predicates(*source, *part, start, short, long, constrained),
-        split(boxes.count, threads, least=_TILES * LINE_BITS, multiple=LINE_BITS),
-    )
+    parts = split(boxes.count, threads, least=_TILES * LINE_BITS, multiple=LINE_BITS)
+    moves = boxes.start, order, start
+    # Ranks before bounds, which take most of the memory, so that the old ranks are gone by then.
+    short = tuple(np.empty(size, np.uint16) for _ in range(3))
+    old = boxes.attribute, *ranks
+    each(lambda part: _gather_ranks(*moves, *part, old, short, constrained), parts)
+    del ranks, old
+    long = np.empty(size, np.int64), np.empty(size, np.int64)
+    each(lambda part: _gather_bounds(*moves, *part, (boxes.low, boxes.high), long), parts)
     gathered = Boxes(boxes.dimensions, start, short[0], *long)
     return gathered, order, RankedPredicates(start, *short), constrained
 
 
 @kernel
-def _gather_predicates(
+def _gather_ranks(
     start: Int64Array,
-    short: tuple[UInt16Array, UInt16Array, UInt16Array],
-    long: tuple[Int64Array, Int64Array],
     order: Int32Array,
+    start_out: Int64Array,
     first: Int,
     last: Int,
-    start_out: Int64Array,
-    short_out: tuple[UInt16Array, UInt16Array, UInt16Array],
-    long_out: tuple[Int64Array, Int64Array],
+    columns: tuple[UInt16Array, UInt16Array, UInt16Array],
+    columns_out: tuple[UInt16Array, UInt16Array, UInt16Array],
     constrained: UInt16Array,
 ) -> None:
-    """Copy the predicates of the boxes at the positions from `first` to `last`."""
-    attribute, low_rank, high_rank = short
-    low, high = long
-    attribute_out, low_rank_out, high_rank_out = short_out
-    low_out, high_out = long_out
+    """Copy attributes and ranks of the boxes at the positions from `first` to `last`."""
+    attribute, low, high = columns
+    attribute_out, low_out, high_out = columns_out
     one = np.uint64(1)
-    for position in range(np.uint64(first), np.uint64(last)):
-        here = np.uint64(position)
+    for here in range(np.uint64(first), np.uint64(last)):
         # Rows come from all over memory: ask for those a little ahead.
-        if here + np.uint64(24) < np.uint64(last):
-            prefetch(start, np.int64(order[here + np.uint64(24)]))
-        if here + np.uint64(12) < np.uint64(last):
-            row = np.uint64(order[here + np.uint64(12)])
-            ahead = start[row]
+        if here + _FAR < np.uint64(last):
+            prefetch(start, np.int64(order[here + _FAR]))
+        if here + _NEAR < np.uint64(last):
+            ahead = start[order[here + _NEAR]]
             prefetch(attribute, ahead)
-            prefetch(low_rank, ahead)
-            prefetch(high_rank, ahead)
-            for p in range(ahead, start[row + one] + 7, 8):
-                prefetch(low, p)
-                prefetch(high, p)
+            prefetch(low, ahead)
+            prefetch(high, ahead)
         row = np.uint64(order[here])
         begin = np.uint64(start[row])
         size = np.uint64(start[row + one]) - begin
         target = np.uint64(start_out[here])
         # Array by array, which the compiler turns into copies of whole vectors.
         for i in range(size):
-            low_out[target + np.uint64(i)] = low[begin + np.uint64(i)]
+            low_out[target + i] = low[begin + i]
         for i in range(size):
-            high_out[target + np.uint64(i)] = high[begin + np.uint64(i)]
-        for i in range(size):
-            low_rank_out[target + np.uint64(i)] = low_rank[begin + np.uint64(i)]
-        for i in range(size):
-            high_rank_out[target + np.uint64(i)] = high_rank[begin + np.uint64(i)]
+            high_out[target + i] = high[begin + i]
         tile = here // np.uint64(LINE_BITS)
         for i in range(size):
-            a = attribute[begin + np.uint64(i)]
-            attribute_out[target + np.uint64(i)] = a
-            constrained[tile, a] += 1
+            attribute_out[target + i] = attribute[begin + i]
+            constrained[tile, attribute[begin + i]] += 1
+
+
+@kernel
+def _gather_bounds(
+    start: Int64Array,
+    order: Int32Array,
+    start_out: Int64Array,
+    first: Int,
+    last: Int,
+    columns: tuple[Int64Array, Int64Array],
+    columns_out: tuple[Int64Array, Int64Array],
+) -> None:
+    """The same for bounds."""
+    low, high = columns
+    low_out, high_out = columns_out
+    one = np.uint64(1)
+    for here in range(np.uint64(first), np.uint64(last)):
+        if here + _FAR < np.uint64(last):
+            prefetch(start, np.int64(order[here + _FAR]))
+        if here + _NEAR < np.uint64(last):
+            row = np.uint64(order[here + _NEAR])
+            for p in range(start[row], start[row + one] + 7, 8):
+                prefetch(low, p)
+                prefetch(high, p)
+        row = np.uint64(order[here])
+        begin = np.uint64(start[row])
+        size = np.uint64(start[row + one]) - begin
+        target = np.uint64(start_out[here])
+        for i in range(size):
+            low_out[target + i] = low[begin + i]
+        for i in range(size):
+            high_out[target + i] = high[begin + i]
 
 
 def _make_directory(
