@@ -383,13 +383,18 @@ def build_segments(
     """
     built = []
     for number, kind in enumerate(KINDS):
-        rows = np.flatnonzero(kinds == number)
-        if len(rows) == 0:
+        mine = kinds == number
+        count = np.count_nonzero(mine)
+        if count == 0:
             continue
         index = make_index(boxes.dimensions)
-        order = index.build(boxes if len(rows) == boxes.count else boxes.take(rows))
-        if order is not None:
-            rows = rows[order]
+        if count == boxes.count:
+            order = index.build(boxes)
+            rows = np.arange(count) if order is None else order
+        else:
+            rows = np.flatnonzero(mine)
+            order = index.build(boxes.take(rows))
+            rows = rows if order is None else rows[order]
         numbers = None if kind == "disjoint" else owners[rows].astype(np.int32)
         tests = None
         if kind == "residual":

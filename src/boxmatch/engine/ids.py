@@ -94,6 +94,8 @@ def as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
 
 
 def _refuse_twins(ids: IdArray) -> None:
+    if ids.dtype == np.int64 and bool((ids[1:] > ids[:-1]).all()):
+        return  # numbered one after the other, as most are
     ordered = np.sort(hashes(ids))  # a set of a million strings would hold the GIL for long
     duplicates = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(duplicates) == 0:

@@ -95,15 +95,50 @@ class Matcher(Subscriptions):
             events = kept.events
         events = self._names.batch(events, keep or ())
 
-        def find(batch: PointBatch) -> list[Matches]:
-            return [view.match(batch, skipped) for view in snapshot.views]
-
-        def work(batch: PointBatch) -> MatchResult:
-            return join_parts(list(zip(find(batch), ids, strict=True)), len(batch), np.int64)
-
         batch = snapshot.encoder.batch(events, snapshot.used)
+        _check_size(snapshot, batch, skipped)
+        return self._list(snapshot, batch, skipped, threads, kept)
+
+    def match_batches(
+        self,
+        events: Any,
+        *,
+        size: int = 8_192,
+        threads: int | None = None,
+        max_false_positive_rate: float | None = None,
+    ) -> Iterator[MatchResult]:
+        """The matches of a batch in parts of `size` events, one after the other.
+
+        For results that are too large for memory as a whole. Rows of events are counted from 0 in
+        each part. All parts see the subscriptions as they were when the first was asked for.
+        """
+        if size < 1:
+            raise ValueError(f"size must be at least 1, not {size}")
+        snapshot = self._stores.snapshot
+        skipped = self._skipped(snapshot, max_false_positive_rate)
+        batch = snapshot.encoder.batch(self._names.batch(events), snapshot.used)
+        for first in range(0, len(batch), size):
+            part = batch.part(first, min(first + size, len(batch)))
+            yield self._list(snapshot, part, skipped, threads)
+
+    def _list(
+        self,
+        snapshot: Snapshot,
+        batch: PointBatch,
+        skipped: BoolArray | None,
+        threads: int | None,
+        kept: KeptColumns | None = None,
+    ) -> MatchResult:
+        """The matches of events, by a snapshot."""
+
+        def find(part: PointBatch) -> list[Matches]:
+            return [view.match(part, skipped) for view in snapshot.views]
+
+        def work(part: PointBatch) -> MatchResult:
+            return join_parts(list(zip(find(part), ids, strict=True)), len(part), np.int64)
+
         ids = [view.store.ids for view in snapshot.views]
-        if dtype is object:
+        if self._stores.id_dtype is object:
             chunks = [join_positions(by_chunks(find, batch, threads), ids, len(batch))]
         else:
             chunks = by_chunks(work, batch, threads)

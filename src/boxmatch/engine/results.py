@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, TypeVar
@@ -16,6 +15,7 @@ from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import IdArray
 from boxmatch.indexes.base import Matches
 from boxmatch.kernels.pieces import pieces, repeat, take, to_texts
+from boxmatch.kernels.threads import cores, pool
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # unless its stubs are installed
@@ -183,13 +183,6 @@ def join_chunks(
     return MatchResult(counts, subscription, skipped_attributes, kept)
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Divisible(Protocol):
     """What can be worked on in parts."""
 
@@ -214,11 +207,6 @@ def by_chunks(work: Callable[[Whole], Result], points: Whole, threads: int | Non
     size = -(-len(points) // wanted)
     count = len(points)
     chunks = [points.part(first, min(first + size, count)) for first in range(0, count, size)]
-    return list(_pool(os.getpid(), max(wanted, cores())).map(work, chunks))
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    # By process: a forked child has the pool, but not its threads. Batches that are too small for
-    # all cores share it with the others: a pool for each number would keep all of their threads.
-    return ThreadPoolExecutor(threads, thread_name_prefix="boxmatch")
+    # Batches that are too small for all cores share the threads with the others: a pool for each
+    # number would keep all of their threads.
+    return list(pool(os.getpid(), max(wanted, cores()), "boxmatch").map(work, chunks))

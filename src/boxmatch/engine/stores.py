@@ -338,10 +338,18 @@ class Stores:
                 chosen = views if everything and _untidy(views) else plan(views)
             if not chosen:
                 return False
-            merged = merge(chosen, self._make_index)
+            # In the background one core is enough: the others are for matching.
+            make_index = self._make_index if everything else self._make_index_alone
+            merged = merge(chosen, make_index)
             with self._writing:
                 self._swap_in(merged)
         return True
+
+    def _make_index_alone(self, dimensions: int) -> Index:
+        """An index that is built by the thread that asks for it."""
+        index = self._make_index(dimensions)
+        index.threads = 1
+        return index
 
     def _merge_for_axes(self) -> bool:
         """Merge the stores in which some axis is only that of removed boxes; False if there are

@@ -88,6 +88,8 @@ class Index(ABC):
         self.attributes = dimensions
         """The axes that events may lack, which come first; the others are of expressions, which
         nearly always have a value. May be set before `build`."""
+        self.threads: int | None = None
+        """How many threads `build` may use, if it uses several; None: one for each core."""
         self.chosen = {**self.parameters, **parameters}
         for parameter, (least, most) in self._limits.items():
             value = self.chosen[parameter]

@@ -84,6 +84,10 @@ def or_lines(left: Any, right: Any) -> Any:
     return left | right
 
 
+def xor_lines(left: Any, right: Any) -> Any:
+    return left ^ right
+
+
 def and_not_line(left: Any, right: Any) -> Any:
     """The bits of `left` that are not in `right`."""
     return left & (right ^ _MASK)
@@ -191,6 +195,7 @@ def _on_two_lines(emit: Callable[[Any, Any, Any], Any]) -> Any:
 
 _and = _on_two_lines(lambda builder, left, right: builder.and_(left, right))
 _or = _on_two_lines(lambda builder, left, right: builder.or_(left, right))
+_xor = _on_two_lines(lambda builder, left, right: builder.xor(left, right))
 _and_not = _on_two_lines(lambda builder, left, right: builder.and_(left, builder.not_(right)))
 
 
@@ -312,6 +317,7 @@ for _function, _implementation in (
     (full_line, lambda: _full()),
     (and_lines, lambda left, right: _and(left, right)),
     (or_lines, lambda left, right: _or(left, right)),
+    (xor_lines, lambda left, right: _xor(left, right)),
     (and_not_line, lambda left, right: _and_not(left, right)),
     (xor_lines, lambda left, right: _xor(left, right)),
     (word_line, lambda word: _word_line(word)),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError, EventError, SchemaError
+from boxmatch.kernels.threads import each, split
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.columns import Refused, arrow_keys, object_keys, readable
@@ -52,7 +53,7 @@ Ends = tuple[Int64Array, Int64Array]
 
 _NUMERIC = ("int", "float", "decimal")
 _ROWS = 4_096
-"""Rows of a table to have uncompressed at a time."""
+"""Rows of a table to have uncompressed at a time, and of an array for each thread, at least."""
 
 
 def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Boxes:
@@ -86,7 +87,12 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     attribute = np.empty(total, np.uint16)
     low_keys, high_keys = np.empty(total, np.int64), np.empty(total, np.int64)
     exact = low.dtype == np.int64, high.dtype == np.int64
-    row, position = kernels.fill_predicates(low, high, exact, kinds, attribute, low_keys, high_keys)
+    out = attribute, low_keys, high_keys
+    refused = each(
+        lambda part: kernels.fill_predicates(low, high, exact, kinds, start, *part, *out),
+        split(len(low), None, least=_ROWS),
+    )
+    row, position = next((one for one in refused if one[0] != kernels.NO_ROW), refused[0])
     if row != kernels.NO_ROW:
         found = schema.attributes[position]
         ends = low[row, position].item(), high[row, position].item()

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import Int64Array
+from boxmatch.arrays import Int, Int64Array
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import FIRST, LAST
 
@@ -43,21 +43,33 @@ def fill_predicates(
     highs: npt.NDArray[Any],
     exact: tuple[bool, bool],
     kinds: npt.NDArray[np.uint8],
+    start: Int64Array,
+    first: Int,
+    last: Int,
     attribute: npt.NDArray[np.uint16],
     low_keys: Int64Array,
     high_keys: Int64Array,
 ) -> tuple[int, int]:
-    """Write all predicates in order; the row and position that cannot be one, or `NO_ROW`.
+    """Write the predicates of the rows from `first` to `last`, in order; the row and position that
+    cannot be one, or `NO_ROW`.
 
-    `exact` says whether lows, and highs, are integers.
+    `exact` says whether lows, and highs, are integers; `start` is that of `count_predicates`.
     """
-    place = 0
-    for row in range(lows.shape[0]):
-        for position in range(lows.shape[1]):
+    present = np.empty(lows.shape[1] + 1, np.uint64)
+    for row in range(np.uint64(first), np.uint64(last)):
+        # Which ones there are comes first: a branch for each bound would often go wrong.
+        size = np.uint64(0)
+        for position in range(np.uint64(lows.shape[1])):
             low = lows[row, position]
             high = highs[row, position]
-            if low != low and high != high:
-                continue
+            present[size] = position
+            size += np.uint64((low == low) | (high == high))
+        begin = np.uint64(start[row])
+        for i in range(size):
+            position = present[i]
+            place = begin + np.uint64(i)
+            low = lows[row, position]
+            high = highs[row, position]
             kind = kinds[position]
             if kind == FLOAT:
                 low_key = _float_key(low) if low == low else FIRST
@@ -69,7 +81,7 @@ def fill_predicates(
                     or (kind == TIME and not (exact[0] or _is_whole(low)))
                     or (kind == TIME and not (exact[1] or _is_whole(high)))
                 ):
-                    return row, position
+                    return np.int64(row), np.int64(position)
                 low_key = _whole_key(low, exact[0], True) if low == low else FIRST
                 high_key = _whole_key(high, exact[1], False) if high == high else LAST
                 if low_key < FIRST:
@@ -80,7 +92,6 @@ def fill_predicates(
             attribute[place] = position
             low_keys[place] = low_key
             high_keys[place] = high_key
-            place += 1
     return NO_ROW, NO_ROW
 
 

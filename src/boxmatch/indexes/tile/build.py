@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import BitLines, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.arrays import (
+    BitLines,
+    Int,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt64Array,
+)
 from boxmatch.indexes.tile.layout import RankedPredicates, TileState
 from boxmatch.indexes.tile.order import cluster
 from boxmatch.indexes.tile.ranks import (
+    RANK,
     Ruler,
     cell_of,
     choose_cuts,
+    make_rank_table,
     make_ruler,
     rank_predicates,
     shifts_for,
@@ -20,15 +32,25 @@ from boxmatch.indexes.tile.slots import (
     choose_slots,
     collect_endpoints,
     fill_lines,
-    mark_unsettled,
     no_endpoints,
     order_slots,
+    room_of_tile,
 )
 from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, filled_lines, zero_lines
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
-from boxmatch.model.axis import ABSENT, LAST
+from boxmatch.kernels.threads import each, split
 from boxmatch.model.boxes import Boxes
+
+_PART = 65_536
+"""Predicates for each thread, at least."""
+
+_TILES = 16
+"""The same for tiles."""
+
+_NEAR: Final = np.uint64(12)
+_FAR: Final = np.uint64(24)
+"""Positions ahead at which the bounds of a box, and where they begin, are fetched."""
 
 _SLOT_BOXES = 16
 """An attribute gets lines in a tile if at least so many of its boxes constrain it."""
@@ -48,31 +70,38 @@ _DENSE = 4.0
 """Matches per tile and event from which on an index is made for many matches."""
 
 
-def build_tiles(boxes: Boxes, cells: int, attributes: int) -> tuple[TileState, Int64Array]:
+def build_tiles(
+    boxes: Boxes, cells: int, attributes: int, threads: int | None = 1
+) -> tuple[TileState, Int64Array]:
     """The index, and the row of `boxes` that each of its positions holds.
 
-    All but the first `attributes` axes are of expressions, which nearly always have a value.
+    All but the first `attributes` axes are of expressions, which nearly always have a value. With
+    `threads` None there is one for each core.
     """
-    ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count)))
-    boxes, order, predicates = _arrange(boxes, ruler, attributes)
+    ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count), threads))
+    boxes, order, predicates, constrained = _arrange(boxes, ruler, attributes, threads)
     cut_start = ruler.cut_start
     dense = _expected_matches(predicates, cut_start) > _DENSE
-    constrained = _constrained(boxes.start, boxes.attribute, boxes.dimensions)
-    top_attribute, top_shift, top_row, top = _make_directory(predicates, cut_start, constrained)
+    top_attribute, top_shift, top_row, top = _make_directory(
+        predicates, cut_start, constrained, threads
+    )
     least = _DENSE_SLOT_BOXES if dense else _SLOT_BOXES
     slots, rows, line_count = choose_slots(
         constrained, cut_start, boxes.count, cells, least, in_rows=dense
     )
     lines = zero_lines(line_count)
-    fill_lines(slots, predicates, lines)
+    unsettled = zero_lines(len(constrained))
+    unlined = zero_lines(len(constrained))
+    tiles = split(len(constrained), threads, least=_TILES)
+    room = room_of_tile(slots)
+    each(lambda part: fill_lines(slots, predicates, room, *part, lines, unsettled, unlined), tiles)
     # Where lines lie in rows, a tile has none that lie together.
     tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32) * (not dense)
     slot_depth = np.empty(len(constrained), np.uint16)
-    order_slots(slots, lines, slot_depth)
-    endpoints = collect_endpoints(boxes, predicates, slots, line_count) if dense else no_endpoints()
-    unsettled = zero_lines(len(constrained))
-    unlined = zero_lines(len(constrained))
-    mark_unsettled(slots, predicates, unsettled, unlined)
+    each(lambda part: order_slots(slots, lines, *part, slot_depth), tiles)
+    endpoints = no_endpoints()
+    if dense:
+        endpoints = collect_endpoints(boxes, predicates, slots, line_count, tiles)
     state = TileState(
         **ruler._asdict(),
         top_attribute=top_attribute,
@@ -101,7 +130,7 @@ def build_tiles(boxes: Boxes, cells: int, attributes: int) -> tuple[TileState, I
         box_low=boxes.low,
         box_high=boxes.high,
     )
-    return state, order
+    return state, order.astype(np.int64)
 
 
 def _quantiles(count: int) -> int:
@@ -110,119 +139,116 @@ def _quantiles(count: int) -> int:
 
 
 def _arrange(
-    boxes: Boxes, ruler: Ruler, attributes: int
-) -> tuple[Boxes, Int64Array, RankedPredicates]:
-    """The boxes in clustered order, that order, and their predicates as ranks."""
-    low = np.empty(len(boxes.attribute), np.uint16)
-    high = np.empty(len(boxes.attribute), np.uint16)
-    rank_predicates(ruler, boxes.attribute, boxes.low, boxes.high, low, high)
-    order = cluster(boxes, attributes, ruler.cut_start, low, high)
-    boxes, low, high = _gather(boxes, low, high, order)
-    sure_low = np.empty(len(low), np.int32)
-    sure_high = np.empty(len(low), np.int32)
-    predicates = RankedPredicates(boxes.start, boxes.attribute, low, high, sure_low, sure_high)
-    _fill_sure(ruler, predicates, boxes.low, boxes.high)
-    return boxes, order, predicates
+    boxes: Boxes, ruler: Ruler, attributes: int, threads: int | None
+) -> tuple[Boxes, Int32Array, RankedPredicates, UInt16Array]:
+    """The boxes in clustered order, that order, their predicates as ranks, and how many boxes of
+    each tile constrain each attribute.
+    """
+    size = len(boxes.attribute)
+    ranks = np.empty(size, np.uint16), np.empty(size, np.uint16)
+    table = make_rank_table(ruler, size)
 
+    def rank(part: tuple[int, int]) -> Int64Array:
+        width = np.zeros(boxes.dimensions, np.int64)
+        keys = boxes.attribute, boxes.low, boxes.high
+        rank_predicates(ruler.cuts, table, keys, *part, ranks, width)
+        return width
 
-def _gather(
-    boxes: Boxes, low_rank: UInt16Array, high_rank: UInt16Array, order: Int64Array
-) -> tuple[Boxes, UInt16Array, UInt16Array]:
-    """The boxes, and the ranks of their predicates, in the given order."""
+    width = np.sum(each(rank, split(size, threads, least=_PART)), axis=0)
+    order = cluster(boxes, attributes, ruler.cut_start, ranks, width, threads)
     start = np.zeros(boxes.count + 1, np.int64)
     np.cumsum(np.diff(boxes.start)[order], out=start[1:])
-    size = len(boxes.attribute)
-    gathered = Boxes(
-        boxes.dimensions,
-        start,
-        np.empty(size, np.uint16),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-    )
-    ranks = np.empty(size, np.uint16), np.empty(size, np.uint16)
-    _gather_predicates(
-        boxes.start,
-        (boxes.attribute, low_rank, high_rank),
-        (boxes.low, boxes.high),
-        order,
-        (gathered.attribute, *ranks),
-        (gathered.low, gathered.high),
-    )
-    return gathered, *ranks
+    tiles = (boxes.count + LINE_BITS - 1) // LINE_BITS
+    constrained = np.zeros((tiles, boxes.dimensions), np.uint16)
+    parts = split(boxes.count, threads, least=_TILES * LINE_BITS, multiple=LINE_BITS)
+    moves = boxes.start, order, start
+    # Ranks before bounds, which take most of the memory, so that the old ranks are gone by then.
+    short = tuple(np.empty(size, np.uint16) for _ in range(3))
+    old = boxes.attribute, *ranks
+    each(lambda part: _gather_ranks(*moves, *part, old, short, constrained), parts)
+    del ranks, old
+    long = np.empty(size, np.int64), np.empty(size, np.int64)
+    each(lambda part: _gather_bounds(*moves, *part, (boxes.low, boxes.high), long), parts)
+    gathered = Boxes(boxes.dimensions, start, short[0], *long)
+    return gathered, order, RankedPredicates(start, *short), constrained
 
 
 @kernel
-def _gather_predicates(
+def _gather_ranks(
     start: Int64Array,
-    short: tuple[UInt16Array, ...],
-    long: tuple[Int64Array, ...],
-    order: Int64Array,
-    short_out: tuple[UInt16Array, ...],
-    long_out: tuple[Int64Array, ...],
+    order: Int32Array,
+    start_out: Int64Array,
+    first: Int,
+    last: Int,
+    columns: tuple[UInt16Array, UInt16Array, UInt16Array],
+    columns_out: tuple[UInt16Array, UInt16Array, UInt16Array],
+    constrained: UInt16Array,
 ) -> None:
-    attribute, low_rank, high_rank = short
-    low, high = long
-    attribute_out, low_rank_out, high_rank_out = short_out
-    low_out, high_out = long_out
-    count = len(order)
-    target = 0
-    for position in range(count):
+    """Copy attributes and ranks of the boxes at the positions from `first` to `last`."""
+    attribute, low, high = columns
+    attribute_out, low_out, high_out = columns_out
+    one = np.uint64(1)
+    for here in range(np.uint64(first), np.uint64(last)):
         # Rows come from all over memory: ask for those a little ahead.
-        if position + 24 < count:
-            prefetch(start, order[position + 24])
-        if position + 12 < count:
-            ahead = start[order[position + 12]]
+        if here + _FAR < np.uint64(last):
+            prefetch(start, np.int64(order[here + _FAR]))
+        if here + _NEAR < np.uint64(last):
+            ahead = start[order[here + _NEAR]]
             prefetch(attribute, ahead)
-            prefetch(low_rank, ahead)
-            prefetch(high_rank, ahead)
             prefetch(low, ahead)
-            prefetch(low, ahead + 7)
             prefetch(high, ahead)
-            prefetch(high, ahead + 7)
-        row = order[position]
-        for p in range(start[row], start[row + 1]):
-            attribute_out[target] = attribute[p]
-            low_rank_out[target] = low_rank[p]
-            high_rank_out[target] = high_rank[p]
-            low_out[target] = low[p]
-            high_out[target] = high[p]
-            target += 1
+        row = np.uint64(order[here])
+        begin = np.uint64(start[row])
+        size = np.uint64(start[row + one]) - begin
+        target = np.uint64(start_out[here])
+        # Array by array, which the compiler turns into copies of whole vectors.
+        for i in range(size):
+            low_out[target + i] = low[begin + i]
+        for i in range(size):
+            high_out[target + i] = high[begin + i]
+        tile = here // np.uint64(LINE_BITS)
+        for i in range(size):
+            attribute_out[target + i] = attribute[begin + i]
+            constrained[tile, attribute[begin + i]] += 1
 
 
 @kernel
-def _fill_sure(
-    ruler: Ruler, predicates: RankedPredicates, low: Int64Array, high: Int64Array
+def _gather_bounds(
+    start: Int64Array,
+    order: Int32Array,
+    start_out: Int64Array,
+    first: Int,
+    last: Int,
+    columns: tuple[Int64Array, Int64Array],
+    columns_out: tuple[Int64Array, Int64Array],
 ) -> None:
-    """Set the ranks that each predicate covers as a whole."""
-    cuts, cut_start = ruler.cuts, ruler.cut_start
-    attribute, low_rank, high_rank = predicates.attribute, predicates.low, predicates.high
-    sure_low, sure_high = predicates.sure_low, predicates.sure_high
-    for p in range(len(attribute)):
-        a = attribute[p]
-        first = cut_start[a]
-        ranks = cut_start[a + 1] - first
-        r = np.int32(low_rank[p])
-        whole = low[p] == ABSENT or (r > 0 and cuts[first + r - 1] == low[p])
-        sure_low[p] = r if whole else r + 1
-        r = np.int32(high_rank[p])
-        whole = high[p] == LAST if r == ranks else cuts[first + r] == high[p] + 1
-        sure_high[p] = r if whole else r - 1
-
-
-@kernel
-def _constrained(start: Int64Array, attribute: UInt16Array, dimensions: int) -> UInt16Array:
-    """How many boxes of each tile constrain each attribute."""
-    count = len(start) - 1
-    tiles = (count + LINE_BITS - 1) // LINE_BITS
-    table = np.zeros((tiles, dimensions), np.uint16)
-    for box in range(count):
-        for p in range(start[box], start[box + 1]):
-            table[box // LINE_BITS, attribute[p]] += 1
-    return table
+    """The same for bounds."""
+    low, high = columns
+    low_out, high_out = columns_out
+    one = np.uint64(1)
+    for here in range(np.uint64(first), np.uint64(last)):
+        if here + _FAR < np.uint64(last):
+            prefetch(start, np.int64(order[here + _FAR]))
+        if here + _NEAR < np.uint64(last):
+            row = np.uint64(order[here + _NEAR])
+            for p in range(start[row], start[row + one] + 7, 8):
+                prefetch(low, p)
+                prefetch(high, p)
+        row = np.uint64(order[here])
+        begin = np.uint64(start[row])
+        size = np.uint64(start[row + one]) - begin
+        target = np.uint64(start_out[here])
+        for i in range(size):
+            low_out[target + i] = low[begin + i]
+        for i in range(size):
+            high_out[target + i] = high[begin + i]
 
 
 def _make_directory(
-    predicates: RankedPredicates, cut_start: Int32Array, constrained: UInt16Array
+    predicates: RankedPredicates,
+    cut_start: Int32Array,
+    constrained: UInt16Array,
+    threads: int | None,
 ) -> tuple[UInt16Array, UInt8Array, Int32Array, BitLines]:
     """The attributes that rule out tiles, their shifts and first rows, and the rows.
 
@@ -248,8 +274,15 @@ def _make_directory(
     top[0] = filled_lines(tiles).reshape(-1)
     place = np.full(dimensions, -1, np.int32)
     place[attributes] = np.arange(len(attributes))
-    _fill_directory(predicates, mandatory, place, shift.astype(np.uint8), row, cells, top)
-    return attributes, shift.astype(np.uint8), row, top.reshape(rows * width, LINE_WORDS)
+    short = shift.astype(np.uint8)
+    each(
+        lambda part: _fill_directory(
+            predicates, mandatory, place, attributes, short, row, cells, *part, top
+        ),
+        # Tiles whose bits are in the same word are for the same thread.
+        split(tiles, threads, least=64, multiple=64),
+    )
+    return attributes, short, row, top.reshape(rows * width, LINE_WORDS)
 
 
 @kernel
@@ -257,37 +290,71 @@ def _fill_directory(
     predicates: RankedPredicates,
     mandatory: npt.NDArray[np.bool_],
     place: Int32Array,
+    attributes: UInt16Array,
     shift: UInt8Array,
     row: Int32Array,
     cells: Int64Array,
+    first_tile: Int,
+    last_tile: Int,
     top: BitLines,
 ) -> None:
-    tiles, dimensions = mandatory.shape
     start, attribute = predicates.start, predicates.attribute
     count = len(start) - 1
-    widest = np.int64(0)
-    for i in range(len(cells)):
-        widest = max(widest, cells[i])
-    change = np.zeros((len(cells), widest + 1), np.int32)
-    for tile in range(tiles):
-        word = tile >> 6
+    # The bits of 64 tiles that change from one cell to the next, by row of the directory.
+    change = np.zeros(len(top) + 1, np.uint64)
+    # By row: the last cell up to which a predicate that begins here reaches.
+    reach = np.full(len(top), -1, np.int32)
+    lowest = np.empty(len(cells), np.int64)
+    highest = np.empty(len(cells), np.int64)
+    for tile in range(first_tile, last_tile):
         bit = np.uint64(1) << np.uint64(tile & 63)
-        change[:] = 0
+        lowest[:] = len(top)
+        highest[:] = -1
         for box in range(tile * LINE_BITS, min(count, (tile + 1) * LINE_BITS)):
-            for p in range(start[box], start[box + 1]):
-                if mandatory[tile, attribute[p]]:
-                    i = place[attribute[p]]
-                    change[i, cell_of(predicates.low[p], shift[i])] += 1
-                    change[i, cell_of(predicates.high[p], shift[i]) + 1] -= 1
-        for a in range(dimensions):
-            i = place[a]
-            if i < 0:
+            for p in range(np.uint64(start[box]), np.uint64(start[box + 1])):
+                a = attribute[p]
+                if not mandatory[tile, a]:
+                    continue
+                i = np.uint64(place[a])
+                low = cell_of(predicates.low[p] & RANK, shift[i])
+                high = cell_of(predicates.high[p] & RANK, shift[i])
+                if low <= high:
+                    at = np.uint64(row[i] + low)
+                    reach[at] = max(reach[at], np.int32(high))
+                    lowest[i] = min(lowest[i], low)
+                    highest[i] = max(highest[i], low)
+        for i in range(len(cells)):
+            if not mandatory[tile, attributes[i]]:
+                _toggle(change, row[i], cells[i], 0, cells[i] - 1, bit)
                 continue
-            open_boxes = 0
-            for cell in range(cells[i]):
-                open_boxes += change[i, cell]
-                if open_boxes > 0 or not mandatory[tile, a]:
-                    top[row[i] + cell, word] |= bit
+            cell = lowest[i]
+            while cell <= highest[i]:
+                begin = cell
+                end = np.int64(reach[row[i] + cell])
+                while cell <= min(end, highest[i]):
+                    end = max(end, np.int64(reach[row[i] + cell]))
+                    reach[row[i] + cell] = -1
+                    cell += 1
+                _toggle(change, row[i], cells[i], begin, end, bit)
+                while cell <= highest[i] and reach[row[i] + cell] < 0:
+                    cell += 1
+        if tile & 63 == 63 or tile == last_tile - 1:
+            for i in range(len(cells)):
+                word = np.uint64(0)
+                for r in range(row[i], row[i] + cells[i]):
+                    word ^= change[r]
+                    top[r, tile >> 6] = word
+            change[:] = 0
+
+
+@kernel
+def _toggle(
+    change: UInt64Array, row: Int, cells: Int, first: Int, last: Int, bit: np.uint64
+) -> None:
+    """Have `bit` set in the cells from `first` to `last` of an attribute with so many."""
+    change[row + first] ^= bit
+    if last + 1 < cells:
+        change[row + last + 1] ^= bit
 
 
 @kernel
@@ -314,7 +381,9 @@ def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> fl
         for _ in range(dimensions):
             state = _next_random(state)
             some = np.int64(state >> np.uint64(1)) % len(attribute)
-            event[attribute[some]] = (np.int64(low[some]) + np.int64(high[some]) + 1) >> 1
+            event[attribute[some]] = (
+                np.int64(low[some] & RANK) + np.int64(high[some] & RANK) + 1
+            ) >> 1
         for a in range(dimensions):
             state = _next_random(state)
             if np.int64(state >> np.uint64(33)) > present * 2.0**31:
@@ -325,7 +394,7 @@ def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> fl
             holds = True
             for p in range(start[box], start[box + 1]):
                 rank = event[attribute[p]]
-                if rank < low[p] or rank > high[p]:
+                if rank < low[p] & RANK or rank > high[p] & RANK:
                     holds = False
                     break
             matched += int(holds)

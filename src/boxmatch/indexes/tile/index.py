@@ -50,7 +50,7 @@ class TileIndex(Index):
     _limits = {"cells": (8, 120)}
 
     def build(self, boxes: Boxes) -> Int64Array:
-        state, order = build_tiles(boxes, self.chosen["cells"], self.attributes)
+        state, order = build_tiles(boxes, self.chosen["cells"], self.attributes, self.threads)
         self._hold(state)
         return order
 

@@ -18,16 +18,14 @@ from boxmatch.kernels.packing import packing
 class RankedPredicates(NamedTuple):
     """The predicates of boxes in clustered order, as ranks.
 
-    Box `b` has those in `start[b]:start[b + 1]`. A predicate touches the ranks `low … high` and
-    covers `sure_low … sure_high` as a whole (none, if these cross).
+    Box `b` has those in `start[b]:start[b + 1]`. A predicate touches the ranks `low … high`; the
+    highest bit of either says that it covers a part of that rank only (`ranks.INEXACT`).
     """
 
     start: Int64Array
     attribute: UInt16Array
     low: UInt16Array
     high: UInt16Array
-    sure_low: Int32Array
-    sure_high: Int32Array
 
 
 class TileState(NamedTuple):

@@ -8,36 +8,47 @@ on a few attributes and on their places, and one look in the directory skips all
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from boxmatch.arrays import Int, Int32Array, Int64Array, UInt16Array, UInt64Array
+from boxmatch.arrays import Int, Int32Array, Int64Array, UInt8Array, UInt16Array, UInt64Array
+from boxmatch.indexes.tile.ranks import RANK
+from boxmatch.kernels.bit_lines import trailing_zeros
 from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.radix import stable_order
+from boxmatch.kernels.threads import each, split
+from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
+
+_PART = 8_192
+"""Boxes for each thread, at least."""
 
 
 def cluster(
     boxes: Boxes,
     attributes: int,
     cut_start: Int32Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
-) -> Int64Array:
+    ranks: tuple[UInt16Array, UInt16Array],
+    width: Int64Array,
+    threads: int | None = 1,
+) -> Int32Array:
     """The order in which to store `boxes`: position to row.
 
-    All but the first `attributes` axes are of expressions.
+    All but the first `attributes` axes are of expressions. `width` is that of `rank_predicates`.
     """
-    importance = _importance(boxes, attributes, cut_start, low_rank, high_rank)
+    importance = _importance(boxes, attributes, cut_start, width)
+    cells = np.diff(cut_start).astype(np.int64) + 1
+    bits = np.array([max(1, (cell - 1).bit_length()) for cell in cells.tolist()], np.uint8)
     keys = np.empty(boxes.count, np.uint64)
-    _sort_keys(boxes.start, boxes.attribute, low_rank, high_rank, cut_start, importance, keys)
-    return np.argsort(keys)
+    each(
+        lambda part: _sort_keys(
+            boxes.start, (boxes.attribute, *ranks), cells, bits, importance, *part, keys
+        ),
+        split(boxes.count, threads, least=_PART),
+    )
+    return stable_order(keys, threads)
 
 
 def _importance(
-    boxes: Boxes,
-    attributes: int,
-    cut_start: Int32Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
+    boxes: Boxes, attributes: int, cut_start: Int32Array, width: Int64Array
 ) -> UInt16Array:
     """Place of each attribute among all, the most telling first.
 
@@ -45,11 +56,9 @@ def _importance(
     they do so narrowly: the fraction of all boxes that an event satisfies through it is small. No
     event is without the value of an expression, so that one counts as if all boxes constrained it.
     """
-    width = np.zeros(boxes.dimensions)
-    _sum_widths(boxes.attribute, low_rank, high_rank, width)
     satisfied = width / np.maximum(1, np.diff(cut_start))
     if attributes < boxes.dimensions:
-        constrain = np.bincount(boxes.attribute, minlength=boxes.dimensions)[attributes:]
+        constrain = count_attributes(boxes.attribute, boxes.dimensions)[attributes:]
         satisfied[attributes:] *= boxes.count / np.maximum(1, constrain)
     place = np.empty(boxes.dimensions, np.uint16)
     place[np.argsort(satisfied, kind="stable")] = np.arange(boxes.dimensions)
@@ -57,64 +66,59 @@ def _importance(
 
 
 @kernel
-def _sum_widths(
-    attribute: UInt16Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
-    width: npt.NDArray[np.float64],
-) -> None:
-    for p in range(len(attribute)):
-        width[attribute[p]] += np.int64(high_rank[p]) - np.int64(low_rank[p]) + 1
-
-
-@kernel
 def _sort_keys(
     start: Int64Array,
-    attribute: UInt16Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
-    cut_start: Int32Array,
+    predicates: tuple[UInt16Array, UInt16Array, UInt16Array],
+    cells: Int64Array,
+    cell_bits: UInt8Array,
     importance: UInt16Array,
+    first: Int,
+    last: Int,
     keys: UInt64Array,
 ) -> None:
-    dimensions = len(cut_start) - 1
+    """The sort keys of the boxes from `first` to `last`.
+
+    `predicates` are attributes, low and high ranks; an attribute has so many `cells`, which take
+    `cell_bits`.
+    """
+    attribute, low_rank, high_rank = predicates
+    one = np.uint64(1)
+    six = np.uint64(6)
+    dimensions = len(cells)
     attribute_bits = 1
     while (1 << attribute_bits) < dimensions + 1:
         attribute_bits += 1
-    place = np.empty(dimensions, np.int64)
-    predicate = np.empty(dimensions, np.int64)
-    for box in range(len(start) - 1):
-        # Insertion sort: a box has a handful of predicates.
-        size = 0
-        for p in range(start[box], start[box + 1]):
-            rank = np.int64(importance[attribute[p]])
-            i = size
-            while i > 0 and place[i - 1] > rank:
-                place[i] = place[i - 1]
-                predicate[i] = predicate[i - 1]
-                i -= 1
-            place[i] = rank
-            predicate[i] = p
-            size += 1
+    # A box's predicates come by place when its places are bits of a set.
+    predicate = np.empty(dimensions, np.uint64)
+    words = np.zeros((dimensions + 63) // 64, np.uint64)
+    for box in range(np.uint64(first), np.uint64(last)):
+        for p in range(np.uint64(start[box]), np.uint64(start[np.uint64(box) + one])):
+            place = np.uint64(importance[attribute[p]])
+            predicate[place] = p
+            words[place >> six] |= one << (place & np.uint64(63))
         key = np.uint64(0)
         free = 64
-        for i in range(size):
-            p = predicate[i]
-            a = attribute[p]
-            cells = np.int64(cut_start[a + 1] - cut_start[a]) + 1
-            low = np.int64(low_rank[p])
-            high = np.int64(high_rank[p])
-            kind, bits = _width_class(high - low + 1, cells)
-            # Where it lies among the places that an interval of this width can have.
-            position = min((low << bits) // (cells - (high - low)), (1 << bits) - 1)
-            code = ((place[i] << 2 | kind) << bits) | position
-            length = attribute_bits + 2 + bits
-            if length > free:
-                key |= np.uint64(code >> (length - free))
-                free = 0
-                break
-            free -= length
-            key |= np.uint64(code) << np.uint64(free)
+        for w in range(len(words)):
+            word = words[w]
+            words[w] = 0
+            while word != 0 and free > 0:
+                place = (np.uint64(w) << six) | np.uint64(trailing_zeros(word))
+                word &= word - one
+                p = predicate[place]
+                a = attribute[p]
+                low = np.int64(low_rank[p] & RANK)
+                width = np.int64(high_rank[p] & RANK) - low + 1
+                kind, bits = _width_class(width, cells[a], cell_bits[a])
+                # Where it lies among the places that an interval of this width can have.
+                position = min((low << bits) // (cells[a] - width + 1), (1 << bits) - 1)
+                code = ((np.int64(place) << 2 | kind) << bits) | position
+                length = attribute_bits + 2 + bits
+                if length > free:
+                    key |= np.uint64(code >> (length - free))
+                    free = 0
+                else:
+                    free -= length
+                    key |= np.uint64(code) << np.uint64(free)
         if free >= attribute_bits:
             # No further attribute: sorts after every attribute.
             key |= np.uint64((1 << attribute_bits) - 1) << np.uint64(free - attribute_bits)
@@ -122,17 +126,14 @@ def _sort_keys(
 
 
 @kernel
-def _width_class(width: Int, cells: Int) -> tuple[int, int]:
+def _width_class(width: Int, cells: Int, cell_bits: Int) -> tuple[int, int]:
     """How wide a predicate is, in four classes, and with how many bits to say where it lies.
 
     A slice much narrower than the predicates in it prunes no more, so wide ones get few bits; the
     widest get none and are ordered by attribute alone.
     """
     if width * 64 <= cells:
-        bits = 1
-        while (1 << bits) < cells:
-            bits += 1
-        return 0, bits
+        return 0, np.int64(cell_bits)
     if width * 8 <= cells:
         return 1, 4
     if width * 2 <= cells:

@@ -7,14 +7,25 @@ nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
+from boxmatch.arrays import (
+    BitLines,
+    Int,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt16Table,
+    UInt64Array,
+)
 from boxmatch.indexes.tile.layout import TileState
 from boxmatch.kernels.bit_lines import LINE_BITS, and_lines, load_line, store_line
 from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.radix import sorted_keys
+from boxmatch.kernels.threads import each, split
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
@@ -28,7 +39,9 @@ _SAMPLE = 32_768
 """Predicates looked at per attribute when choosing its cuts."""
 
 
-def choose_cuts(boxes: Boxes, quantiles: int) -> tuple[Int64Array, Int32Array]:
+def choose_cuts(
+    boxes: Boxes, quantiles: int, threads: int | None = 1
+) -> tuple[Int64Array, Int32Array]:
     """Sorted cuts of all attributes one after the other, and where each attribute's begin."""
     counts = count_attributes(boxes.attribute, boxes.dimensions)
     strides = np.maximum(1, counts // _SAMPLE)
@@ -38,19 +51,27 @@ def choose_cuts(boxes: Boxes, quantiles: int) -> tuple[Int64Array, Int32Array]:
     _sample_endpoints(
         boxes.attribute, boxes.low, boxes.high, strides, offsets[:-1].copy(), endpoints
     )
-    parts = []
-    for attribute in range(boxes.dimensions):
-        sample = np.sort(endpoints[offsets[attribute] : offsets[attribute + 1]])
-        # Endpoints that fall on FIRST say nothing: that cut is always there.
-        sample = sample[np.searchsorted(sample, FIRST, side="right") :]
-        distinct = sample[:1] if len(sample) == 0 else _distinct(sample)
-        if len(distinct) > EXACT_CUTS:
-            at = np.linspace(0, len(sample) - 1, quantiles).astype(np.int64)
-            distinct = _distinct(sample[at])
-        parts.append(np.concatenate([[FIRST], distinct]))
+
+    def cut(span: tuple[int, int]) -> list[Int64Array]:
+        return [_cuts_of(endpoints[offsets[a] : offsets[a + 1]], quantiles) for a in range(*span)]
+
+    few = boxes.dimensions if offsets[-1] < _SAMPLE else 1
+    parts = sum(each(cut, split(boxes.dimensions, threads, least=few)), [])
     start = np.zeros(boxes.dimensions + 1, np.int32)
     np.cumsum([len(part) for part in parts], out=start[1:])
     return np.concatenate(parts).astype(np.int64), start
+
+
+def _cuts_of(endpoints: Int64Array, quantiles: int) -> Int64Array:
+    """The cuts of one attribute, from some of its endpoints."""
+    sample = sorted_keys(endpoints)
+    # Endpoints that fall on FIRST say nothing: that cut is always there.
+    sample = sample[np.searchsorted(sample, FIRST, side="right") :]
+    distinct = _distinct(sample)
+    if len(distinct) > EXACT_CUTS:
+        at = np.linspace(0, len(sample) - 1, quantiles).astype(np.int64)
+        distinct = _distinct(sample[at])
+    return np.concatenate([[FIRST], distinct])
 
 
 def _distinct(ordered: Int64Array) -> Int64Array:
@@ -150,19 +171,146 @@ def rank_of(ruler: Ruler, a: Int, key: Int) -> Int:
     return low
 
 
+INEXACT: Final = 0x8000
+"""Set in the rank of a predicate's end if the predicate covers a part of that rank only."""
+
+RANK: Final = 0x7FFF
+"""The bits of a rank."""
+
+_SEVERAL: Final = 0x8000
+_FEWEST_PARTS = 16
+_MOST_PARTS = 2_048
+
+
+class RankTable(NamedTuple):
+    """What finds most ranks of many keys in one step, without a branch that could go either way.
+
+    From `lowest[a]` on, the axis of attribute `a` is divided into equal parts of `2 ** shift[a]`
+    keys; beyond them comes one more, for all that is above. `rank[a, part]` is the rank before the
+    first cut of the part, or before the last cut of all if that is less, with a mark if several
+    cuts fall into the part.
+    """
+
+    start: UInt64Array
+    lowest: Int64Array
+    shift: UInt64Array
+    rank: UInt16Table
+
+
+def make_rank_table(ruler: Ruler, predicates: int) -> RankTable:
+    """With parts in proportion to the predicates of an attribute."""
+    dimensions = len(ruler.cut_start) - 1
+    parts = 1 << int(2 * predicates / max(1, dimensions)).bit_length()
+    table = RankTable(
+        ruler.cut_start.astype(np.uint64),
+        np.full(dimensions, FIRST),
+        np.zeros(dimensions, np.uint64),
+        np.zeros((dimensions, min(max(parts, _FEWEST_PARTS), _MOST_PARTS) + 1), np.uint16),
+    )
+    _fill_rank_table(ruler.cuts, ruler.cut_start, table.lowest, table.shift, table.rank)
+    return table
+
+
+@kernel
+def _fill_rank_table(
+    cuts: Int64Array,
+    cut_start: Int32Array,
+    lowest: Int64Array,
+    shifts: UInt64Array,
+    ranks: UInt16Table,
+) -> None:
+    parts = ranks.shape[1] - 1
+    for a in range(len(cut_start) - 1):
+        first, last = cut_start[a] + 1, cut_start[a + 1]
+        if first >= last:
+            continue
+        lowest[a] = cuts[first]
+        base = np.uint64(cuts[first])
+        span = np.uint64(cuts[last - 1]) - base
+        shift = 0
+        while (span >> np.uint64(shift)) >= parts:
+            shift += 1
+        shifts[a] = shift
+        cut = first
+        for part in range(parts + 1):
+            before = cut
+            while cut < last and (np.uint64(cuts[cut]) - base) >> np.uint64(shift) == part:
+                cut += 1
+            rank = min(before, last - 1) - cut_start[a]
+            ranks[a, part] = rank | _SEVERAL if cut - before > 1 else rank
+
+
 @kernel
 def rank_predicates(
-    ruler: Ruler,
-    attribute: UInt16Array,
-    low: Int64Array,
-    high: Int64Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
+    cuts: Int64Array,
+    table: RankTable,
+    predicates: tuple[UInt16Array, Int64Array, Int64Array],
+    first: Int,
+    last: Int,
+    ranks: tuple[UInt16Array, UInt16Array],
+    width: Int64Array,
 ) -> None:
-    """Ranks of both endpoints of each predicate."""
-    for p in range(len(attribute)):
-        low_rank[p] = rank_of(ruler, attribute[p], low[p])
-        high_rank[p] = rank_of(ruler, attribute[p], high[p])
+    """The ranks of both ends of the predicates from `first` to `last`, `INEXACT` added.
+
+    Adds to `width` how many ranks those of each attribute touch.
+    """
+    start, lowest, shift, rank = table
+    attribute, low, high = predicates
+    low_rank, high_rank = ranks
+    one = np.uint64(1)
+    several = np.uint64(_SEVERAL)
+    beyond = np.uint64(rank.shape[1] - 1)
+    # Places are unsigned: for others Numba asks each time whether they count from the end.
+    for p in range(np.uint64(first), np.uint64(last)):
+        a = np.uint64(attribute[p])
+        begin, end = start[a], start[a + one]
+        base = lowest[a]
+        low_key, high_key = low[p], high[p]
+        low_part = min((np.uint64(max(low_key, base)) - np.uint64(base)) >> shift[a], beyond)
+        high_part = min((np.uint64(max(high_key, base)) - np.uint64(base)) >> shift[a], beyond)
+        bottom = np.uint64(rank[a, low_part])
+        top = np.uint64(rank[a, high_part])
+        if (bottom | top) & several:
+            bottom = _cuts_up_to(cuts, begin, end, bottom & np.uint64(RANK), low_key)
+            top = _cuts_up_to(cuts, begin, end, top & np.uint64(RANK), high_key)
+        else:
+            bottom += np.uint64(cuts[begin + bottom] <= low_key)
+            top += np.uint64(cuts[begin + top] <= high_key)
+        mark = np.uint64(0)
+        if low_key == ABSENT:
+            bottom = np.uint64(0)
+        else:
+            mark = np.uint64(cuts[begin + bottom - one] != low_key) << np.uint64(15)
+        if high_key == ABSENT:
+            top = np.uint64(0)
+        width[a] += np.int64(top) - np.int64(bottom) + 1
+        low_rank[p] = bottom | mark
+        if begin + top == end:
+            mark = np.uint64(high_key != LAST) << np.uint64(15)
+        else:
+            mark = np.uint64(cuts[begin + top] != high_key + 1) << np.uint64(15)
+        high_rank[p] = top | mark
+
+
+@kernel
+def _cuts_up_to(
+    cuts: Int64Array, begin: np.uint64, end: np.uint64, known: np.uint64, key: Int
+) -> np.uint64:
+    """How many of the cuts in `begin:end` are at or below a key; the first `known` of them are."""
+    # In steps that double, since the rest of the part has few, then by halves.
+    low = begin + known
+    step = np.uint64(1)
+    while low + step < end and cuts[low + step - np.uint64(1)] <= key:
+        low += step
+        step += step
+    high = min(low + step, end)
+    while low < high:
+        middle = (low + high) >> np.uint64(1)
+        if cuts[middle] <= key:
+            low = middle + np.uint64(1)
+        else:
+            high = middle
+    return low - begin
 
 
 @kernel

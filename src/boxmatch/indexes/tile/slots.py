@@ -8,9 +8,17 @@ import numpy as np
 
 from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
 from boxmatch.indexes.tile.layout import RankedPredicates
-from boxmatch.indexes.tile.ranks import cell_of, shifts_for
-from boxmatch.kernels.bit_lines import LINE_BITS, LINE_WORDS, count_bits, load_line
+from boxmatch.indexes.tile.ranks import INEXACT, RANK, cell_of, shifts_for
+from boxmatch.kernels.bit_lines import (
+    LINE_BITS,
+    LINE_WORDS,
+    count_bits,
+    load_line,
+    store_line,
+    xor_lines,
+)
 from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.threads import each
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
 
@@ -104,79 +112,97 @@ def _in_rows(
     return line, step, rows
 
 
-@kernel
-def _cells(predicates: RankedPredicates, p: Int, shift: Int, whole: bool) -> tuple[Int, Int]:
-    """First and last cell that a predicate touches or, if `whole`, covers."""
-    if not whole:
-        return cell_of(predicates.low[p], shift), cell_of(predicates.high[p], shift)
-    low = predicates.sure_low[p]
-    high = predicates.sure_high[p]
-    first = cell_of(low, shift)
-    last = cell_of(high, shift)
-    if first > 0 and ((first - 1) << shift) + 1 < low:
-        first += 1
-    if last > 0 and (last << shift) > high:
-        last -= 1
-    return first, last
+def room_of_tile(slots: TileSlots) -> int:
+    """Lines of a tile, and one more for each of its slots, at most."""
+    before = np.concatenate([[0], np.cumsum(slots.cell_count[slots.attribute] + 1)])
+    return int(np.diff(before[slots.start]).max(initial=0))
 
 
 @kernel
 def fill_lines(
     slots: TileSlots,
     predicates: RankedPredicates,
+    room: Int,
+    first_tile: Int,
+    last_tile: Int,
     lines: BitLines,
+    unsettled: BitLines,
+    unlined: BitLines,
 ) -> None:
-    """Draw the lines: a box has its bit in every cell that its predicate touches."""
-    slot_start, slot_attribute, slot_line = slots.start, slots.attribute, slots.line
-    cell_shift, cell_count, step = slots.cell_shift, slots.cell_count, slots.step
+    """Draw the lines of some tiles: a box has its bit in every cell that its predicate touches.
+
+    A box is settled if each of its predicates has lines that lose nothing of it.
+    """
     start, attribute = predicates.start, predicates.attribute
-    dimensions = len(cell_shift)
+    low_rank, high_rank = predicates.low, predicates.high
+    cell_shift, cell_count = slots.cell_shift, slots.cell_count
     count = len(start) - 1
-    slot_of = np.full(dimensions, -1, np.int64)
-    for tile in range(len(slot_start) - 1):
+    one = np.uint64(1)
+    # The bits that change from one cell to the next: here, since lines may lie far apart.
+    change = np.zeros((room, LINE_WORDS), np.uint64)
+    change_of = np.full(len(cell_shift), -1, np.int64)
+    for tile in range(first_tile, last_tile):
         first_box = tile * LINE_BITS
         last_box = min(count, first_box + LINE_BITS)
-        for s in range(slot_start[tile], slot_start[tile + 1]):
-            slot_of[slot_attribute[s]] = s
+        used = 0
+        for s in range(slots.start[tile], slots.start[tile + 1]):
+            a = slots.attribute[s]
+            change_of[a] = used
             # Every box passes the whole axis, until a predicate says otherwise.
-            for box in range(first_box, last_box):
-                bit = box - first_box
-                lines[slot_line[s], bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+            for bit in range(0, last_box - first_box, 64):
+                size = min(64, last_box - first_box - bit)
+                change[used, bit >> 6] = ~np.uint64(0) >> np.uint64(64 - size)
+            used += cell_count[a] + 1
         for box in range(first_box, last_box):
-            word = (box - first_box) >> 6
-            bit_mask = np.uint64(1) << np.uint64((box - first_box) & 63)
-            for p in range(start[box], start[box + 1]):
+            word = np.uint64((box - first_box) >> 6)
+            bit_mask = one << np.uint64((box - first_box) & 63)
+            exact = True
+            lined = True
+            for p in range(np.uint64(start[box]), np.uint64(start[box + 1])):
                 a = attribute[p]
-                s = slot_of[a]
-                if s < 0:
+                if change_of[a] < 0:
+                    lined = False
                     continue
-                first, last = _cells(predicates, p, cell_shift[a], False)
-                base = slot_line[s]
-                # Bits that change from one cell to the next; running them up gives the lines.
-                if first > last:
-                    lines[base, word] ^= bit_mask
-                    continue
-                if first > 0:
-                    lines[base, word] ^= bit_mask
-                    lines[base + first * step[a], word] ^= bit_mask
-                if last + 1 < cell_count[a]:
-                    lines[base + (last + 1) * step[a], word] ^= bit_mask
-        for s in range(slot_start[tile], slot_start[tile + 1]):
-            a = slot_attribute[s]
-            slot_of[a] = -1
-            line = slot_line[s]
-            for _ in range(1, cell_count[a]):
-                for word in range(LINE_WORDS):
-                    lines[line + step[a], word] ^= lines[line, word]
-                line += step[a]
+                base = np.uint64(change_of[a])
+                shift = np.uint64(cell_shift[a])
+                less = (one << shift) - one
+                low = np.uint64(low_rank[p]) & np.uint64(RANK)
+                high = np.uint64(high_rank[p]) & np.uint64(RANK)
+                first = (low + less) >> shift
+                last = (high + less) >> shift
+                # Nothing is lost where a predicate begins and ends with whole cells.
+                exact = exact and (
+                    ((low_rank[p] | high_rank[p]) & INEXACT) == 0
+                    and (first == 0 or low == ((first - one) << shift) + one)
+                    and (last == 0 or high == last << shift)
+                )
+                change[base, word] ^= bit_mask
+                if first <= last:
+                    change[base + first, word] ^= bit_mask
+                    change[base + last + one, word] ^= bit_mask
+            if not (exact and lined):
+                unsettled[tile, word] |= bit_mask
+            if not lined:
+                unlined[tile, word] |= bit_mask
+        for s in range(slots.start[tile], slots.start[tile + 1]):
+            a = slots.attribute[s]
+            line = load_line(change, change_of[a])
+            store_line(lines, slots.line[s], line)
+            for cell in range(1, cell_count[a]):
+                line = xor_lines(line, load_line(change, change_of[a] + cell))
+                store_line(lines, slots.line[s] + cell * np.int64(slots.step[a]), line)
+            change_of[a] = -1
+        change[:used] = 0
 
 
 @kernel
-def order_slots(slots: TileSlots, lines: BitLines, slot_depth: UInt16Array) -> None:
-    """Put each tile's most selective slots first, and say how many leave few boxes."""
+def order_slots(
+    slots: TileSlots, lines: BitLines, first_tile: Int, last_tile: Int, slot_depth: UInt16Array
+) -> None:
+    """Put some tiles' most selective slots first, and say how many leave few boxes."""
     attribute, line = slots.attribute, slots.line
     passing = np.empty(len(slots.cell_shift), np.float64)
-    for tile in range(len(slots.start) - 1):
+    for tile in range(first_tile, last_tile):
         first, last = slots.start[tile], slots.start[tile + 1]
         for s in range(first, last):
             cells = slots.cell_count[attribute[s]]
@@ -202,37 +228,6 @@ def order_slots(slots: TileSlots, lines: BitLines, slot_depth: UInt16Array) -> N
         slot_depth[tile] = depth
 
 
-@kernel
-def mark_unsettled(
-    slots: TileSlots,
-    predicates: RankedPredicates,
-    unsettled: BitLines,
-    unlined: BitLines,
-) -> None:
-    """A box is settled if each of its predicates has lines that lose nothing of it."""
-    cell_shift = slots.cell_shift
-    start, attribute = predicates.start, predicates.attribute
-    line_of = np.full(len(cell_shift), -1, np.int32)
-    count = len(start) - 1
-    for tile in range(len(slots.start) - 1):
-        first_box = tile * LINE_BITS
-        _enter_tile(slots, tile, line_of)
-        for box in range(first_box, min(count, first_box + LINE_BITS)):
-            settled = True
-            lined = True
-            for p in range(start[box], start[box + 1]):
-                a = attribute[p]
-                has_slot = line_of[a] >= 0
-                lined = lined and has_slot
-                touched = _cells(predicates, p, cell_shift[a], False)
-                covered = _cells(predicates, p, cell_shift[a], True)
-                settled = settled and has_slot and touched == covered
-            bit = box - first_box
-            unsettled[tile, bit >> 6] |= np.uint64(not settled) << np.uint64(bit & 63)
-            unlined[tile, bit >> 6] |= np.uint64(not lined) << np.uint64(bit & 63)
-        _leave_tile(slots, tile, line_of)
-
-
 LineEndpoints = tuple[Int64Array, Int64Array, Int32Array]
 """Where each line's endpoints begin, their keys in ascending order, and whose they are."""
 
@@ -242,77 +237,154 @@ def no_endpoints() -> LineEndpoints:
 
 
 def collect_endpoints(
-    boxes: Boxes, predicates: RankedPredicates, slots: TileSlots, line_count: int
+    boxes: Boxes,
+    predicates: RankedPredicates,
+    slots: TileSlots,
+    line_count: int,
+    tiles: list[tuple[int, int]],
 ) -> LineEndpoints:
     """The endpoints of predicates, line by line: what settles every doubt that a line leaves."""
     start = np.zeros(line_count + 1, np.int64)
-    no_keys, no_owner = no_endpoints()[1:]
-    _list_endpoints(slots, predicates, boxes.low, boxes.high, start[1:], no_keys, no_owner)
+    bounds = boxes.low, boxes.high
+    room = room_of_tile(slots)
+    most = each(lambda part: _count_endpoints(slots, predicates, bounds, room, *part, start), tiles)
     np.cumsum(start, out=start)
     keys = np.empty(start[-1], np.int64)
     owner = np.empty(start[-1], np.int32)
-    _list_endpoints(slots, predicates, boxes.low, boxes.high, start[:-1].copy(), keys, owner)
-    _sort_endpoints(start, keys, owner)
+    sizes = room, max(most)
+    each(
+        lambda part: _list_endpoints(slots, predicates, bounds, sizes, *part, start, keys, owner),
+        tiles,
+    )
     return start, keys, owner
 
 
 @kernel
-def _enter_tile(slots: TileSlots, tile: int, line_of: Int32Array) -> None:
+def _enter_tile(slots: TileSlots, tile: int, cell_of_slot: Int64Array) -> Int:
+    """Number the cells of a tile's slots, one slot after the other; returns how many there are."""
+    used = 0
     for s in range(slots.start[tile], slots.start[tile + 1]):
-        line_of[slots.attribute[s]] = slots.line[s]
+        cell_of_slot[slots.attribute[s]] = used
+        used += slots.cell_count[slots.attribute[s]]
+    return used
 
 
 @kernel
-def _leave_tile(slots: TileSlots, tile: int, line_of: Int32Array) -> None:
+def _leave_tile(slots: TileSlots, tile: int, cell_of_slot: Int64Array) -> None:
     for s in range(slots.start[tile], slots.start[tile + 1]):
-        line_of[slots.attribute[s]] = -1
+        cell_of_slot[slots.attribute[s]] = -1
+
+
+@kernel
+def _count_endpoints(
+    slots: TileSlots,
+    predicates: RankedPredicates,
+    bounds: tuple[Int64Array, Int64Array],
+    room: Int,
+    first_tile: Int,
+    last_tile: Int,
+    start: Int64Array,
+) -> int:
+    """Set `start[line + 1]` to the endpoints of each line; returns how many a tile has at most."""
+    low, high = bounds
+    boxes = len(predicates.start) - 1
+    first_cell = np.full(len(slots.cell_shift), -1, np.int64)
+    counts = np.zeros(room, np.int64)
+    most = 0
+    for tile in range(first_tile, last_tile):
+        used = _enter_tile(slots, tile, first_cell)
+        counts[:used] = 0
+        total = 0
+        begin = np.uint64(predicates.start[tile * LINE_BITS])
+        for p in range(begin, np.uint64(predicates.start[min(boxes, (tile + 1) * LINE_BITS)])):
+            a = predicates.attribute[p]
+            if first_cell[a] >= 0:
+                shift = slots.cell_shift[a]
+                low_cell = first_cell[a] + cell_of(predicates.low[p] & RANK, shift)
+                high_cell = first_cell[a] + cell_of(predicates.high[p] & RANK, shift)
+                has_low, has_high = low[p] != ABSENT, high[p] != LAST
+                counts[np.uint64(low_cell)] += has_low
+                counts[np.uint64(high_cell)] += has_high
+                total += np.int64(has_low) + np.int64(has_high)
+        for s in range(slots.start[tile], slots.start[tile + 1]):
+            a = slots.attribute[s]
+            for cell in range(slots.cell_count[a]):
+                line = slots.line[s] + cell * np.int64(slots.step[a])
+                start[line + 1] = counts[first_cell[a] + cell]
+        _leave_tile(slots, tile, first_cell)
+        most = max(most, total)
+    return most
 
 
 @kernel
 def _list_endpoints(
     slots: TileSlots,
     predicates: RankedPredicates,
-    low: Int64Array,
-    high: Int64Array,
-    cursor: Int64Array,
+    bounds: tuple[Int64Array, Int64Array],
+    sizes: tuple[Int, Int],
+    first_tile: Int,
+    last_tile: Int,
+    start: Int64Array,
     keys: Int64Array,
     owner: Int32Array,
 ) -> None:
-    """Write each line's endpoints from its cursor on, which moves; without keys, count them."""
+    """Write the endpoints of some tiles' lines, ascending.
+
+    They are put in order tile by tile, since a tile's lines may lie far apart.
+    """
+    low, high = bounds
+    room, most = sizes
     boxes = len(predicates.start) - 1
-    line_of = np.full(len(slots.cell_shift), -1, np.int32)
-    for tile in range(len(slots.start) - 1):
-        _enter_tile(slots, tile, line_of)
+    first_cell = np.full(len(slots.cell_shift), -1, np.int64)
+    cursor = np.empty(room + 1, np.int64)
+    found_keys = np.empty(most, np.int64)
+    found_owner = np.empty(most, np.int32)
+    for tile in range(first_tile, last_tile):
+        _enter_tile(slots, tile, first_cell)
+        total = np.int64(0)
+        for s in range(slots.start[tile], slots.start[tile + 1]):
+            a = slots.attribute[s]
+            for cell in range(slots.cell_count[a]):
+                line = slots.line[s] + cell * np.int64(slots.step[a])
+                cursor[first_cell[a] + cell] = total
+                total += start[line + 1] - start[line]
         for box in range(tile * LINE_BITS, min(boxes, (tile + 1) * LINE_BITS)):
-            for p in range(predicates.start[box], predicates.start[box + 1]):
+            for p in range(np.uint64(predicates.start[box]), np.uint64(predicates.start[box + 1])):
                 a = predicates.attribute[p]
-                if line_of[a] < 0:
+                if first_cell[a] < 0:
                     continue
-                for is_high in (False, True):
-                    is_open = high[p] == LAST if is_high else low[p] == ABSENT
-                    if is_open:
-                        continue
-                    rank = predicates.high[p] if is_high else predicates.low[p]
-                    cell = cell_of(rank, slots.cell_shift[a])
-                    line = line_of[a] + cell * np.int64(slots.step[a])
-                    at = cursor[line]
-                    cursor[line] += 1
-                    if len(keys) > 0:
-                        keys[at] = high[p] + 1 if is_high else low[p]
-                        owner[at] = ~box if is_high else box
-        _leave_tile(slots, tile, line_of)
+                shift = slots.cell_shift[a]
+                if low[p] != ABSENT:
+                    cell = np.uint64(first_cell[a] + cell_of(predicates.low[p] & RANK, shift))
+                    found_keys[np.uint64(cursor[cell])] = low[p]
+                    found_owner[np.uint64(cursor[cell])] = box
+                    cursor[cell] += 1
+                if high[p] != LAST:
+                    cell = np.uint64(first_cell[a] + cell_of(predicates.high[p] & RANK, shift))
+                    found_keys[np.uint64(cursor[cell])] = high[p] + 1
+                    found_owner[np.uint64(cursor[cell])] = ~box
+                    cursor[cell] += 1
+        for s in range(slots.start[tile], slots.start[tile + 1]):
+            a = slots.attribute[s]
+            for cell in range(slots.cell_count[a]):
+                line = slots.line[s] + cell * np.int64(slots.step[a])
+                size = start[line + 1] - start[line]
+                end = cursor[first_cell[a] + cell]
+                _sort_endpoints(found_keys, found_owner, end - size, end)
+                for i in range(size):
+                    keys[start[line] + i] = found_keys[end - size + i]
+                    owner[start[line] + i] = found_owner[end - size + i]
+        _leave_tile(slots, tile, first_cell)
 
 
 @kernel
-def _sort_endpoints(start: Int64Array, keys: Int64Array, owner: Int32Array) -> None:
-    """Shell's sort in each line, which has a handful of endpoints as a rule."""
-    for line in range(len(start) - 1):
-        first, last = start[line], start[line + 1]
-        for gap in (301, 57, 10, 1):
-            for i in range(first + gap, last):
-                key, box = keys[i], owner[i]
-                j = i
-                while j >= first + gap and keys[j - gap] > key:
-                    keys[j], owner[j] = keys[j - gap], owner[j - gap]
-                    j -= gap
-                keys[j], owner[j] = key, box
+def _sort_endpoints(keys: Int64Array, owner: Int32Array, first: Int, last: Int) -> None:
+    """Shell's sort of a line's endpoints, a handful as a rule."""
+    for gap in (301, 57, 10, 1):
+        for i in range(first + gap, last):
+            key, box = keys[i], owner[i]
+            j = i
+            while j >= first + gap and keys[j - gap] > key:
+                keys[j], owner[j] = keys[j - gap], owner[j - gap]
+                j -= gap
+            keys[j], owner[j] = key, box
