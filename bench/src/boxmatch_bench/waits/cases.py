@@ -119,8 +119,8 @@ class Supplies:
         return path
 
     @cached_property
-    def journal(self) -> Path:
-        """Where a matcher is open that has changes in its journal; readers can open it."""
+    def durable(self) -> Path:
+        """Where a matcher is open that may have its last changes in the journal, or in files."""
         path = self.new_folder()
         self._writer = Matcher.open(path, _SCHEMA, sync="normal")
         self._writer.subscribe_many(self.texts_with_or)
@@ -217,12 +217,6 @@ def _compact(supplies: Supplies) -> Call:
     return matcher.compact
 
 
-def _compact_texts(supplies: Supplies) -> Call:
-    matcher = _matcher(supplies.texts_with_or)
-    matcher.subscribe_many(supplies.texts)
-    return matcher.compact
-
-
 def _save(matcher: str) -> Callable[[Supplies], Call]:
     def prepare(supplies: Supplies) -> Call:
         held, path = getattr(supplies, matcher), supplies.new_folder()
@@ -237,7 +231,7 @@ def _load(supplies: Supplies) -> Call:
 
 
 def _open(supplies: Supplies) -> Call:
-    path = supplies.journal
+    path = supplies.durable
 
     def read() -> None:
         Matcher.open(path, read_only=True).close()
@@ -302,11 +296,10 @@ CASES: dict[str, Callable[[Supplies], Call]] = {
     "to_arrow, string ids": _to_arrow,
     "to_pandas, string ids": _to_pandas,
     "compact of 600,000 rows, string ids": _compact,
-    "compact of 120,000 texts": _compact_texts,
     "save of 1,000,000": _save("matcher"),
     "save of 500,000, string ids": _save("matcher_of_strings"),
     "Matcher.load of 500,000, string ids": _load,
-    "Matcher.open with 25,000 texts in the journal": _open,
+    "Matcher.open of 20,000 texts, to read": _open,
     "unsubscribe_many of 100,000": _unsubscribe("bounds"),
     "unsubscribe_many of 100,000, string ids": _unsubscribe("bounds_of_strings"),
     "ids of 1,000,000": _ids("matcher"),
