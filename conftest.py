@@ -33,6 +33,9 @@ os.environ.setdefault(
 for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(_name, None)
 
+# Answers without kernels have tests of their own; all others are about those with kernels.
+os.environ["BOXMATCH_BACKGROUND_COMPILATION"] = "0"
+
 # Compiling kernels and comparing large answers make many objects, and next to no garbage in cycles.
 gc.set_threshold(20_000, 20, 50)
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,121 @@ main()
     os.utime(mark, (0, 0))  # what is compiled from now on is announced again
     for script in (MATCH, MATCH_TEXTS_AND_LISTS, MATCH_SAVED, MOVE):
         assert run(script, NUMBA_CACHE_DIR=tmp_path).stderr == ""
+
+
+IN_BACKGROUND = """
+import os, subprocess, sys
+import boxmatch as bm
+from boxmatch.kernels.background import Stage, background
+
+helpers = []
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        helpers.append(self.pid)
+subprocess.Popen = Popen
+
+m = bm.Matcher({"x": "int"})
+m.subscribe_many([{"id": n, "filter": {"x": (n, n + 1)}} for n in range(50)])
+
+def check():
+    assert sorted(m.match({"x": 3})) == [2, 3]
+    assert m.match_batch([{"x": n} for n in range(60)]).counts.sum() == 100
+
+check()
+[view] = m.snapshot.views
+"""
+BEGUN = """
+assert view.store.interim
+background.wait(Stage.SCAN)
+assert background._running
+check()
+"""
+END_HELPER = """
+import signal, time
+while not helpers:
+    time.sleep(0.01)
+for helper in helpers:
+    os.kill(helper, signal.SIGKILL)
+"""
+
+
+def in_background(script: str, **environment: str | Path) -> subprocess.CompletedProcess[str]:
+    return run(IN_BACKGROUND + script, BOXMATCH_BACKGROUND_COMPILATION="1", **environment)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+def test_a_program_ends_while_kernels_are_compiled(tmp_path: Path) -> None:
+    done = in_background(BEGUN + END_HELPER, NUMBA_CACHE_DIR=tmp_path)
+    (said,) = done.stderr.splitlines()
+    assert "in the background" in said
+    assert str(tmp_path) in said
+    # What there is of it is used by the next, of which nobody says anything again.
+    again = in_background(
+        "assert background._stage == Stage.SCAN" + END_HELPER, NUMBA_CACHE_DIR=tmp_path
+    )
+    assert again.stderr == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_answers_too(tmp_path: Path) -> None:
+    script = """
+background.wait(Stage.SCAN)
+pid = os.fork()
+if pid == 0:
+    helpers.clear()
+    check()
+    assert background._running
+    m.subscribe(99, "x = 3")
+    assert sorted(m.match({"x": 3})) == [2, 3, 99]
+"""
+    both = END_HELPER + "assert pid == 0 or os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0"
+    in_background(script + both, NUMBA_CACHE_DIR=tmp_path)
+
+
+def test_kernels_are_compiled_here_where_no_helper_can_be(tmp_path: Path) -> None:
+    """As in a program that embeds Python."""
+    script = """
+background.wait(Stage.SCAN)
+assert not helpers
+check()
+os._exit(0)
+"""
+    preamble = "import sys; sys.executable = '/opt/editor'"
+    environment = {"NUMBA_CACHE_DIR": tmp_path, "BOXMATCH_BACKGROUND_COMPILATION": "1"}
+    run(preamble + IN_BACKGROUND + script, **environment)
+
+
+def test_nothing_is_compiled_in_the_background_where_it_is_turned_off(tmp_path: Path) -> None:
+    script = """
+assert not view.store.interim
+assert not helpers
+"""
+    environment = {"NUMBA_CACHE_DIR": tmp_path, "NUMBA_DISABLE_JIT": "1"}
+    assert in_background(script, **environment).stderr == ""
+
+
+@pytest.mark.slow
+def test_two_processes_wait_for_the_same_kernels(tmp_path: Path) -> None:
+    script = """
+background.wait(Stage.LISTS)
+m._stores.settle()
+check()
+assert not any(view.store.interim for view in m.snapshot.views)
+"""
+    home = tmp_path / "home"
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(in_background, script, HOME=home) for _ in range(2)]
+    assert sum(one.result().stderr.count("in the background") for one in both) == 1
+    warm = "assert not view.store.interim; assert not helpers"
+    assert in_background(warm, HOME=home).stderr == ""
+    # A package that was moved, or another processor, has kernels of its own.
+    other = "assert view.store.interim" + END_HELPER
+    in_background(other, HOME=home, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    moved = tmp_path / "boxmatch"
+    shutil.copytree(Path(boxmatch.__file__).parent, moved)
+    environment = {"HOME": home, "BOXMATCH_BACKGROUND_COMPILATION": "1"}
+    run(IN_BACKGROUND + other, package=moved, **environment)
 
 
 def test_importing_says_nothing() -> None:

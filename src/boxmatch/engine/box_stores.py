@@ -22,6 +22,7 @@ from boxmatch.engine.removals import Removals
 from boxmatch.engine.residuals import NONE, Residual, Residuals
 from boxmatch.indexes.base import Index, Matches
 from boxmatch.indexes.scan import scan_over
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import listed, repeat, take, to_texts
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = Sequence[tuple[int, int, int]]
+
+MUCH = 2_000_000_000
+"""Pairs of a box and an event from which on it is faster to wait for an index than to scan."""
 
 SegmentKind = Literal["disjoint", "overlapping", "residual"]
 KINDS: Final[tuple[SegmentKind, ...]] = get_args(SegmentKind)
@@ -62,6 +66,11 @@ class IndexedSegment:
         """What filters ask for besides their boxes, by position; None if that is nothing."""
         self.texts = texts
         """Filters as they were written; None if none is known."""
+
+    @property
+    def interim(self) -> bool:
+        """Whether it is yet to get its index, whose kernels are being compiled."""
+        return self.index.interim
 
     @property
     def kind(self) -> SegmentKind:
@@ -296,7 +305,9 @@ class StoreView:
         Its `values` are needed if there are residuals.
         """
         point = self._seen(point)
-        positions = self._index.match_one(point.keys, self.alive, skipped, lists=point.lists)
+        positions = self._usable(point).match_one(
+            point.keys, self.alive, skipped, lists=point.lists
+        )
         if self.residuals is not None and len(positions):
             if values is None:
                 raise TypeError("residuals need the values of the event")
@@ -327,7 +338,20 @@ class StoreView:
     def _match_points(self, points: Points, skipped: BoolArray | None) -> Matches:
         """The positions of all boxes that hold each point."""
         points = self._seen(points)
-        return self._index.match(points.keys, self.alive, skipped, lists=points.lists)
+        return self._usable(points).match(points.keys, self.alive, skipped, lists=points.lists)
+
+    def _usable(self, points: Points) -> Index:
+        """The index, or, while its kernels are compiled, a scan of its boxes."""
+        index = self._index
+        stage = Stage.INDEX if points.lists is None else Stage.LISTS
+        if index.interim:
+            background.has(stage)  # else nobody would ask in a forked process
+        if not index.slow_to_compile or background.has(stage):
+            return index
+        if len(points) * self.rows > MUCH:
+            background.wait(stage)
+            return index
+        return scan_over(index.boxes, self.rows)
 
     def _seen(self, points: Points) -> Points:
         """The points on the axes that the index knows of.
@@ -342,7 +366,7 @@ class StoreView:
         if self._owners(skipped) is not None or self.residuals is not None:
             return self.match(batch, skipped).counts
         points = self._seen(batch.points)
-        return self._index.count(points.keys, self.alive, skipped, lists=points.lists)
+        return self._usable(points).count(points.keys, self.alive, skipped, lists=points.lists)
 
     def _owners(self, skipped: BoolArray | None) -> Int32Array | None:
         return self.store.owners if skipped is None else self.store.numbers

@@ -19,6 +19,7 @@ from boxmatch.engine.box_stores import KINDS, IndexedSegment, StoreView, Tail, b
 from boxmatch.engine.ids import IdArray
 from boxmatch.engine.residuals import Residual
 from boxmatch.indexes.base import Index
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import concatenate, take
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.strings import remap_bounds
@@ -72,7 +73,9 @@ def _live(view: StoreView) -> int:
 
 
 def wasteful(view: StoreView) -> bool:
-    """Whether so much of the store is gone that it should be rebuilt."""
+    """Whether so much of the store is gone that it should be rebuilt, or its index can be made."""
+    if isinstance(view.store, IndexedSegment) and view.store.interim:
+        return background.has(Stage.INDEX)
     return view.removed > _FEW_ROWS and view.removed * _MANY_REMOVED > view.rows
 
 
@@ -175,6 +178,12 @@ class Compactor:
         self._stores = weakref.ref(stores)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    def kernels_came(self) -> None:
+        """Give segments the indexes that could not be made before."""
+        stores = self._stores()
+        if stores is not None and stores.needs_merging():
+            self.wake()
 
     def wake(self) -> None:
         with self._lock:

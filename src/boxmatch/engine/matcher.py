@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.subscriptions import Subscriptions
 from boxmatch.errors import IndexConfigError, ResultTooLargeError
 from boxmatch.indexes.base import Matches
-from boxmatch.model.boxes import Boxes
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.point_encoder import PointBatch
@@ -87,7 +86,7 @@ class Matcher(Subscriptions):
         Raises `ResultTooLargeError` if the matches are not expected to fit into memory;
         `match_batches` has them in parts.
         """
-        snapshot = self._stores.snapshot
+        snapshot = self._stores.snapshot_for(events)
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         kept = None
         if keep is not None:
@@ -114,7 +113,7 @@ class Matcher(Subscriptions):
         """
         if size < 1:
             raise ValueError(f"size must be at least 1, not {size}")
-        snapshot = self._stores.snapshot
+        snapshot = self._stores.snapshot_for(events)
         skipped = self._skipped(snapshot, max_false_positive_rate)
         batch = snapshot.encoder.batch(self._names.batch(events), snapshot.used)
         for first in range(0, len(batch), size):
@@ -156,7 +155,7 @@ class Matcher(Subscriptions):
 
         For the rate and what is skipped see `match` and `match_batch`.
         """
-        snapshot = self._stores.snapshot
+        snapshot = self._stores.snapshot_for(events)
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         events = self._names.batch(events)
         batch = snapshot.encoder.batch(events, snapshot.used)
@@ -221,28 +220,12 @@ class Matcher(Subscriptions):
         """Compile, or load from the cache, all kernels that subscribing and matching need.
 
         Those for lists and for tests of text, such as `LIKE '%a%'`, come with a schema that has a
-        list or a string.
+        list or a string. Waits for all of them, also for those that are compiled in the background.
         """
-        trial = Matcher(self.schema, index=self.index, **self._parameters)
-        count = 64
-        keys = np.arange(count * len(self.schema)).reshape(count, -1) % 97
-        trial._subscribe_compressed(np.arange(count), Boxes.from_dense(keys, keys + 50))
-        trial._subscribe_compressed(np.arange(count, 2 * count), Boxes.from_dense(keys, keys))
-        trial.subscribe(0, {})
-        trial.unsubscribe(1)
-        trial.compact()
-        trial.subscribe(2, {})  # something for the tail
-        snapshot = trial._stores.snapshot
-        snapshot.skipped(0.5)
-        batch = snapshot.encoder.batch([{}] * 300, snapshot.used)
-        for view in snapshot.views:
-            view.match_one(batch.points.part(0, 1))
-            view.match(batch)
-            view.count(batch)
-        trial.nearest({}, limit=0)  # its keys are of no string that could be shown
-        _warm_up_bounds(self.index, self._parameters)
-        if any(attribute.repeated or attribute.type == "string" for attribute in self.schema):
-            _warm_up_lists(self.index, self._parameters)
+        # Imported here since it makes matchers of its own.
+        from boxmatch.engine.warmup import warm_up
+
+        warm_up(self)
 
 
 def _count(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None) -> Int64Array:
@@ -284,25 +267,3 @@ def _check_size(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None
 
 _NEVER_TOO_LARGE = 1 << 30
 """Bytes for which it is not worth counting."""
-
-
-def _warm_up_bounds(index: str, parameters: dict[str, Any]) -> None:
-    """Have compiled what only `subscribe_boxes` needs."""
-    trial = Matcher({"number": "float"}, index=index, **parameters)
-    trial.subscribe_boxes([0], [[0.0]], [[1.0]])
-
-
-def _warm_up_lists(index: str, parameters: dict[str, Any]) -> None:
-    """Have compiled what only lists and tests of texts need."""
-    schema = {"numbers": "list of int", "texts": "list of string", "text": "string"}
-    trial = Matcher(schema, index=index, **parameters)
-    filters = ("ANY(numbers) > 1", "'a' = ANY(texts)", "text LIKE '%a%'")
-    for id, filter in enumerate(filters):
-        trial.subscribe(id, filter)
-    event = {"numbers": [1, 3], "texts": ["a", "b"], "text": "bab"}
-    for _ in range(2):
-        trial.match(event)
-        trial.match_batch([event] * 300, threads=1)
-        trial.count_batch([event] * 300, threads=1)
-        trial.nearest(event, limit=1)
-        trial.compact()

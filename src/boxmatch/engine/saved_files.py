@@ -30,6 +30,7 @@ from boxmatch.engine.ids import IdArray
 from boxmatch.engine.residuals import Residuals, residual_of
 from boxmatch.errors import StorageError
 from boxmatch.indexes.registry import index_class
+from boxmatch.indexes.scan import InterimIndex, ScanIndex
 from boxmatch.kernels.pieces import from_texts, to_texts
 from boxmatch.model.axis_table import Axes, AxisTable
 from boxmatch.model.expressions.nodes import from_json, to_json
@@ -348,6 +349,8 @@ def _load_segment(
 ) -> IndexedSegment:
     arrays = {key: reader.array(name) for key, name in entry["arrays"].items()}
     kind = index_class(entry["index"])
+    if kind is ScanIndex and manifest["index"] != kind.name:
+        kind = InterimIndex  # it was saved before there were kernels
     parameters = manifest["parameters"] if entry["index"] == manifest["index"] else {}
     index = kind.from_arrays(entry["dimensions"], parameters, arrays)
     ids: IdArray

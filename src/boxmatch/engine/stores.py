@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Sized
 from typing import TypeVar
 
 import numpy as np
 
 from boxmatch.engine.box_stores import (
+    MUCH,
     BoxStore,
     IndexedSegment,
     Row,
@@ -29,6 +30,7 @@ from boxmatch.errors import (
     UnknownSubscriptionError,
 )
 from boxmatch.indexes.base import Index
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import concatenate, listed, take
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.filters import CompiledFilter, DerivedAxis
@@ -68,6 +70,7 @@ class Stores:
         self._compactor = Compactor(self)
         self.recorder: Recorder | None = None
         self.hold((), AxisTable(schema), 0, None)
+        background.tell(self._compactor)
 
     def hold(
         self, views: tuple[StoreView, ...], table: AxisTable, size: int, kind: IdKind | None
@@ -328,6 +331,21 @@ class Stores:
     def needs_merging(self) -> bool:
         return bool(plan(self._mergeable()))
 
+    def settle(self) -> None:
+        """Wait until every segment has its index, whose kernels may yet have to be compiled."""
+        background.wait(Stage.INDEX)
+        while any(_is_interim(view) for view in self.snapshot.views):
+            self.merge_once()
+
+    def snapshot_for(self, events: object) -> Snapshot:
+        """The snapshot for a search, which waits for indexes if scanning would take longer."""
+        snapshot = self.snapshot
+        many = len(events) if isinstance(events, Sized) else 0
+        scanned = sum(view.rows for view in snapshot.views if _is_interim(view))
+        if many * scanned > MUCH:
+            self.settle()
+        return self.snapshot
+
     def merge_once(self, everything: bool = False) -> bool:
         """Merge what most needs it; False if nothing does."""
         with self._merging:
@@ -419,6 +437,10 @@ class Stores:
             moved = merge(views, self._make_index, moves).segments if views else []
             table = AxisTable(self._schema, self._table.latest().derived, strings)
             self.hold(tuple(map(StoreView, moved)), table, self.snapshot.size, self.kind)
+
+
+def _is_interim(view: StoreView) -> bool:
+    return isinstance(view.store, IndexedSegment) and view.store.interim
 
 
 def possible(rows: Sequence[Row]) -> list[Row]:

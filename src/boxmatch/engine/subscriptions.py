@@ -47,6 +47,8 @@ from boxmatch.errors import (
 )
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
+from boxmatch.indexes.scan import InterimIndex
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import drop
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_bounds
@@ -108,7 +110,7 @@ class Subscriptions:
             if close:
                 raise IndexConfigError(f"a matcher takes no parameter {name!r}{close}")
         # Made to complain about parameters now, not at the first subscription.
-        trial = make_index(len(schema))
+        trial = index_class(index)(len(schema), **parameters)
         self._own_rate = trial.own_rate
         self._lists = trial.capabilities.lists
         self._stores = Stores(schema, make_index)
@@ -268,7 +270,7 @@ class Subscriptions:
         """Merge everything into as few parts as can be, and wait for it.
 
         Never needed for right answers, and seldom for speed: it happens by itself, in the
-        background. Matching goes on meanwhile.
+        background. Matching goes on meanwhile. Does not wait for kernels that are being compiled.
         """
         self._stores.merge_once(everything=True)
 
@@ -341,6 +343,7 @@ class Subscriptions:
 
         A process that is killed in the middle leaves what was there before.
         """
+        self._stores.settle()
         saved, _ = describe(self._stores, self._settings)
         SavedFolder(Path(path)).save(replace(saved, change=0))
 
@@ -445,6 +448,9 @@ class Subscriptions:
 
 # A function, not a method: stores that hold their matcher would outlive it.
 def _make_index(name: str, parameters: dict[str, Any], attributes: int, dimensions: int) -> Index:
-    index = index_class(name)(dimensions, **parameters)
+    kind = index_class(name)
+    if kind.slow_to_compile and not background.has(Stage.INDEX):
+        return InterimIndex(dimensions)
+    index = kind(dimensions, **parameters)
     index.attributes = attributes
     return index

@@ -72,6 +72,10 @@ class Index(ABC):
 
     name: ClassVar[str]
     capabilities: ClassVar[Capabilities] = Capabilities()
+    interim: ClassVar[bool] = False
+    """Stands for the index that a matcher is to have."""
+    slow_to_compile: ClassVar[bool] = False
+    """Its kernels are compiled in the background; `scan` answers meanwhile."""
     parameters: ClassVar[dict[str, Any]] = {}
     """Parameters that the index takes, with their defaults."""
     _limits: ClassVar[dict[str, tuple[int, int]]] = {}

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt16Array
 from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
+from boxmatch.indexes.plain_scan import scan_plainly
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.box_lists import append, is_alive, longer
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.box_kernels import any_inside, holds, keep_holders, places_of_lists
@@ -32,10 +34,14 @@ class ScanIndex(Index):
         self._boxes, self._rows = boxes, boxes.count
 
     def _search(self, query: Query) -> Int32Array:
+        if not background.has(Stage.SCAN):
+            return scan_plainly(self._boxes, self._rows, query, None)
         points, alive, skipped, listing, counts = query
         return _scan(*self._boxes[1:], self._rows, points, alive, skipped, listing, counts)
 
     def _search_lists(self, query: Query, lists: ListKeys) -> Int32Array:
+        if not background.has(Stage.SCAN):
+            return scan_plainly(self._boxes, self._rows, query, lists)
         return _scan_lists(*self._boxes[1:], self._rows, query, lists)
 
     def match_one(
@@ -46,7 +52,7 @@ class ScanIndex(Index):
         *,
         lists: ListKeys | None = None,
     ) -> Int32Array:
-        if lists is not None:
+        if lists is not None or not background.has(Stage.SCAN):
             return super().match_one(point, alive, skipped, lists=lists)
         lines = NO_LINES if alive is None else alive
         marks = NO_MARKS if skipped is None else skipped
@@ -71,6 +77,12 @@ class ScanIndex(Index):
         index = cls(dimensions, **parameters)
         index.build(Boxes(dimensions, **arrays))
         return index
+
+
+class InterimIndex(ScanIndex):
+    """In the place of an index whose kernels are being compiled."""
+
+    interim = True
 
 
 def scan_over(boxes: Boxes, rows: int) -> ScanIndex:

@@ -93,10 +93,6 @@ def and_not_line(left: Any, right: Any) -> Any:
     return left & (right ^ _MASK)
 
 
-def xor_lines(left: Any, right: Any) -> Any:
-    return left ^ right
-
-
 def word_line(word: Any) -> Any:
     """The line that has the same word eight times."""
     return int(word) * _EACH_WORD
@@ -197,9 +193,6 @@ _and = _on_two_lines(lambda builder, left, right: builder.and_(left, right))
 _or = _on_two_lines(lambda builder, left, right: builder.or_(left, right))
 _xor = _on_two_lines(lambda builder, left, right: builder.xor(left, right))
 _and_not = _on_two_lines(lambda builder, left, right: builder.and_(left, builder.not_(right)))
-
-
-_xor = _on_two_lines(lambda builder, left, right: builder.xor(left, right))
 
 
 def _same_lanes(builder: Any, vector: Any, item: Any) -> Any:
@@ -319,7 +312,6 @@ for _function, _implementation in (
     (or_lines, lambda left, right: _or(left, right)),
     (xor_lines, lambda left, right: _xor(left, right)),
     (and_not_line, lambda left, right: _and_not(left, right)),
-    (xor_lines, lambda left, right: _xor(left, right)),
     (word_line, lambda word: _word_line(word)),
     (shift_right, lambda line, bits: _shift_right(line, bits)),
     (shift_left, lambda line, bits: _shift_left(line, bits)),

@@ -18,6 +18,9 @@ _QUIET_SECONDS = 120
 """For so long nothing is said again: worker processes that start together compile together."""
 
 
+_LONG = "30 to 120 seconds in all"
+
+
 class CompilationNotice(numba_event.Listener):  # type: ignore[misc]  # Numba has no types
     """Says why the first calls on a machine take seconds. Numba compiles one kernel at a time."""
 
@@ -28,6 +31,20 @@ class CompilationNotice(numba_event.Listener):  # type: ignore[misc]  # Numba ha
         self._compiled: set[tuple[str, str]] = set()
         self._depth = 0
         self._bar: Progress | None = None
+        self._silent = False
+
+    def silence(self) -> None:
+        """Say nothing: somebody else has said it."""
+        self._silent = True
+
+    def announce_helper(self) -> None:
+        """Say that a helper process compiles the kernels."""
+        folder = self._cache_folder()
+        if folder is not None and not _was_announced(folder):
+            _say(
+                "in the background, a minute of one core; until then matching is slower. "
+                f"This happens once: they are cached in {folder}"
+            )
 
     def expect(self, function: Callable[..., Any]) -> None:
         """Count a kernel that may have to be compiled."""
@@ -41,7 +58,7 @@ class CompilationNotice(numba_event.Listener):  # type: ignore[misc]  # Numba ha
     def on_start(self, event: Any) -> None:
         if not _is_ours(event):
             return
-        if self._depth == 0:
+        if self._depth == 0 and not self._silent:
             self._announce()
             self._show()
         self._depth += 1
@@ -64,9 +81,9 @@ class CompilationNotice(numba_event.Listener):  # type: ignore[misc]  # Numba ha
         folder = self._cache_folder()
         if folder is None:
             if not self._said:
-                _say("in every process, since no folder can be written: set NUMBA_CACHE_DIR")
+                _say(f"{_LONG}, in every process: no folder can be written, set NUMBA_CACHE_DIR")
         elif not _was_announced(folder):
-            _say(f"once, and cached in {folder} (`boxmatch warmup` does it in advance)")
+            _say(f"{_LONG}, once, and cached in {folder} (`boxmatch warmup` does it in advance)")
         self._said = True
 
     def _show(self) -> None:
@@ -94,11 +111,8 @@ def _name_of(function: Callable[..., Any]) -> tuple[str, str]:
     return function.__module__, function.__qualname__
 
 
-def _say(how_often: str) -> None:
-    print(
-        f"boxmatch: compiling kernels for this machine, 30 to 120 seconds in all, {how_often}",
-        file=sys.stderr,
-    )
+def _say(how: str) -> None:
+    print(f"boxmatch: compiling kernels for this machine, {how}", file=sys.stderr)
 
 
 def _was_announced(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int, Int32Array, Int64Array, UInt16Array
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.points import ListKeys
@@ -12,9 +13,16 @@ from boxmatch.model.points import ListKeys
 _AHEAD = 12
 
 
-@kernel
 def count_attributes(attribute: UInt16Array, dimensions: int) -> Int64Array:
-    """Predicates per attribute (`np.bincount` would first copy to int64)."""
+    """Predicates per attribute."""
+    if background.has(Stage.SCAN):
+        return _count_attributes(attribute, dimensions)
+    return np.bincount(attribute, minlength=dimensions)
+
+
+@kernel
+def _count_attributes(attribute: UInt16Array, dimensions: int) -> Int64Array:
+    # `np.bincount` would first copy to int64.
     counts = np.zeros(dimensions, np.int64)
     for p in range(len(attribute)):
         counts[attribute[p]] += 1

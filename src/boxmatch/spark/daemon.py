@@ -8,12 +8,14 @@ is made; `local_session` does. The Python of the workers must have this package.
 from __future__ import annotations
 
 import gc
+import os
 
 import pyarrow as pa
 from pyspark.daemon import manager
 
 import boxmatch.spark.worker  # noqa: F401 - only to have it in memory
 from boxmatch.engine.matcher import Matcher
+from boxmatch.kernels.background import SWITCH
 from boxmatch.model.schema import Schema
 
 
@@ -29,6 +31,7 @@ def load_kernels() -> None:
 
 def serve() -> None:
     """Fork workers until Spark ends."""
+    os.environ.setdefault(SWITCH, "0")  # a fork must not meet a thread that loads kernels
     load_kernels()
     gc.freeze()  # a worker collects garbage after every task: not of what it shares with all others
     manager()

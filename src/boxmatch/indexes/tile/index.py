@@ -44,6 +44,7 @@ class TileIndex(Index):
     """
 
     name = "tile"
+    slow_to_compile = True
     parameters = {"cells": 64}
     # Lines pass over whole tiles at once; what is left for single predicates to decide is little.
     capabilities = Capabilities(approximate=True, skipping_pays=False, lists=True)

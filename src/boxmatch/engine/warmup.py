@@ -1,0 +1,86 @@
+"""Having kernels compiled, or loaded from the cache: by using them on a few subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from boxmatch.engine.matcher import Matcher
+from boxmatch.indexes.scan import scan_over
+from boxmatch.kernels.background import Stage, background
+from boxmatch.model.box_kernels import count_attributes
+from boxmatch.model.boxes import Boxes
+from boxmatch.model.points import ListKeys
+from boxmatch.model.schema import SchemaSpec
+
+
+def warm_up(matcher: Matcher) -> None:
+    """Have all kernels that a matcher needs, and wait for them."""
+    index, parameters = matcher.index, matcher._parameters
+    lists = any(one.repeated or one.type == "string" for one in matcher.schema)
+    last = Stage.LISTS if lists else Stage.INDEX
+    with background.in_this_thread(last if index == "tile" else Stage.SCAN):
+        _use_scan()
+        _use_index(matcher.schema, index, parameters)
+        if lists:
+            _use_lists(index, parameters)
+
+
+def load(stage: Stage) -> None:
+    """Use the kernels of a stage."""
+    if stage == Stage.SCAN:
+        _use_scan()
+    elif stage == Stage.INDEX:
+        _use_index({"number": "int", "text": "string"}, "tile", {})
+    elif stage == Stage.LISTS:
+        _use_lists("tile", {})
+
+
+def _use_scan() -> None:
+    boxes = Boxes.of(1, [[(0, 1, 2)], [(0, 3, 4)]])
+    count_attributes(boxes.attribute, 1)
+    scan = scan_over(boxes, 1)
+    points = np.ones((2, 1), np.int64)
+    scan.match_one(points[:1])
+    sets = ListKeys.of([0], [(np.arange(3), np.ones(2, np.int64))])
+    scan.count(points, lists=sets)
+
+
+def _use_index(schema: SchemaSpec, index: str, parameters: dict[str, Any]) -> None:
+    trial = Matcher(schema, index=index, **parameters)
+    count = 64
+    keys = np.arange(count * len(trial.schema)).reshape(count, -1) % 97
+    trial._subscribe_compressed(np.arange(count), Boxes.from_dense(keys, keys + 50))
+    trial._subscribe_compressed(np.arange(count, 2 * count), Boxes.from_dense(keys, keys))
+    trial.subscribe(0, {})
+    trial.unsubscribe(1)
+    trial.compact()
+    trial.subscribe(2, {})  # something for the tail
+    snapshot = trial.snapshot
+    snapshot.skipped(0.5)
+    batch = snapshot.encoder.batch([{}] * 300, snapshot.used)
+    for view in snapshot.views:
+        view.match_one(batch.points.part(0, 1))
+        view.match(batch)
+        view.count(batch)
+    trial.nearest({}, limit=0)  # its keys are of no string that could be shown
+    # What only `subscribe_boxes` needs.
+    trial = Matcher({"number": "float"}, index=index, **parameters)
+    trial.subscribe_boxes([0], [[0.0]], [[1.0]])
+
+
+def _use_lists(index: str, parameters: dict[str, Any]) -> None:
+    """Use what only lists and tests of texts need."""
+    schema = {"numbers": "list of int", "texts": "list of string", "text": "string"}
+    trial = Matcher(schema, index=index, **parameters)
+    filters = ("ANY(numbers) > 1", "'a' = ANY(texts)", "text LIKE '%a%'")
+    for id, filter in enumerate(filters):
+        trial.subscribe(id, filter)
+    event = {"numbers": [1, 3], "texts": ["a", "b"], "text": "bab"}
+    for _ in range(2):
+        trial.match(event)
+        trial.match_batch([event] * 300, threads=1)
+        trial.count_batch([event] * 300, threads=1)
+        trial.nearest(event, limit=1)
+        trial.compact()
