@@ -87,12 +87,13 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     attribute = np.empty(total, np.uint16)
     low_keys, high_keys = np.empty(total, np.int64), np.empty(total, np.int64)
     exact = low.dtype == np.int64, high.dtype == np.int64
-    out = attribute, low_keys, high_keys
     refused = each(
-        lambda part: kernels.fill_predicates(low, high, exact, kinds, start, *part, *out),
+        lambda part: kernels.fill_predicates(
+            low, high, exact, kinds, start, part[0], part[1], attribute, low_keys, high_keys
+        ),
         split(len(low), None, least=_ROWS),
     )
-    row, position = next((one for one in refused if one[0] != kernels.NO_ROW), refused[0])
+    row, position = map(int, next((p for p in refused if p[0] != kernels.NO_ROW), refused[0]))
     if row != kernels.NO_ROW:
         found = schema.attributes[position]
         ends = low[row, position].item(), high[row, position].item()

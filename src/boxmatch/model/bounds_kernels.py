@@ -49,7 +49,7 @@ def fill_predicates(
     attribute: npt.NDArray[np.uint16],
     low_keys: Int64Array,
     high_keys: Int64Array,
-) -> tuple[int, int]:
+) -> tuple[Int, Int]:
     """Write the predicates of the rows from `first` to `last`, in order; the row and position that
     cannot be one, or `NO_ROW`.
 

@@ -138,6 +138,10 @@ def _quantiles(count: int) -> int:
     return int(np.clip(1 << (max(count, 1) // 64).bit_length(), 64, 1024))
 
 
+Ranks = tuple[UInt16Array, UInt16Array]
+"""Those of the low and of the high end of each predicate."""
+
+
 def _arrange(
     boxes: Boxes, ruler: Ruler, attributes: int, threads: int | None
 ) -> tuple[Boxes, Int32Array, RankedPredicates, UInt16Array]:
@@ -148,10 +152,10 @@ def _arrange(
     ranks = np.empty(size, np.uint16), np.empty(size, np.uint16)
     table = make_rank_table(ruler, size)
 
-    def rank(part: tuple[int, int]) -> Int64Array:
+    def rank(part: tuple[int, int], into: Ranks = ranks) -> Int64Array:
         width = np.zeros(boxes.dimensions, np.int64)
         keys = boxes.attribute, boxes.low, boxes.high
-        rank_predicates(ruler.cuts, table, keys, *part, ranks, width)
+        rank_predicates(ruler.cuts, table, keys, *part, into, width)
         return width
 
     width = np.sum(each(rank, split(size, threads, least=_PART)), axis=0)
@@ -163,10 +167,14 @@ def _arrange(
     parts = split(boxes.count, threads, least=_TILES * LINE_BITS, multiple=LINE_BITS)
     moves = boxes.start, order, start
     # Ranks before bounds, which take most of the memory, so that the old ranks are gone by then.
-    short = tuple(np.empty(size, np.uint16) for _ in range(3))
-    old = boxes.attribute, *ranks
-    each(lambda part: _gather_ranks(*moves, *part, old, short, constrained), parts)
-    del ranks, old
+    short = np.empty(size, np.uint16), np.empty(size, np.uint16), np.empty(size, np.uint16)
+    each(
+        lambda part, old=(boxes.attribute, *ranks): _gather_ranks(
+            *moves, *part, old, short, constrained
+        ),
+        parts,
+    )
+    del ranks, rank
     long = np.empty(size, np.int64), np.empty(size, np.int64)
     each(lambda part: _gather_bounds(*moves, *part, (boxes.low, boxes.high), long), parts)
     gathered = Boxes(boxes.dimensions, start, short[0], *long)
@@ -315,14 +323,14 @@ def _fill_directory(
                 a = attribute[p]
                 if not mandatory[tile, a]:
                     continue
-                i = np.uint64(place[a])
-                low = cell_of(predicates.low[p] & RANK, shift[i])
-                high = cell_of(predicates.high[p] & RANK, shift[i])
+                own = np.uint64(place[a])
+                low = cell_of(predicates.low[p] & RANK, shift[own])
+                high = cell_of(predicates.high[p] & RANK, shift[own])
                 if low <= high:
-                    at = np.uint64(row[i] + low)
+                    at = np.uint64(row[own] + low)
                     reach[at] = max(reach[at], np.int32(high))
-                    lowest[i] = min(lowest[i], low)
-                    highest[i] = max(highest[i], low)
+                    lowest[own] = min(lowest[own], low)
+                    highest[own] = max(highest[own], low)
         for i in range(len(cells)):
             if not mandatory[tile, attributes[i]]:
                 _toggle(change, row[i], cells[i], 0, cells[i] - 1, bit)
@@ -381,9 +389,8 @@ def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> fl
         for _ in range(dimensions):
             state = _next_random(state)
             some = np.int64(state >> np.uint64(1)) % len(attribute)
-            event[attribute[some]] = (
-                np.int64(low[some] & RANK) + np.int64(high[some] & RANK) + 1
-            ) >> 1
+            middle = np.int64(low[some] & RANK) + np.int64(high[some] & RANK) + 1
+            event[attribute[some]] = middle >> 1
         for a in range(dimensions):
             state = _next_random(state)
             if np.int64(state >> np.uint64(33)) > present * 2.0**31:

@@ -126,7 +126,7 @@ def _sort_keys(
 
 
 @kernel
-def _width_class(width: Int, cells: Int, cell_bits: Int) -> tuple[int, int]:
+def _width_class(width: Int, cells: Int, cell_bits: Int) -> tuple[int, Int]:
     """How wide a predicate is, in four classes, and with how many bits to say where it lies.
 
     A slice much narrower than the predicates in it prunes no more, so wide ones get few bits; the

@@ -56,7 +56,8 @@ def choose_cuts(
         return [_cuts_of(endpoints[offsets[a] : offsets[a + 1]], quantiles) for a in range(*span)]
 
     few = boxes.dimensions if offsets[-1] < _SAMPLE else 1
-    parts = sum(each(cut, split(boxes.dimensions, threads, least=few)), [])
+    found = each(cut, split(boxes.dimensions, threads, least=few))
+    parts = [cuts for some in found for cuts in some]
     start = np.zeros(boxes.dimensions + 1, np.int32)
     np.cumsum([len(part) for part in parts], out=start[1:])
     return np.concatenate(parts).astype(np.int64), start

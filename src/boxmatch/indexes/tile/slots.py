@@ -284,17 +284,17 @@ def _count_endpoints(
     first_tile: Int,
     last_tile: Int,
     start: Int64Array,
-) -> int:
+) -> Int:
     """Set `start[line + 1]` to the endpoints of each line; returns how many a tile has at most."""
     low, high = bounds
     boxes = len(predicates.start) - 1
     first_cell = np.full(len(slots.cell_shift), -1, np.int64)
     counts = np.zeros(room, np.int64)
-    most = 0
+    most: Int = np.int64(0)
     for tile in range(first_tile, last_tile):
         used = _enter_tile(slots, tile, first_cell)
         counts[:used] = 0
-        total = 0
+        total: Int = np.int64(0)
         begin = np.uint64(predicates.start[tile * LINE_BITS])
         for p in range(begin, np.uint64(predicates.start[min(boxes, (tile + 1) * LINE_BITS)])):
             a = predicates.attribute[p]
@@ -355,15 +355,15 @@ def _list_endpoints(
                     continue
                 shift = slots.cell_shift[a]
                 if low[p] != ABSENT:
-                    cell = np.uint64(first_cell[a] + cell_of(predicates.low[p] & RANK, shift))
-                    found_keys[np.uint64(cursor[cell])] = low[p]
-                    found_owner[np.uint64(cursor[cell])] = box
-                    cursor[cell] += 1
+                    into = np.uint64(first_cell[a] + cell_of(predicates.low[p] & RANK, shift))
+                    found_keys[np.uint64(cursor[into])] = low[p]
+                    found_owner[np.uint64(cursor[into])] = box
+                    cursor[into] += 1
                 if high[p] != LAST:
-                    cell = np.uint64(first_cell[a] + cell_of(predicates.high[p] & RANK, shift))
-                    found_keys[np.uint64(cursor[cell])] = high[p] + 1
-                    found_owner[np.uint64(cursor[cell])] = ~box
-                    cursor[cell] += 1
+                    into = np.uint64(first_cell[a] + cell_of(predicates.high[p] & RANK, shift))
+                    found_keys[np.uint64(cursor[into])] = high[p] + 1
+                    found_owner[np.uint64(cursor[into])] = ~box
+                    cursor[into] += 1
         for s in range(slots.start[tile], slots.start[tile + 1]):
             a = slots.attribute[s]
             for cell in range(slots.cell_count[a]):
