@@ -1111,7 +1111,7 @@ def test_a_result_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.M
     from boxmatch.engine import matcher as module
 
     m = bm.Matcher({"a": "int"})
-    m.subscribe_many({"id": list(range(1_000)), "a_low": [0] * 1_000})
+    m.subscribe_boxes(range(1_000), np.zeros((1_000, 1)), np.full((1_000, 1), 5_000.0))
     events = np.arange(2_000.0).reshape(-1, 1)
     monkeypatch.setattr(module, "_NEVER_TOO_LARGE", 1_000)
     monkeypatch.setattr(module, "available_memory", lambda: 24 * 1_000 * 2_000)

@@ -168,13 +168,12 @@ def _arrange(
     moves = boxes.start, order, start
     # Ranks before bounds, which take most of the memory, so that the old ranks are gone by then.
     short = np.empty(size, np.uint16), np.empty(size, np.uint16), np.empty(size, np.uint16)
-    each(
-        lambda part, old=(boxes.attribute, *ranks): _gather_ranks(
-            *moves, *part, old, short, constrained
-        ),
-        parts,
-    )
-    del ranks, rank
+
+    def gather_ranks(part: tuple[int, int], old: Ranks = ranks) -> None:
+        _gather_ranks(*moves, *part, (boxes.attribute, *old), short, constrained)
+
+    each(gather_ranks, parts)
+    del ranks, rank, gather_ranks
     long = np.empty(size, np.int64), np.empty(size, np.int64)
     each(lambda part: _gather_bounds(*moves, *part, (boxes.low, boxes.high), long), parts)
     gathered = Boxes(boxes.dimensions, start, short[0], *long)
