@@ -18,7 +18,8 @@ from boxmatch.workloads import (
     TextWorkload,
     write_sample_events,
 )
-from boxmatch_bench import answers, competitors, measure, provenance, tables, timing
+from boxmatch_bench import answers, competitors, measure, provenance, start, tables, timing
+from boxmatch_bench.answers import FailedError
 from boxmatch_bench.cases import UnavailableError, make_case
 from boxmatch_bench.options import MatcherOptions
 from boxmatch_bench.settings import PRESETS, MatcherSetting, Reference, choose_presets
@@ -279,7 +280,19 @@ def test_commits_are_shown_short_with_their_plus(commit: str | None, shown: str)
 
 
 @pytest.mark.slow
-def test_a_new_process_starts_quickly() -> None:
-    warm = timing.start_seconds()
-    assert warm["import_seconds"] < 0.3
-    assert warm["first_match_seconds"] < 3.0
+def test_new_processes_answer_before_and_after_they_have_an_index() -> None:
+    cold, warm = start.measure_start("dicts", subscriptions=2000, seed=3)
+    assert (cold["cache"], warm["cache"]) == ("cold", "warm")
+    assert cold["index_seconds"] > cold["first_answer_seconds"]
+    assert warm["index_seconds"] is None
+    assert cold["cached"] == warm["cached"] > 20
+    assert warm["compiled"] == 0
+    table = start.start_table([cold, warm])
+    assert [row[:2] for row in table.rows] == [("dicts", "cold"), ("dicts", "warm")]
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_a_new_process_that_fails_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_SCRIPT", "raise SystemExit('wrong answer')")
+    with pytest.raises(FailedError, match="wrong answer"):
+        next(start.measure_start("dicts", subscriptions=1, seed=3))

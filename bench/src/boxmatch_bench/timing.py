@@ -1,11 +1,7 @@
-"""How long calls take, within a given time, and a new process until its first match."""
+"""How long calls take, within a given time."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from time import perf_counter, perf_counter_ns
@@ -25,20 +21,6 @@ LISTED = 20_000_000
 
 _REPEATS = 5
 _BINS_PER_DOUBLING = 4
-
-_SCRIPT = """
-import time
-began = time.perf_counter()
-import boxmatch
-imported = time.perf_counter()
-matcher = boxmatch.Matcher(boxmatch.Schema({"symbol": "string", "price": "float"}))
-matcher.subscribe("first", "symbol = 'IBM' AND price BETWEEN 20 AND 30")
-found = matcher.match({"symbol": "IBM", "price": 24.5})
-matched = time.perf_counter()
-if found != ["first"]:
-    raise SystemExit(f"wrong answer: {found}")
-print(imported - began, matched - imported)
-"""
 
 
 @dataclass(frozen=True)
@@ -152,32 +134,3 @@ def by_matches(nanoseconds: Int64Array, matches: Int64Array) -> list[dict[str, f
             }
         )
     return profile
-
-
-def start_seconds(*, cold: bool = False) -> dict[str, Any]:
-    """Seconds to import and from there to the first match, in a process of its own.
-
-    `cold` compiles every kernel that it needs, in a cache folder that is thrown away; otherwise
-    a first process fills the usual cache and a second one is measured.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ)
-        if cold:
-            environment["NUMBA_CACHE_DIR"] = folder
-        else:
-            _start(environment)
-        imported, matched = _start(environment)
-    return {"import_seconds": imported, "first_match_seconds": matched}
-
-
-def _start(environment: dict[str, str]) -> tuple[float, float]:
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    imported, matched = done.stdout.split()
-    return float(imported), float(matched)

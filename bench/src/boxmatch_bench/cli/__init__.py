@@ -12,6 +12,7 @@ from boxmatch_bench.cli.reproduce import reproduce
 from boxmatch_bench.cli.rows import with_json_path
 from boxmatch_bench.cli.run import bench
 from boxmatch_bench.cli.spark import bench_spark
+from boxmatch_bench.cli.start import bench_start
 from boxmatch_bench.cli.waits import bench_waits
 
 
@@ -48,3 +49,4 @@ app.command(cls=Command)(reproduce)
 app.command("spark", cls=Command)(bench_spark)
 app.command("broker", cls=Command)(bench_broker)
 app.command("waits", cls=Command)(bench_waits)
+app.command("start", cls=Command)(bench_start)

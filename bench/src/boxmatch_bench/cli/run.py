@@ -76,9 +76,6 @@ def bench(
     competitors: Annotated[
         str, typer.Option(help="Comma-separated: scan, numpy, numpy-int32, duckdb; or none.")
     ] = ",".join(COMPETITORS),
-    start: Annotated[
-        bool, typer.Option("--start", help="Also time process start, cold and warm.")
-    ] = False,
     json_path: JsonPath = None,
 ) -> None:
     """Benchmark an index, check its results, and time competitors.
@@ -102,9 +99,6 @@ def bench(
         (setting.preset, partial(measure_matcher, setting, options)) for setting in settings
     ]
     stages = len(parts) * (STAGES + len(options.competitors))
-    if start:
-        parts.append(("start", _start))
-        stages += 2
     present(measure_parts(parts, stages), json_path, _tables, partial(_say, options))
 
 
@@ -118,29 +112,13 @@ def _index_option(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _start(stage: Callable[[str], None]) -> Row:
-    """A row of new processes."""
-    from boxmatch_bench.timing import start_seconds
-
-    stage("warm process")
-    warm = start_seconds()
-    stage("cold process")
-    return {"preset": "start", "warm": warm, "cold": start_seconds(cold=True)}
-
-
 def _tables(rows: list[Row]) -> list[Table]:
     from boxmatch_bench.tables import preset_tables
 
-    return list(preset_tables([row for row in rows if row["preset"] != "start"]))
+    return list(preset_tables(rows))
 
 
-def _say(options: MatcherOptions, console: Console, rows: list[Row]) -> str:
-    for row in rows:
-        for kind in ("warm", "cold") if row["preset"] == "start" else ():
-            console.print(
-                f"A new process, {kind}: imports in {row[kind]['import_seconds']:.2f} s, "
-                f"first match {row[kind]['first_match_seconds']:.2f} s later."
-            )
+def _say(options: MatcherOptions, _: Console, rows: list[Row]) -> str:
     index = [options.index, *(f"{name}={one}" for name, one in options.index_options.items())]
     return (
         f"index {' '.join(index)}, {options.threads} thread(s), batches of {options.batch:,}, "
