@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 
 from boxmatch.engine.matcher import Matcher
+from boxmatch.indexes.base import NO_LINES
 from boxmatch.indexes.scan import scan_over
+from boxmatch.indexes.tile.blocks import BlockSearch
+from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.kernels.background import Stage, background
+from boxmatch.kernels.pieces import LONG, take
+from boxmatch.kernels.radix import sorted_keys, stable_order
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.points import ListKeys
@@ -68,6 +73,22 @@ def _use_index(schema: SchemaSpec, index: str, parameters: dict[str, Any]) -> No
     # What only `subscribe_boxes` needs.
     trial = Matcher({"number": "float"}, index=index, **parameters)
     trial.subscribe_boxes([0], [[0.0]], [[1.0]])
+    if index == "tile":
+        _use_what_is_for_many()
+
+
+def _use_what_is_for_many() -> None:
+    """Use what only large builds and batches with many matches need."""
+    keys = np.arange(2_000)
+    sorted_keys(keys)
+    stable_order(keys.astype(np.uint64))
+    boxes = Boxes.of(1, [[(0, 1, 2)]])
+    state, _ = build_tiles(boxes, 64, 1)
+    search = BlockSearch(state)
+    points, counts = np.ones((2, 1), np.int64), np.empty(2, np.int64)
+    search.count(points, NO_LINES, counts)
+    search.list(points, NO_LINES, counts)
+    take(keys, np.zeros(LONG + 1, np.int32))
 
 
 def _use_lists(index: str, parameters: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def repeat(values: Int64Array, counts: Int64Array) -> Int64Array:
     return np.cumsum(steps)
 
 
-_LONG = 100_000
+LONG = 100_000
 """From here on NumPy's first making all places into int64 costs more than a call of a kernel."""
 
 
@@ -72,7 +72,7 @@ def _gather(values: Int64Array, places: Int32Array, gathered: Int64Array) -> Non
 
 def take(values: AnyArray, places: AnyArray) -> AnyArray:
     """`values[places]`."""
-    if len(places) > _LONG and values.dtype == np.int64 and places.dtype == np.int32:
+    if len(places) > LONG and values.dtype == np.int64 and places.dtype == np.int32:
         numbers = np.empty(len(places), np.int64)
         _gather(values, places, numbers)
         return numbers

@@ -23,7 +23,7 @@ def bench_start(
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 1,
     json_path: JsonPath = None,
 ) -> None:
-    """Time new processes until their first answers, and until their index is there.
+    """Time new processes until their first answers and their index.
 
     Each form of subscriptions has a process with an empty cache of kernels and one with a full
     cache. The first goes on until all kernels are compiled, a minute or two, and compares its
