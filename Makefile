@@ -58,7 +58,7 @@ format: $(READY)  ## Format the code and apply the safe fixes
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
 
-bench: $(READY)  ## Run the default benchmark; ARGS="width --json out.jsonl" for others
+bench: $(READY)  ## Run the default benchmark; ARGS="cpp --json out.jsonl" for others
 	@$(PYTHON) -m boxmatch bench $(ARGS)
 
 dist: $(READY)  ## Build the source distributions and wheels of boxmatch and boxmatch-bench into dist/

@@ -172,7 +172,7 @@ class TestCompletion:
     @pytest.mark.parametrize(
         ("words", "found"),
         [
-            (("bench", "wi"), ["width"]),
+            (("bench", "cp"), ["cpp"]),
             (("bench", "sp"), ["spark"]),
             (("bench", "run", "equ"), ["equality"]),
             (("bench", "--index", "hem"), ["hem"]),

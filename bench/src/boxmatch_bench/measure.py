@@ -17,7 +17,7 @@ from boxmatch_bench.answers import by_event, compare
 from boxmatch_bench.cases import Case, UnavailableError, make_case
 from boxmatch_bench.competitors import Answer
 from boxmatch_bench.options import MatcherOptions
-from boxmatch_bench.provenance import resident_bytes
+from boxmatch_bench.provenance import peak_bytes, resident_bytes
 from boxmatch_bench.settings import MatcherSetting
 from boxmatch_bench.timing import LISTED, Figures, Stage, best_time, time_each, took
 
@@ -93,7 +93,9 @@ def _build(
     before = resident_bytes()
     load = case.load(0, subscriptions)
     matcher = Matcher(case.schema, index=options.index, **options.index_options)
-    seconds = took(load, matcher) + took(matcher.compact)
+    loaded = resident_bytes()
+    with peak_bytes() as peak:
+        seconds = took(load, matcher) + took(matcher.compact)
     del load  # the input arrays are the caller's, not the matcher's
     gc.collect()
     after = resident_bytes()
@@ -103,6 +105,7 @@ def _build(
         "resident_before": before,
         "resident_after": after,
         "resident": None if before is None or after is None else after - before,
+        "building": peak[0] - loaded if peak and loaded is not None else None,
     }
     return matcher, {"seconds": seconds, "per_second": subscriptions / seconds}, memory
 

@@ -87,7 +87,7 @@ class MatcherOptions:
     """What is the same for all settings of a run."""
 
     events: Annotated[int, Option("--event-count", help="Events to measure in batches.")] = 2_000
-    batch: Annotated[int, Option(help="Events per batch.")] = 2_000
+    batch: Annotated[int, Option(help="Events per batch.")] = 500
     single: Annotated[int, Option(help="Events to match one by one.")] = 2_000
     repeats: Annotated[int, Option(help="Repeats; batch times are the best.")] = 5
     threads: Annotated[int, Option(help="Threads for batches.")] = 1

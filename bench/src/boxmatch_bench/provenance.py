@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -45,6 +46,21 @@ def resident_bytes() -> int | None:
     except OSError:
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def peak_bytes() -> Iterator[list[int]]:
+    """Append the most memory that this process had in RAM meanwhile, where the system tells."""
+    peak: list[int] = []
+    process = Path("/proc/self")
+    try:
+        (process / "clear_refs").write_text("5")  # forget the peak until now
+    except OSError:
+        yield peak
+        return
+    yield peak
+    known = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    peak.append(1024 * int(known["VmHWM"].split()[0]))
 
 
 def _commit() -> str | None:

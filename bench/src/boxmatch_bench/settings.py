@@ -21,8 +21,8 @@ from boxmatch.workloads import (
 )
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.cases import Workload
-from boxmatch_bench.reproduce import ada_rein, hem
-from boxmatch_bench.reproduce.experiment import Experiment, scaled
+from boxmatch_bench.reproduce import ada_rein, cpp
+from boxmatch_bench.reproduce.experiment import scaled
 
 FEED: Final = "bench"
 """The name of the broker's feed."""
@@ -49,38 +49,20 @@ class MatcherSetting:
     updates: int = 10_000
 
 
-def _best_cpp(experiment: Experiment, x: float | str) -> Reference | None:
-    """The fastest of the authors' C++ at a point; it counts matches and does not list ids."""
-    there = [one for one in experiment.published if one.x == x]
-    if not there:
-        return None
-    best = min(there, key=lambda one: one.value)
-    return Reference(f"{best.series}{best.source.removeprefix('C++')} (C++)", best.value * 1000)
-
-
-_SWEEPS: Final = {
-    "width": hem.WIDTH,
-    "subscription-size": hem.SIZE,
-    "event-size": hem.EVENT_SIZE,
-    "attributes": hem.ATTRIBUTES,
-    "subscriptions": hem.SUBSCRIPTIONS,
-}
+def _against_cpp(preset: str, workload: RangeWorkload, updates: int = 10_000) -> MatcherSetting:
+    best = cpp.BEST.get(workload)
+    reference = None if best is None else Reference("C++", best)
+    return MatcherSetting(preset=preset, workload=workload, reference=reference, updates=updates)
 
 
 def _presets() -> Iterable[MatcherSetting]:
-    yield MatcherSetting(
-        preset="hem-default",
-        workload=hem.DEFAULT,
-        reference=_best_cpp(hem.SUBSCRIPTIONS, hem.DEFAULT.subscriptions),
-        updates=100_000,
-    )
-    for preset, experiment in _SWEEPS.items():
-        for point in experiment.points:
-            reference = _best_cpp(experiment, point.x)
-            if isinstance(point.workload, RangeWorkload) and (reference or preset != "width"):
-                yield MatcherSetting(preset=preset, workload=point.workload, reference=reference)
-    few = replace(hem.DEFAULT, predicates=5, subscriptions=10_000)
-    more = replace(hem.DEFAULT, subscriptions=100_000)
+    yield _against_cpp("hem-default", cpp.DEFAULT, 100_000)
+    for setting in cpp.BEST:
+        yield _against_cpp("cpp", setting)
+    for count in (300_000, 1_000_000, 3_000_000):
+        yield _against_cpp("subscriptions", replace(cpp.DEFAULT, subscriptions=count))
+    few = replace(cpp.DEFAULT, predicates=5, subscriptions=10_000)
+    more = replace(cpp.DEFAULT, subscriptions=100_000)
     for name, workload, microseconds in (
         ("equality", EqualityWorkload(), 2.7),
         ("ranges-10k", few, 1_012),
@@ -102,7 +84,7 @@ def _presets() -> Iterable[MatcherSetting]:
 PRESETS: Final[Mapping[str, tuple[MatcherSetting, ...]]] = {
     name: tuple(settings) for name, settings in groupby(_presets(), key=lambda one: one.preset)
 }
-"""Settings by name, the default first. The sweeps are those of the HEM paper."""
+"""Settings by name, the default first."""
 
 
 def choose_presets(

@@ -103,11 +103,12 @@ def _figures(title: str, varying: list[str], results: Sequence[Row]) -> Table:
         *(_SHORT[name] for name in varying),
         "count\nµs/event", "match\nµs/event", "matches\n/event", "single\np50 µs", "\np99 µs",
         *(("best known\nµs/event", "count\nfaster") if published else ()),
-        "build\nper s", "subscribe\nµs", "unsubscribe\nµs", "memory\nMB",
+        "build\nper s", "at most\nMB", "memory\nMB", "subscribe\nµs", "unsubscribe\nµs",
     )  # fmt: skip
     rows = []
     for result in results:
         batch, single, updates = result["batch"], result["single"] or {}, result["updates"] or {}
+        most = result["memory"]["building"]
         rows.append(
             (
                 *_setting(result, varying),
@@ -118,9 +119,10 @@ def _figures(title: str, varying: list[str], results: Sequence[Row]) -> Table:
                 optional(single.get("p99_microseconds")),
                 *(_known(result) if published else ()),
                 number(result["build"]["per_second"]),
+                optional(most and most / 1e6),
+                number(memory_bytes(result) / 1e6),
                 optional(updates.get("subscribe_microseconds")),
                 optional(updates.get("unsubscribe_microseconds")),
-                number(memory_bytes(result) / 1e6),
             )
         )
     return Table(title, columns, tuple(rows), 0)

@@ -39,7 +39,7 @@ app = typer.Typer(
     "`boxmatch bench PRESET…` is short for `boxmatch bench run PRESET…`; without a preset it "
     "measures HEM's default setting.",
     epilog="boxmatch bench\n"
-    "boxmatch bench width --json width.jsonl\n"
+    "boxmatch bench cpp --json cpp.jsonl\n"
     "boxmatch bench reproduce hem --scale 0.1",
     rich_markup_mode=None,
 )

@@ -44,7 +44,7 @@ def index_names(incomplete: str) -> list[str]:
 @examples(
     "boxmatch bench                                     # a million subscriptions",
     "boxmatch bench --subscriptions 10000 --repeats 1   # seconds",
-    "boxmatch bench width --json width.jsonl            # a line for each width",
+    "boxmatch bench cpp --json cpp.jsonl                # sixteen settings",
     "boxmatch bench equality --index opindex --competitors none --json",
     "boxmatch bench --index hem --index-option groups=64",
 )
@@ -55,9 +55,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="PRESET",
-            help="hem-default (if none is given), width, subscription-size, event-size, "
-            "attributes, subscriptions, equality, ranges-10k, ranges-100k, expressions, needles, "
-            "regexes, lists, or all.",
+            help="hem-default (if none is given), cpp, subscriptions, equality, ranges-10k, "
+            "ranges-100k, expressions, needles, regexes, lists, or all.",
             autocompletion=preset_names,
         ),
     ] = None,

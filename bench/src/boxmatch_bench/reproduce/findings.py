@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from boxmatch.workloads import RangeWorkload
-from boxmatch_bench.reproduce import hem, subject_spaces
+from boxmatch_bench.reproduce import cpp, hem, subject_spaces
 from boxmatch_bench.reproduce import quantities as q
 from boxmatch_bench.reproduce.experiment import NUMPY, TILE
-from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, shown_x
+from boxmatch_bench.reproduce.tables import Grid, shown_x
 from boxmatch_bench.tables import Row, Table, number, optional
 
 _RIVALRY = (q.BATCH, q.COUNT, q.SINGLE)
 """How indexes are compared: listing and counting in batches, and event by event."""
-
-_TOLERANCE = 0.5
-"""How far from the C++, up or down, counts as close."""
 
 
 def tile_not_fastest(grids: Iterable[Grid]) -> tuple[Table, int]:
@@ -61,30 +58,24 @@ def _rivals(grid: Grid, quantity: q.Quantity, x: float | str) -> list[tuple[floa
     return found
 
 
-def hem_default(grids: Iterable[Grid]) -> tuple[Table, list[str]] | None:
-    """HEM's default setting: ours and the authors' C++, both as shares of NumPy's time."""
-    x = hem.DEFAULT.subscriptions
+def hem_default(grids: Iterable[Grid]) -> Table | None:
+    """HEM's default setting, with times as shares of NumPy's, and the authors' C++ beside."""
+    x = cpp.DEFAULT.subscriptions
     name = hem.SUBSCRIPTIONS.name
     grid = next((g for g in grids if g.experiment.name == name and x in g.xs), None)
     numpy = None if grid is None else grid.value(q.SINGLE, NUMPY.label, x)
     if grid is None or not numpy:
         return None
-    authors = dict(zip(hem.CPP_COLUMNS, hem.CPP_DEFAULT, strict=True))
-    rows, times = [], {}
+    rows = []
     for series in (*grid.experiment.series, NUMPY):
-        times[series.label] = grid.value(q.SINGLE, series.label, x)
-        theirs = authors.get((series.label, "C++"))
-        theirs = hem.CPP_NUMPY if series is NUMPY else theirs
         figures = [grid.value(one, series.label, x) for one in (q.SINGLE, q.BATCH, q.COUNT)]
         shares = [None if value is None else value / numpy for value in figures[:2]]
-        rows.append(
-            (
-                series.label,
-                *map(optional, figures),
-                *map(optional, shares),
-                *map(optional, [theirs, None if theirs is None else theirs / hem.CPP_NUMPY]),
-            )
-        )
+        rows.append((series.label, *map(optional, [*figures, *shares])))
+    if grid.comparable:
+        rows += [
+            (f"{one.series}, {one.source}", "", "", number(one.value), "", "")
+            for one in grid.experiment.published
+        ]
     columns = (
         "index",
         "event by event, ms",
@@ -92,34 +83,9 @@ def hem_default(grids: Iterable[Grid]) -> tuple[Table, list[str]] | None:
         "counting, ms",
         "event by event / NumPy",
         "in batches / NumPy",
-        "C++, ms",
-        "C++ / NumPy",
     )
     title = f"HEM's default setting, {shown_x(grid, x)} subscriptions"
-    verdicts = _verdicts(times, numpy, authors) if grid.comparable else [NOT_COMPARABLE]
-    return Table(title, columns, tuple(rows)), verdicts
-
-
-def _verdicts(
-    times: dict[str, float | None], numpy: float, authors: dict[tuple[str, str], float]
-) -> list[str]:
-    verdicts = []
-    for label in ("REIN", "HEM", "TAMA"):
-        ours, theirs = times.get(label), authors[label, "C++"] / hem.CPP_NUMPY
-        if ours is not None:
-            ratio = ours / numpy / theirs
-            word = "within" if abs(ratio - 1) <= _TOLERANCE else "NOT within"
-            verdicts.append(
-                f"{label}: {number(ratio)} times the C++, by the ratio to NumPy; {word} 50 %."
-            )
-    known = [label for label, source in authors if source == "C++" and times.get(label) is not None]
-    ours_first = sorted(known, key=lambda label: times[label] or 0.0)
-    theirs_first = sorted(known, key=lambda label: authors[label, "C++"])
-    same = "the same as" if ours_first == theirs_first else "NOT the same as"
-    verdicts.append(
-        f"Fastest first: {', '.join(ours_first)}; {same} with the C++ ({', '.join(theirs_first)})."
-    )
-    return verdicts
+    return Table(title, columns, tuple(rows))
 
 
 def rates_kept(grids: Iterable[Grid]) -> list[str]:

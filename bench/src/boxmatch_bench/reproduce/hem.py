@@ -1,14 +1,15 @@
-"""The experiments of the HEM paper (Shi and Qian), and figures of its authors' own C++."""
+"""The experiments of the HEM paper (Shi and Qian)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from boxmatch.workloads import RangeWorkload
+from boxmatch_bench.reproduce import cpp
 from boxmatch_bench.reproduce import quantities as q
+from boxmatch_bench.reproduce.cpp import DEFAULT
 from boxmatch_bench.reproduce.experiment import (
     TAMA,
     TILE,
@@ -29,61 +30,12 @@ from boxmatch_bench.reproduce.experiment import (
     vary,
 )
 
-_Figures = Mapping[float, tuple[float, ...]]
 
-DEFAULT: Final = RangeWorkload(
-    subscriptions=1_000_000, attributes=20, predicates=10, event_size=20, width=0.3
-)
-"""The paper's default setting."""
-
-CPP_COLUMNS: Final = (
-    ("REIN", "C++"),
-    ("HEM", "C++"),
-    ("HEM", "C++, wide OR"),
-    ("TAMA", "C++"),
-    ("TAMA", "C++, compressed"),
-    ("OpIndex", "C++"),
-)
-"""Series and variant of each of the numbers of the C++: milliseconds per event, at -O3 on one core
-of this kind of machine, with 500 events, 1,000,000 subscriptions, uniform data over 1,000,000
-values and 32 groups."""
-CPP_NUMPY: Final = 29.5
-"""NumPy brute force beside them, at the default setting."""
-CPP_DEFAULT: Final = (22.7, 2.29, 0.855, 13.5, 4.38, 59.0)
-_CPP_WIDTH: Final[_Figures] = {
-    0.1: (21.3, 2.36, 0.849, 5.61, 1.66, 33.3),
-    0.5: (10.5, 2.35, 0.539, 11.8, 4.07, 31.1),
-    0.7: (8.17, 4.27, 0.360, 12.7, 5.26, 30.5),
-    0.9: (6.32, 5.54, 0.172, 14.0, 7.21, 31.3),
-}
-_CPP_SUBSCRIPTION_SIZE: Final[_Figures] = {
-    5: (8.19, 4.12, 0.473, 14.6, 5.83, 34.4),
-    10: (9.18, 2.05, 0.564, 17.0, 11.9, 51.1),
-    20: (17.1, 1.79, 0.736, 24.1, 23.8, 81.8),
-    30: (23.6, 1.96, 0.892, 35.8, 39.7, 155),
-}
-_CPP_EVENT_SIZE: Final[_Figures] = {
-    30: (47.7, 2.54, 1.51, 7.56, 3.51, 14.6),
-    50: (49.4, 3.31, 2.40, 10.6, 5.35, 30.9),
-    80: (40.7, 4.15, 2.45, 14.6, 7.20, 63.7),
-}
-_CPP_ATTRIBUTES: Final[_Figures] = {
-    30: (18.6, 2.20, 0.668, 12.3, 5.69, 25.5),
-    100: (40.7, 2.44, 0.995, 6.88, 3.30, 6.14),
-    300: (71.0, 3.68, 2.20, 4.52, 4.51, 2.37),
-    900: (110, 12.0, 11.8, 2.98, 19.0, 2.11),
-}
-_CPP_NOTE: Final = (
-    "C++: the authors' own code at -O3 on one core of this kind of machine, uniform data; it "
-    "counts matches and does not list them."
-)
-
-
-def _cpp(rows: _Figures) -> tuple[Published, ...]:
+def _cpp(points: tuple[Point, ...]) -> tuple[Published, ...]:
     return tuple(
-        Published(q.SINGLE, series, x, value, source)
-        for x, figures in rows.items()
-        for (series, source), value in zip(CPP_COLUMNS, figures, strict=True)
+        Published(q.SINGLE, "Authors' C++", point.x, cpp.BEST[point.workload] / 1000, "counting")
+        for point in points
+        if isinstance(point.workload, RangeWorkload) and point.workload in cpp.BEST
     )
 
 
@@ -111,6 +63,9 @@ _BY_ALPHA: Final = tuple(
     )
     for alpha in (0, 1, 2, 3, 5)
 )
+_BY_EVENT_SIZE: Final = vary(replace(DEFAULT, attributes=80), (30, 50, 80), "event_size")
+_BY_WIDTH: Final = vary(replace(DEFAULT, predicates=5), (0.1, 0.3, 0.5, 0.7, 0.9), "width")
+_BY_ATTRIBUTES: Final = vary(replace(DEFAULT, width=0.5), (30, 100, 300, 900), "attributes")
 _N: Final = Axis("Number of subscriptions n", log=True, scaled=True)
 
 _experiment = partial(Experiment, paper="hem", events=500, real_events=True)
@@ -147,11 +102,11 @@ SUBSCRIPTIONS: Final = _against_others(
     title="Effect of the number of subscriptions (d = 20, 10 predicates, w = 0.3)",
     x=_N,
     points=_BY_NUMBER,
-    published=_cpp({1_000_000: CPP_DEFAULT}),
+    published=_cpp(_BY_NUMBER),
     claims=_reductions(rein=90.1, tama=83.5, ada_rein=90.0, opindex=95.9),
     found="HEM is the fastest throughout, OpIndex the slowest, since every attribute becomes a "
     "pivot.",
-    notes=f"5,000,000 to 9,000,000 subscriptions are left out, for time and memory. {_CPP_NOTE}",
+    notes=f"5,000,000 to 9,000,000 subscriptions are left out, for time and memory. {cpp.SOURCE}",
 )
 SIZE: Final = _against_others(
     name="hem-subscription-size",
@@ -159,45 +114,45 @@ SIZE: Final = _against_others(
     title="Effect of the subscription size (d = 30, event size 30, w = 0.7)",
     x=Axis("Subscription size ψS"),
     points=_BY_SIZE,
-    published=_cpp(_CPP_SUBSCRIPTION_SIZE),
+    published=_cpp(_BY_SIZE),
     claims=_reductions(rein=83.7, tama=82.6, ada_rein=83.1, opindex=95.2),
     found="Time grows linearly with the subscription size for all five; Ada-REIN is next to REIN.",
-    notes=f"Sizes 15 and 25 are left out. {_CPP_NOTE}",
+    notes=f"Sizes 15 and 25 are left out. {cpp.SOURCE}",
 )
 EVENT_SIZE: Final = _against_others(
     name="hem-event-size",
     figure="Figure 7",
     title="Effect of the event size (d = 80, 10 predicates, w = 0.3)",
     x=Axis("Event size ψE"),
-    points=vary(replace(DEFAULT, attributes=80), (30, 50, 80), "event_size"),
-    published=_cpp(_CPP_EVENT_SIZE),
+    points=_BY_EVENT_SIZE,
+    published=_cpp(_BY_EVENT_SIZE),
     claims=_reductions(rein=86.5, tama=50.3, ada_rein=86.3, opindex=88.5),
     found="Larger events take TAMA and OpIndex longer and REIN and Ada-REIN less; HEM a little "
     "longer.",
-    notes=_CPP_NOTE,
+    notes=cpp.SOURCE,
 )
 WIDTH: Final = _against_others(
     name="hem-width",
     figure="Figure 8",
     title="Effect of the predicate width (d = 20, 5 predicates)",
     x=Axis("Predicate width w"),
-    points=vary(replace(DEFAULT, predicates=5), (0.1, 0.3, 0.5, 0.7, 0.9), "width"),
-    published=_cpp(_CPP_WIDTH),
+    points=_BY_WIDTH,
+    published=_cpp(_BY_WIDTH),
     claims=_reductions(rein=88.0, tama=85.0, ada_rein=87.3, opindex=95.9),
     found="Wider predicates take TAMA longer, REIN and Ada-REIN less, and hardly change HEM and "
     "OpIndex.",
-    notes=f"Every other width is left out. {_CPP_NOTE}",
+    notes=f"Every other width is left out. {cpp.SOURCE}",
 )
 ATTRIBUTES: Final = _against_others(
     name="hem-attributes",
     figure="Figure 9",
     title="Effect of the number of attributes (10 predicates, event size 20, w = 0.5)",
     x=Axis("Number of attributes d", log=True),
-    points=vary(replace(DEFAULT, width=0.5), (30, 100, 300, 900), "attributes"),
-    published=_cpp(_CPP_ATTRIBUTES),
+    points=_BY_ATTRIBUTES,
+    published=_cpp(_BY_ATTRIBUTES),
     found="More attributes take TAMA and OpIndex less time and the other three more; from d = 300 "
     "on TAMA is the fastest.",
-    notes=_CPP_NOTE,
+    notes=cpp.SOURCE,
 )
 
 PAPER: Final = Paper(
@@ -250,7 +205,6 @@ PAPER: Final = Paper(
             y=(q.SINGLE, q.BATCH, q.MEMORY),
             series=(_REIN, _HEM, TILE),
             points=_BY_GROUPS,
-            published=tuple(one for one in _cpp({32: CPP_DEFAULT}) if one.series == "HEM"),
             claims=(
                 Claim(
                     "With 32 groups matching takes so much less than without",
@@ -267,8 +221,7 @@ PAPER: Final = Paper(
             ),
             found="Without groups matching takes 7.56 ms and 152 MB; with 32 groups 89.7 % less "
             "time and nearly twice the memory.",
-            notes="REIN is what HEM is without groups; it and `tile` do not depend on g. "
-            + _CPP_NOTE,
+            notes="REIN is what HEM is without groups; it and `tile` do not depend on g.",
         ),
         *(SUBSCRIPTIONS, SIZE, EVENT_SIZE, WIDTH, ATTRIBUTES),
         _against_others(

@@ -116,8 +116,7 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
         )
     default = hem_default(grids)
     if default is not None:
-        compared, verdicts = default
-        parts += ["<h3>HEM's default setting</h3>", _table(compared), bullets(verdicts)]
+        parts += ["<h3>HEM's default setting</h3>", _table(default)]
     rates = rates_kept(grids)
     if rates:
         parts += ["<h3>False positive rates</h3>", bullets(rates)]
@@ -265,6 +264,7 @@ def _chart(grid: Grid, quantity: Quantity, records: list[Record]) -> Specificati
     axis = grid.experiment.x
     present = {record["series"] for record in records}
     labels = [s.label for s in grid.experiment.measured if s.label in present]
+    labels += sorted(present.difference(labels))  # published, not measured
     sources = sorted({r["source"] for r in records}, key=lambda s: (s != "measured", s))
     numeric = all(isinstance(record["x"], (int, float)) for record in records)
     x = _numeric_axis(str(axis), axis.log) if numeric else _named_axis(str(axis))
