@@ -33,8 +33,11 @@ _NO_BOXES = np.zeros(0, np.int32)
 
 _MOST_PLANS = 16
 
-_FEW_EVENTS = 256
-"""Where lines lie in rows: fewer events are passed through the rows one by one."""
+_FEW_EVENTS = 16
+"""No more than these are searched for one by one."""
+
+_FEW_IN_ROWS = 255
+"""The same where lines lie in rows."""
 
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
@@ -106,7 +109,8 @@ class TileIndex(Index):
                 return self._blocks.list(points, lines, counts)
             self._blocks.count(points, lines, counts)
             return _NO_BOXES
-        if len(self._state.endpoint_key) > 0 and len(points) < _FEW_EVENTS:
+        in_rows = len(self._state.endpoint_key) > 0
+        if len(points) <= (_FEW_IN_ROWS if in_rows else _FEW_EVENTS):
             return returned(self.prepare(lines, skipped)(points, listing, counts))
         return search_batch(self._state, *query)
 
