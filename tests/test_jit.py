@@ -23,6 +23,7 @@ m = bm.Matcher(bm.Schema({"x": "int", "s": "string"}))
 m.subscribe_many([{"id": n, "filter": f"x >= {n} OR s = 'a'"} for n in range(5)])
 m.subscribe(9, "x = 3")
 assert sorted(m.match({"x": 3})) == [0, 1, 2, 3, 9]
+assert m.count({"x": 3}) == 5
 assert m.count_batch(np.full((300, 2), np.nan)).sum() == 0
 assert m.match_batch([{"x": 3}] * 300).counts.tolist() == [5] * 300
 """

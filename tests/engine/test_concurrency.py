@@ -125,6 +125,7 @@ def test_replacing_is_one_step() -> None:
     def read() -> None:
         for found in answers(m, {"x": 1, "y": 1}):
             assert sorted(found) == ["A", "B"]
+        assert m.count({"x": 1, "y": 1}) == 2
         assert m.count_batch([{"x": 1, "y": 1}] * 3, threads=1).tolist() == [2, 2, 2]
         assert len(m) == 601
         assert "A" in m

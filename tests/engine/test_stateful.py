@@ -200,6 +200,7 @@ class Changes(RuleBasedStateMachine):
             for one in batch
         ]
         assert [sorted(self.matcher.match(one)) for one in batch] == wanted
+        assert [self.matcher.count(one) for one in batch] == [len(ids) for ids in wanted]
         found = self.matcher.match_batch(batch)
         ends = np.cumsum(found.counts)
         assert [

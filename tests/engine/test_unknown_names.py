@@ -28,6 +28,7 @@ def matcher(unknown: Any) -> bm.Matcher:
 def test_payload_is_ignored() -> None:
     m = matcher("ignore")
     assert m.match(PAYLOAD) == ["a"]
+    assert m.count(PAYLOAD) == 1
     assert m.match_batch([PAYLOAD, {}, {"other": 1}]).counts.tolist() == [1, 0, 0]
     assert m.count_batch(pa.Table.from_pylist([PAYLOAD])).tolist() == [1]
 
@@ -49,7 +50,8 @@ def told(unknown: str, look: Callable[[Any], object], events: Any) -> str:
 def test_typing_errors_are_told(unknown: Any) -> None:
     m = matcher(unknown)
     hint = "'prize'{} is not in the schema; did you mean 'price'?"
-    assert told(unknown, m.match, PAYLOAD) == "attribute " + hint.format("")
+    for look_at_one in (m.match, m.count):
+        assert told(unknown, look_at_one, PAYLOAD) == "attribute " + hint.format("")
     for look in (m.match_batch, m.count_batch):
         one = told(unknown, look, iter([{}, PAYLOAD]))
         assert one == "attribute " + hint.format(" in row 1")

@@ -169,6 +169,7 @@ class Changes(RuleBasedStateMachine):
             found = [view.match_one(points, values).tolist() for view in snapshot.views]
             wanted = sorted(key for key, filter in model.items() if filter.truth(one) is True)
             assert sorted(key for keys in found for key in keys) == wanted
+            assert sorted(snapshot.single.match(nested(one, random), None)) == wanted
 
     @rule(seed=SEEDS)
     def match(self, seed: int) -> None:
@@ -182,6 +183,7 @@ class Changes(RuleBasedStateMachine):
             for one in batch
         ]
         assert [sorted(matcher.match(one)) for one in plain[:3]] == wanted[:3]
+        assert [matcher.count(one) for one in plain[6:]] == [len(ids) for ids in wanted[6:]]
         for given in (plain, arrow_table(batch, NAMES)):
             found = matcher.match_batch(given)
             ends = np.cumsum(found.counts)

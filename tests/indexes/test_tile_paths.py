@@ -38,7 +38,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return batch(*arguments)
 
     def by_few(*arguments: Any) -> Any:
-        taken.add("few" if len(arguments[1]) > 1 else "single")
+        taken.add("few" if len(arguments[5]) > 1 else "single")
         return few(*arguments)
 
     def by_blocks(*arguments: Any) -> Any:

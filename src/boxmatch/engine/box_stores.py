@@ -20,7 +20,7 @@ from boxmatch.engine.filter_texts import FilterTexts, no_texts
 from boxmatch.engine.ids import IdArray, Lookup
 from boxmatch.engine.removals import Removals
 from boxmatch.engine.residuals import NONE, Residual, Residuals
-from boxmatch.indexes.base import Index, Matches
+from boxmatch.indexes.base import NO_IDS, NO_LINES, NO_OWNERS, Index, Matches, Search
 from boxmatch.indexes.scan import scan_over
 from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import listed, repeat, take, to_texts
@@ -283,7 +283,7 @@ BoxStore = IndexedSegment | Tail
 class StoreView:
     """A store as a snapshot sees it: its first `rows` positions, after `removed` removals."""
 
-    __slots__ = ("_index", "removed", "residuals", "rows", "store")
+    __slots__ = ("_index", "dimensions", "removed", "residuals", "rows", "search", "store")
 
     def __init__(self, store: BoxStore) -> None:
         self.store = store
@@ -292,6 +292,23 @@ class StoreView:
         # A tail may get its first ones later, of which the boxes seen here have none.
         self.residuals = store.residuals
         self._index = store.index_of(self.rows)
+        self.dimensions = self._index.dimensions
+        self.search: Search | None = None
+        """Finds ids, or positions where ids are strings; None until `prepare` has made it."""
+
+    def prepare(self) -> Search | None:
+        """Make `search`; None if it needs residuals, or kernels that are not there."""
+        index, store = self._index, self.store
+        slow = index.slow_to_compile and not background.has(Stage.INDEX)
+        if not (slow or index.interim or self.residuals is not None):
+            alive = self.alive
+            ids: Any = store.ids
+            self.search = index.prepare(
+                NO_LINES if alive is None else alive,
+                ids=ids if ids.dtype == np.int64 else NO_IDS,
+                owners=NO_OWNERS if store.owners is None else store.owners,
+            )
+        return self.search
 
     @property
     def alive(self) -> BitLines | None:
@@ -367,6 +384,14 @@ class StoreView:
             return self.match(batch, skipped).counts
         points = self._seen(batch.points)
         return self._usable(points).count(points.keys, self.alive, skipped, lists=points.lists)
+
+    def count_one(self, point: Points, values: Values | None, skipped: BoolArray | None) -> int:
+        """How many ids `match_one` finds."""
+        if self._owners(skipped) is not None or self.residuals is not None:
+            return len(self.match_one(point, values, skipped))
+        point = self._seen(point)
+        index = self._usable(point)
+        return int(index.count(point.keys, self.alive, skipped, lists=point.lists)[0])
 
     def _owners(self, skipped: BoolArray | None) -> Int32Array | None:
         return self.store.owners if skipped is None else self.store.numbers

@@ -27,7 +27,6 @@ from boxmatch.indexes.base import Matches
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.point_encoder import PointBatch
-from boxmatch.model.points import Points
 
 
 class Matcher(Subscriptions):
@@ -57,14 +56,16 @@ class Matcher(Subscriptions):
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
         self._names.one(event)
-        if snapshot.is_plain:
-            point, values = Points(snapshot.encoder.base.one(event).reshape(1, -1)), None
-        else:
-            point, values = snapshot.encoder.one(event, snapshot.used)
-        found: list[SubscriptionId] = []
-        for view in snapshot.views:
-            found += view.match_one(point, values, skipped).tolist()
-        return found
+        return snapshot.single.match(event, skipped)
+
+    def count(
+        self, event: Mapping[str, Any], *, max_false_positive_rate: float | None = None
+    ) -> int:
+        """How many subscriptions want the event; cheaper than listing them. See `match`."""
+        snapshot = self._stores.snapshot
+        skipped = self._skipped(snapshot, max_false_positive_rate)
+        self._names.one(event)
+        return snapshot.single.count(event, skipped)
 
     def match_batch(
         self,

@@ -15,6 +15,7 @@ from boxmatch.adaptive.skipping import SkipPlan, is_rate
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine.box_stores import IndexedSegment, Row, StoreView
 from boxmatch.engine.residuals import Residual
+from boxmatch.engine.single import SingleSearch
 from boxmatch.errors import IndexConfigError
 from boxmatch.model.axis_table import Axes
 from boxmatch.model.box_kernels import count_attributes
@@ -40,6 +41,11 @@ class Snapshot:
     def is_plain(self) -> bool:
         """Whether keys of the schema's attributes are all that matching needs of an event."""
         return self.encoder.is_plain and all(view.residuals is None for view in self.views)
+
+    @cached_property
+    def single(self) -> SingleSearch:
+        """What finds the subscriptions that want one event."""
+        return SingleSearch(self.views, self.encoder, None if self.is_plain else self.used)
 
     @cached_property
     def read(self) -> frozenset[str]:

@@ -95,8 +95,8 @@ class Subscriptions:
         boxes. Text filters are kept as they were written unless `keep_texts` is False.
 
         Names in events that the schema lacks are payload; with `unknown="warn"` or
-        `"refuse"`, `match`, `match_batch` and `count_batch` take them for typing errors. A table
-        of which no column is in the schema is an error in any case.
+        `"refuse"`, `match`, `count`, `match_batch` and `count_batch` take them for typing errors.
+        A table of which no column is in the schema is an error in any case.
         """
         self.schema = schema = Schema(schema)
         self.index = index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from boxmatch.model.points import ListKeys
 
 NO_LINES = np.zeros((0, 8), np.uint64)
 NO_MARKS = np.zeros(0, bool)
+NO_IDS = np.zeros(0, np.int64)
+NO_OWNERS = np.zeros(0, np.int32)
 
 
 class Query(NamedTuple):
@@ -38,6 +40,26 @@ class Matches(NamedTuple):
 
     counts: Int64Array
     positions: Int32Array
+
+
+class Search(Protocol):
+    """A kernel with all of its arguments but the points: calling it is most of what it costs.
+
+    Sets the first items of `room` to the matches of each point. If there is more room, and if the
+    matches fit, they are written there, point by point, as ids if it has those. If not, their
+    positions are returned.
+    """
+
+    def __call__(
+        self, points: Int64Array, listing: bool, room: Int64Array, /
+    ) -> Int32Array | None: ...
+
+
+def returned(positions: Int32Array | None) -> Int32Array:
+    """What a search returns that has room for counts only."""
+    if positions is None:
+        raise TypeError("there was room for positions")
+    return positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +194,20 @@ class Index(ABC):
     ) -> Int32Array:
         """The boxes that hold the single point in an array of shape (1, d)."""
         return self.match(point, alive, skipped, lists=lists).positions
+
+    def prepare(
+        self,
+        alive: BitLines = NO_LINES,
+        skipped: BoolArray = NO_MARKS,
+        ids: Int64Array = NO_IDS,
+        owners: Int32Array = NO_OWNERS,
+    ) -> Search | None:
+        """The search with the least to do for each call; None if there is none, or not yet.
+
+        `ids`, where given, has one by position, and so has `owners`: of the positions that have
+        the same owner, one is found.
+        """
+        return None
 
     def count(
         self,

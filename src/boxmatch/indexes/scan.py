@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt16Array
-from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
+from boxmatch.indexes.base import (
+    NO_IDS,
+    NO_LINES,
+    NO_MARKS,
+    NO_OWNERS,
+    Capabilities,
+    Index,
+    Query,
+    Search,
+    returned,
+)
 from boxmatch.indexes.plain_scan import scan_plainly
 from boxmatch.kernels.background import Stage, background
-from boxmatch.kernels.box_lists import append, is_alive, longer
+from boxmatch.kernels.box_lists import append, hand_over, is_alive, longer, once_per_owner
 from boxmatch.kernels.jit import kernel
 from boxmatch.model.box_kernels import any_inside, holds, keep_holders, places_of_lists
 from boxmatch.model.boxes import Boxes
@@ -34,30 +45,27 @@ class ScanIndex(Index):
         self._boxes, self._rows = boxes, boxes.count
 
     def _search(self, query: Query) -> Int32Array:
-        if not background.has(Stage.SCAN):
-            return scan_plainly(self._boxes, self._rows, query, None)
         points, alive, skipped, listing, counts = query
-        return _scan(*self._boxes[1:], self._rows, points, alive, skipped, listing, counts)
+        search = self.prepare(alive, skipped)
+        if search is None:
+            return scan_plainly(self._boxes, self._rows, query, None)
+        return returned(search(points, listing, counts))
 
     def _search_lists(self, query: Query, lists: ListKeys) -> Int32Array:
         if not background.has(Stage.SCAN):
             return scan_plainly(self._boxes, self._rows, query, lists)
         return _scan_lists(*self._boxes[1:], self._rows, query, lists)
 
-    def match_one(
+    def prepare(
         self,
-        point: Int64Array,
-        alive: BitLines | None = None,
-        skipped: BoolArray | None = None,
-        *,
-        lists: ListKeys | None = None,
-    ) -> Int32Array:
-        if lists is not None or not background.has(Stage.SCAN):
-            return super().match_one(point, alive, skipped, lists=lists)
-        lines = NO_LINES if alive is None else alive
-        marks = NO_MARKS if skipped is None else skipped
-        counts = np.empty(1, np.int64)
-        return _scan(*self._boxes[1:], self._rows, point, lines, marks, True, counts)
+        alive: BitLines = NO_LINES,
+        skipped: BoolArray = NO_MARKS,
+        ids: Int64Array = NO_IDS,
+        owners: Int32Array = NO_OWNERS,
+    ) -> Search | None:
+        if not background.has(Stage.SCAN):
+            return None
+        return partial(_scan, *self._boxes[1:], self._rows, alive, skipped, ids, owners)
 
     @property
     def boxes(self) -> Boxes:
@@ -100,28 +108,33 @@ def _scan(
     low: Int64Array,
     high: Int64Array,
     rows: int,
-    points: Int64Array,
     alive: BitLines,
     skipped: BoolArray,
+    ids: Int64Array,
+    owners: Int32Array,
+    points: Int64Array,
     listing: bool,
-    counts: Int64Array,
-) -> Int32Array:
-    """Set `counts` to each event's matches; if `listing`, return their boxes, event by event."""
+    room: Int64Array,
+) -> Int32Array | None:
+    """Compare every box with every point; see `Search`."""
     found = np.empty(64, np.int32)
-    end = 0
+    end: Int = np.int64(0)
     for event in range(len(points)):
-        matched = 0
+        after = end
         for box in range(rows):
             if (len(alive) == 0 or is_alive(alive, box)) and holds(
                 start, attribute, low, high, box, points, event, skipped
             ):
-                matched += 1
-                if listing:
-                    if end == len(found):
-                        found = longer(found, 2 * end)
-                    found[end] = box
-                    end += 1
-        counts[event] = matched
+                if listing or len(owners):
+                    if after == len(found):
+                        found = longer(found, 2 * after)
+                    found[after] = box
+                after += 1
+        after = once_per_owner(owners, found, end, after)
+        room[event] = after - end
+        end = after if listing else np.int64(0)
+    if hand_over(found, end, ids, room, len(points)):
+        return None
     return found[:end]
 
 

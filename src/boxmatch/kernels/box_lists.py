@@ -1,10 +1,10 @@
-"""Lists of boxes that grow, and how bits become boxes."""
+"""Lists of boxes that grow, how bits become boxes, and how a list is handed over."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, Int, Int32Array
+from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array
 from boxmatch.kernels.bit_lines import trailing_zeros
 from boxmatch.kernels.jit import kernel
 
@@ -44,3 +44,43 @@ def append(found: Int32Array, end: Int, more: Int32Array, count: Int) -> tuple[I
     for i in range(count):
         found[end + i] = more[i]
     return found, end + count
+
+
+@kernel
+def once_per_owner(owners: Int32Array, found: Int32Array, first: Int, end: Int) -> Int:
+    """Keep one box of each owner in `found[first:end]`; return where the list then ends.
+
+    Without owners, all boxes are kept.
+    """
+    if len(owners) == 0 or end - first < 2:
+        return end
+    bits = 3
+    while (1 << bits) < 2 * (end - first):
+        bits += 1
+    seen = np.full(1 << bits, -1, np.int32)
+    last = (1 << bits) - 1
+    kept = first
+    for i in range(first, end):
+        owner = owners[found[i]]
+        scattered = np.uint64(owner) * np.uint64(0x9E3779B1) & np.uint64(0xFFFFFFFF)
+        place = np.int64(scattered >> np.uint64(32 - bits))
+        while seen[place] >= 0 and seen[place] != owner:
+            place = (place + 1) & last
+        if seen[place] < 0:
+            seen[place] = owner
+            found[kept] = found[i]
+            kept += 1
+    return kept
+
+
+@kernel
+def hand_over(found: Int32Array, end: Int, ids: Int64Array, room: Int64Array, first: Int) -> bool:
+    """Write the first `end` boxes, or their `ids` if there are any, to `room[first:]`.
+
+    False if they do not fit, or if there is no room at all.
+    """
+    if len(room) == first or len(room) - first < end:
+        return False
+    for i in range(end):
+        room[first + i] = ids[found[i]] if len(ids) else np.int64(found[i])
+    return True

@@ -35,8 +35,6 @@ _INT: Final = 2
 _BOOL: Final = 3
 _OTHER: Final = 4
 
-_INT64: Final = np.dtype(np.int64)
-
 _MANY: Final = 64
 """So many events are read column by column, if they have all attributes: it pays from 40 on."""
 _ROWS: Final = 4_096
@@ -90,28 +88,36 @@ class EventEncoder:
         names = [schema.names[place] for place in self._plain]
         # Of a single name it would give the value alone.
         self._values_of = itemgetter(*names, *names[:1] * (len(names) == 1)) if names else None
-        self._blank = np.full(len(schema), ABSENT).tobytes()
+        self._absent = np.full(len(schema), ABSENT).data.cast("B").cast("q")
 
     def one(self, event: Mapping[str, object]) -> Int64Array:
         """The keys of one event, without those of lists.
 
         Raises `AttributeValueError` or `EventError`.
         """
-        buffer = bytearray(self._blank)
-        view = memoryview(buffer)
-        self._fill(event, view.cast("q"), view.cast("d"), 0)
+        keys = self._keys_of(event)
         if self._layout.lists:
             self._lists_of(event)
-        return np.frombuffer(buffer, _INT64)
+        return keys
+
+    def _keys_of(self, event: Mapping[str, object]) -> Int64Array:
+        keys = np.empty(len(self.schema), np.int64)
+        view = keys.data.cast("B")
+        self.write(event, view.cast("q"), view.cast("d"))
+        return keys
+
+    def write(
+        self, event: Mapping[str, object], ints: memoryview[int], floats: memoryview[float]
+    ) -> None:
+        """Write what `one` returns to two views of the same memory, and look at no lists."""
+        ints[:] = self._absent
+        self._fill(event, ints, floats, 0)
 
     def encode_one(
         self, event: Mapping[str, object], needed: BoolArray | None = None
     ) -> EncodedEvent:
         """One event as a point, with the lists of attributes that are `needed`, and its values."""
-        buffer = bytearray(self._blank)
-        view = memoryview(buffer)
-        self._fill(event, view.cast("q"), view.cast("d"), 0)
-        keys = np.frombuffer(buffer, _INT64)
+        keys = self._keys_of(event)
         found = self._lists_of(event) if self._layout.lists else {}
         wanted = [
             place

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
-from boxmatch.indexes.base import NO_LINES, NO_MARKS, Capabilities, Index, Query
+from boxmatch.indexes.base import (
+    NO_IDS,
+    NO_LINES,
+    NO_MARKS,
+    NO_OWNERS,
+    Capabilities,
+    Index,
+    Query,
+    Search,
+    returned,
+)
 from boxmatch.indexes.tile.blocks import LEAST_EVENTS, BlockSearch, blocks_pay
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.indexes.tile.layout import TileState, pack
@@ -22,8 +33,11 @@ _NO_BOXES = np.zeros(0, np.int32)
 
 _MOST_PLANS = 16
 
-_FEW_EVENTS = 256
-"""Where lines lie in rows: fewer events are passed through the rows one by one."""
+_FEW_EVENTS = 16
+"""No more than these are searched for one by one."""
+
+_FEW_IN_ROWS = 255
+"""The same where lines lie in rows."""
 
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
@@ -74,7 +88,16 @@ class TileIndex(Index):
         planned = None if lists is None else self._plan(lists.axes)
         if lists is not None and planned is not None:
             return search_one_with_lists(self._packed, planned[1], point, lists, lines, marks)
-        return search_few(self._packed, point, lines, marks, True, np.empty(1, np.int64))
+        return returned(self.prepare(lines, marks)(point, True, np.empty(1, np.int64)))
+
+    def prepare(
+        self,
+        alive: BitLines = NO_LINES,
+        skipped: BoolArray = NO_MARKS,
+        ids: Int64Array = NO_IDS,
+        owners: Int32Array = NO_OWNERS,
+    ) -> Search:
+        return partial(search_few, self._packed, alive, skipped, ids, owners)
 
     def _search(self, query: Query) -> Int32Array:
         points, lines, skipped, listing, counts = query
@@ -86,8 +109,9 @@ class TileIndex(Index):
                 return self._blocks.list(points, lines, counts)
             self._blocks.count(points, lines, counts)
             return _NO_BOXES
-        if len(self._state.endpoint_key) > 0 and len(points) < _FEW_EVENTS:
-            return search_few(self._packed, *query)
+        in_rows = len(self._state.endpoint_key) > 0
+        if len(points) <= (_FEW_IN_ROWS if in_rows else _FEW_EVENTS):
+            return returned(self.prepare(lines, skipped)(points, listing, counts))
         return search_batch(self._state, *query)
 
     @property

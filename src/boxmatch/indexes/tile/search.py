@@ -40,7 +40,7 @@ from boxmatch.kernels.bit_lines import (
     store_line,
     trailing_zeros,
 )
-from boxmatch.kernels.box_lists import append, longer
+from boxmatch.kernels.box_lists import append, hand_over, longer, once_per_owner
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
 
@@ -250,20 +250,26 @@ def search_batch(
 @kernel
 def search_few(
     packed: Int64Array,
-    keys: Int64Array,
     alive: BitLines,
     skipped: BoolArray,
+    ids: Int64Array,
+    owners: Int32Array,
+    keys: Int64Array,
     listing: bool,
-    counts: Int64Array,
-) -> Int32Array:
-    """Set `counts` to each event's matches; if `listing`, return their boxes, event by event."""
+    room: Int64Array,
+) -> Int32Array | None:
+    """Take the points one by one; see `Search`."""
     state = unpack(packed)
     found = np.empty(2 * LINE_BITS, np.int32)
     end: Int = np.int64(0)
+    listed = listing or len(owners) > 0
     for e in range(len(keys)):
-        found, after = _search_point(state, keys[e : e + 1], alive, skipped, listing, found, end)
-        counts[e] = after - end
+        found, after = _search_point(state, keys[e : e + 1], alive, skipped, listed, found, end)
+        after = once_per_owner(owners, found, end, after)
+        room[e] = after - end
         end = after if listing else np.int64(0)
+    if hand_over(found, end, ids, room, len(keys)):
+        return None
     return found[:end]
 
 
@@ -338,12 +344,20 @@ def _search_point(
             unverified_box,
             unverified,
         )
-        if end + LINE_BITS > len(found):
-            found = longer(found, 2 * len(found) + LINE_BITS)
-        end = list_bits(candidates, np.int64(0), tile, found, end)
+        if listing:
+            if end + LINE_BITS > len(found):
+                found = longer(found, 2 * len(found) + LINE_BITS)
+            end = list_bits(candidates, np.int64(0), tile, found, end)
+        else:
+            end += count_bits(load_line(candidates, 0))
         if unverified >= LINE_BITS:
             kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
-            found, end = append(found, end, unverified_box, kept)
+            if listing:
+                found, end = append(found, end, unverified_box, kept)
+            else:
+                end += kept
             unverified = np.int64(0)
     kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
+    if not listing:
+        return found, end + kept
     return append(found, end, unverified_box, kept)
