@@ -143,7 +143,14 @@ def _single(matcher: Matcher, events: Sequence[dict[str, Any]]) -> Figures | Non
         return None
     taken, _ = time_each(matcher.match, events, _SINGLE_SECONDS, warm=20)
     p50, p99 = np.percentile(taken, [50, 99]) / 1000
+    counting, _ = time_each(lambda event: range(matcher.count(event)), events, _SINGLE_SECONDS)
+    arrays, found = time_each(
+        lambda event: matcher.match_batch([event], threads=1).subscription, events, _SINGLE_SECONDS
+    )
     return {
+        "count_p50_microseconds": float(np.median(counting)) / 1000,
+        "array_p50_microseconds": float(np.median(arrays)) / 1000,
+        "array_nanoseconds_per_id": float(arrays.sum() / found.sum()) if found.any() else None,
         "p50_microseconds": float(p50),
         "p99_microseconds": float(p99),
         "mean_microseconds": float(np.mean(taken)) / 1000,

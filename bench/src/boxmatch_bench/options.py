@@ -5,6 +5,7 @@ Nothing here needs more than Typer, so that help is there at once.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -173,6 +174,22 @@ class WaitOptions:
         _check(self, 1, "rounds")
         if self.scale <= 0:
             raise ValueError(f"scale must be positive, not {self.scale}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions:
+    """How much there is, and how fast it changes."""
+
+    subscriptions: Annotated[int, Option(min=1, help="Subscriptions.")] = 1_000_000
+    rate: Annotated[float, Option(help="Subscribes, and as many unsubscribes, a second.")] = 1_000.0
+    seconds: Annotated[float, Option(help="Seconds without changes, and as many beside.")] = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.rate * self.seconds > self.subscriptions:
+            raise ValueError("there are fewer subscriptions than would be removed")
 
 
 @dataclass(frozen=True, kw_only=True)

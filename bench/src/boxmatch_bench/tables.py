@@ -102,6 +102,7 @@ def _figures(title: str, varying: list[str], results: Sequence[Row]) -> Table:
     columns = (
         *(_SHORT[name] for name in varying),
         "count\nµs/event", "match\nµs/event", "matches\n/event", "single\np50 µs", "\np99 µs",
+        "its\ncount", "as an\narray",
         *(("best known\nµs/event", "count\nfaster") if published else ()),
         "build\nper s", "at most\nMB", "memory\nMB", "subscribe\nµs", "unsubscribe\nµs",
     )  # fmt: skip
@@ -117,6 +118,8 @@ def _figures(title: str, varying: list[str], results: Sequence[Row]) -> Table:
                 number(batch["matches_per_event"]),
                 optional(single.get("p50_microseconds")),
                 optional(single.get("p99_microseconds")),
+                optional(single.get("count_p50_microseconds")),
+                optional(single.get("array_p50_microseconds")),
                 *(_known(result) if published else ()),
                 number(result["build"]["per_second"]),
                 optional(most and most / 1e6),
