@@ -107,6 +107,9 @@ class _Changer(Thread):
 
 def _check(matcher: Matcher, case: RangeCase, subscriptions: int, changed: int) -> None:
     """What is there is what was never removed: the rows from `changed` on."""
+    there = np.sort(np.array(list(matcher.ids()), np.int64))
+    expected = np.arange(changed, subscriptions + changed)
+    compare("after the changes, other subscriptions are there", [there], [expected])
     oracle = Matcher(case.schema, index="scan")
     case.load(changed, subscriptions + changed)(oracle)
     for event in case.event_dicts(0, _CHECKED):
