@@ -16,6 +16,8 @@ from boxmatch.arrays import Int32Array, Int64Array, Int64Table, UInt64Array
 from boxmatch.indexes.papers.parts import counters
 from boxmatch.indexes.papers.parts.cells import cell_of, cells_of, fit_cells
 from boxmatch.indexes.papers.parts.portions import discard_items, listed
+from boxmatch.indexes.tile import layout as tile_layout
+from boxmatch.indexes.tile import postings
 from boxmatch.kernels import bit_lines as lines
 from boxmatch.kernels import bit_sets as marks
 from boxmatch.kernels import bucket_pool as buckets
@@ -23,6 +25,7 @@ from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.packing import packing
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes, GrowingBoxes
+from boxmatch.spaces import layout as spaces_layout
 
 Contents = dict[int, list[tuple[int, int]]]
 
@@ -435,6 +438,13 @@ def test_what_was_packed_is_unpacked() -> None:
     ):
         assert before.dtype == after.dtype
         np.testing.assert_array_equal(before, after)
+
+
+def test_functions_that_unpack_have_names_of_their_own() -> None:
+    """Cached kernels bring them along, and take those of one name for the same."""
+    layouts = (unpack, tile_layout.unpack, postings.unpack_plan, spaces_layout.unpack)
+    names = {getattr(one, "py_func", one).__qualname__ for one in layouts}
+    assert len(names) == len(layouts)
 
 
 @pytest.mark.parametrize(

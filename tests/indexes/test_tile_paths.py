@@ -14,10 +14,13 @@ from box_oracle import (
     check_large,
     holders_of_many,
     large_case,
+    listed,
     with_lists,
 )
 
 from boxmatch.indexes.registry import index_class
+from boxmatch.indexes.tile.layout import BLOCK_TILES
+from boxmatch.kernels.bit_lines import LINE_BITS
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
 
@@ -130,6 +133,27 @@ def test_endpoints_decide_when_many_boxes_are_unverified(paths: set[str]) -> Non
     assert paths == {"few", "single"}
     check_large("tile", Case(boxes, np.tile(points, (5, 1))), seed=2)
     assert "blocks" in paths
+
+
+@pytest.mark.parametrize("domain", [9, 1_000_000])
+def test_one_event_passes_several_blocks_of_tiles(paths: set[str], domain: int) -> None:
+    """With few distinct ends cells have one rank each, with many of them several."""
+    rng = np.random.default_rng(domain)
+    count = BLOCK_TILES * LINE_BITS + 1_700
+    low = rng.integers(0, domain // 2, (count, 3))
+    high = low + rng.integers(0, domain, (count, 3))
+    low[rng.random(low.shape) < 0.3] = ABSENT
+    high[rng.random(high.shape) < 0.2] = LAST
+    points = rng.integers(0, domain, (12, 3))
+    points[rng.random(points.shape) < 0.2] = ABSENT
+    points[0], points[1] = FIRST, LAST
+    index = index_class("tile")(3)
+    order = index.build(Boxes.from_dense(low, high))
+    assert len(index.to_arrays()["row_tile"]) > BLOCK_TILES
+    for point, found in zip(points, listed(index.match(points)), strict=True):
+        wanted = np.flatnonzero(((low <= point) & (point <= high)).all(axis=1))
+        assert sorted(order[found].tolist()) == wanted.tolist()
+    assert paths == {"few"}
 
 
 # --- sets of keys ----------------------------------------------------------------------------

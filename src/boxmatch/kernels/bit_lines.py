@@ -134,13 +134,6 @@ def zero_items(array: Any, first: Any) -> Any:
     )
 
 
-def greater_items(array: Any, first: Any, than: Any) -> Any:
-    """Which of 64 items from `first` on are greater than a number, as bits of a word."""
-    return sum(
-        (np.uint64(1) << np.uint64(i) for i in range(64) if array[first + i] > than), np.uint64(0)
-    )
-
-
 def count_below(array: Any, first: Any, bound: Any) -> int:
     """How many of eight numbers from `first` on are below a bound."""
     return int(np.count_nonzero(array[first : first + 8] < bound))
@@ -285,14 +278,6 @@ def _zero_items(typing_context: Any, array: Any, first: Any) -> Any:
 
 
 @intrinsic
-def _greater_items(typing_context: Any, array: Any, first: Any, than: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _compare_items(context, builder, signature, args, ">", lambda item: args[2])
-
-    return types.uint64(array, types.intp, array.dtype), generate
-
-
-@intrinsic
 def _count_below(typing_context: Any, array: Any, first: Any, bound: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         below = _compare_items(
@@ -321,8 +306,9 @@ for _function, _implementation in (
     (trailing_zeros, lambda word: _trailing_zeros(word)),
     (count_ones, lambda word: _count_ones(word)),
     (zero_items, lambda array, first: _zero_items(array, first)),
-    (greater_items, lambda array, first, than: _greater_items(array, first, than)),
 ):
+    # A name for each: kernels from the cache take functions of one name and signature for the same.
+    _implementation.__qualname__ = f"{_function.__name__}_compiled"
     overload(_function, strict=False)(
         lambda *arguments, _implementation=_implementation: _implementation
     )

@@ -109,11 +109,14 @@ def _rows(state: Any, hints: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
 
 def _make_unpack(layout: type[State], hints: dict[str, Any]) -> Callable[[Int64Array], State]:
     names: dict[str, Any] = {"column_at": _column_at, "table_at": _table_at, "__name__": __name__}
-    source = f"def unpack(packed):\n    return {_construction(layout, hints, count(), names)}\n"
+    # A name of its own: kernels from the cache bring the functions that they call along, and two of
+    # one name and signature would be taken for the same.
+    name = f"unpack_{layout.__name__}"
+    source = f"def {name}(packed):\n    return {_construction(layout, hints, count(), names)}\n"
     exec(compile(source, f"<unpack {layout.__name__}>", "exec"), names)
     # Not cached: it has no file. It becomes part of the kernels that call it, which are.
     compiled: Callable[[Int64Array], State] = numba.njit(nogil=True, error_model="numpy")(
-        names["unpack"]
+        names[name]
     )
     return compiled
 

@@ -9,12 +9,20 @@ import numpy.typing as npt
 
 from boxmatch.arrays import (
     BitLines,
+    Float64Array,
     Int,
     Int32Array,
     Int64Array,
     UInt8Array,
     UInt16Array,
     UInt64Array,
+)
+from boxmatch.indexes.tile.endpoints import (
+    collect_endpoints,
+    collect_rare_endpoints,
+    find_ruling,
+    no_endpoints,
+    no_rare_endpoints,
 )
 from boxmatch.indexes.tile.layout import RankedPredicates, TileState
 from boxmatch.indexes.tile.order import cluster
@@ -30,9 +38,7 @@ from boxmatch.indexes.tile.ranks import (
 )
 from boxmatch.indexes.tile.slots import (
     choose_slots,
-    collect_endpoints,
     fill_lines,
-    no_endpoints,
     order_slots,
     room_of_tile,
 )
@@ -58,7 +64,7 @@ _SLOT_BOXES = 16
 _DENSE_SLOT_BOXES = 2
 """The same, where many boxes match and checking them one by one is what costs."""
 
-_TRIAL_EVENTS = 64
+_TRIAL_EVENTS = 128
 _TRIAL_BOXES = 1_024
 
 _EVENT_SIZE = 4
@@ -67,7 +73,10 @@ _DIRECTORY_CELLS = 4_096
 """Cells of an attribute, at most, that the directory tells apart."""
 
 _DENSE = 4.0
-"""Matches per tile and event from which on an index is made for many matches."""
+_DENSE_IF_FULL = 16.0
+"""Matches per tile and event from which on an index is made for many matches; and of events that
+have all attributes, which may never come.
+"""
 
 
 def build_tiles(
@@ -81,7 +90,7 @@ def build_tiles(
     ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count), threads))
     boxes, order, predicates, constrained = _arrange(boxes, ruler, attributes, threads)
     cut_start = ruler.cut_start
-    dense = _expected_matches(predicates, cut_start) > _DENSE
+    dense = bool((_expected_matches(predicates, cut_start) > (_DENSE_IF_FULL, _DENSE)).any())
     top_attribute, top_shift, top_row, top = _make_directory(
         predicates, cut_start, constrained, threads
     )
@@ -92,6 +101,7 @@ def build_tiles(
     lines = zero_lines(line_count)
     unsettled = zero_lines(len(constrained))
     unlined = zero_lines(len(constrained))
+    filled = filled_lines(boxes.count)
     tiles = split(len(constrained), threads, least=_TILES)
     room = room_of_tile(slots)
     each(lambda part: fill_lines(slots, predicates, room, *part, lines, unsettled, unlined), tiles)
@@ -99,9 +109,12 @@ def build_tiles(
     tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32) * (not dense)
     slot_depth = np.empty(len(constrained), np.uint16)
     each(lambda part: order_slots(slots, lines, *part, slot_depth), tiles)
-    endpoints = no_endpoints()
+    endpoints, rare, row_rules = no_endpoints(), no_rare_endpoints(), np.zeros(0, np.uint8)
     if dense:
-        endpoints = collect_endpoints(boxes, predicates, slots, line_count, tiles)
+        endpoints = collect_endpoints(boxes, predicates, slots, threads)
+        rare = collect_rare_endpoints(boxes, predicates, slots)
+        row_rules = np.zeros(int(slots.cell_count.sum()) * rows.blocks, np.uint8)
+        find_ruling(slots, rows, endpoints, lines, filled, row_rules)
     state = TileState(
         **ruler._asdict(),
         top_attribute=top_attribute,
@@ -118,13 +131,21 @@ def build_tiles(
         row_line=rows.line,
         row_start=rows.start,
         row_tile=rows.tile,
+        row_block=rows.block,
+        row_rules=row_rules,
         lines=lines,
-        endpoint_start=endpoints[0],
-        endpoint_key=endpoints[1],
-        endpoint_box=endpoints[2],
+        endpoint_base=endpoints.base,
+        endpoint_start=endpoints.start,
+        endpoint_key=endpoints.key,
+        endpoint_box=endpoints.box,
+        rare_start=rare.start,
+        rare_low=rare.low,
+        rare_low_box=rare.low_box,
+        rare_high=rare.high,
+        rare_high_box=rare.high_box,
         unsettled=unsettled,
         unlined=unlined,
-        filled=filled_lines(boxes.count),
+        filled=filled,
         box_start=boxes.start,
         box_attribute=boxes.attribute,
         box_low=boxes.low,
@@ -365,23 +386,24 @@ def _toggle(
 
 
 @kernel
-def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> float:
+def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> Float64Array:
     """Boxes of a tile that an event matches, estimated on a sample of made-up events.
 
     Half of their values lie in the middle of some predicate, since people ask for what happens;
-    the other half anywhere. An event has a few times as many attributes as a box constrains.
+    the other half anywhere. Returns what events match that have all attributes, and what those do
+    that have a few times as many as a box constrains.
     """
     start, attribute = predicates.start, predicates.attribute
     low, high = predicates.low, predicates.high
     boxes = len(start) - 1
     dimensions = len(cut_start) - 1
     if len(attribute) == 0:
-        return float(LINE_BITS)
+        return np.full(2, float(LINE_BITS))
     present = _EVENT_SIZE * len(attribute) / boxes / dimensions
     state = np.uint64(88172645463325252)
     event = np.empty(dimensions, np.int64)
-    matched = 0
-    for _ in range(_TRIAL_EVENTS):
+    matched = np.zeros(2, np.float64)
+    for trial in range(_TRIAL_EVENTS):
         for a in range(dimensions):
             state = _next_random(state)
             event[a] = 1 + np.int64(state >> np.uint64(33)) % (cut_start[a + 1] - cut_start[a])
@@ -392,7 +414,7 @@ def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> fl
             event[attribute[some]] = middle >> 1
         for a in range(dimensions):
             state = _next_random(state)
-            if np.int64(state >> np.uint64(33)) > present * 2.0**31:
+            if trial & 1 and np.int64(state >> np.uint64(33)) > present * 2.0**31:
                 event[a] = 0
         for _ in range(_TRIAL_BOXES):
             state = _next_random(state)
@@ -403,8 +425,9 @@ def _expected_matches(predicates: RankedPredicates, cut_start: Int32Array) -> fl
                 if rank < low[p] & RANK or rank > high[p] & RANK:
                     holds = False
                     break
-            matched += int(holds)
-    return LINE_BITS * matched / (_TRIAL_EVENTS * _TRIAL_BOXES)
+            matched[trial & 1] += int(holds)
+    matched *= 2.0 * LINE_BITS / (_TRIAL_EVENTS * _TRIAL_BOXES)
+    return matched
 
 
 @kernel

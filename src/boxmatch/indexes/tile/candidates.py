@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt8Array
+from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array
 from boxmatch.indexes.tile.layout import TileState
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
@@ -12,7 +12,6 @@ from boxmatch.kernels.bit_lines import (
     and_lines,
     and_not_line,
     any_bit,
-    count_bits,
     load_line,
     store_line,
 )
@@ -22,9 +21,6 @@ from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.box_kernels import holds
 
 _AHEAD = 12
-
-_FEW_UNVERIFIED = 3
-"""Up to so many unverified boxes are checked one by one, even where endpoints could settle all."""
 
 
 @kernel
@@ -36,17 +32,9 @@ def list_bits(line: BitLines, row: Int, tile: Int, boxes: Int32Array, at: Int) -
 
 
 @kernel
-def endpoint_fails(owner: Int, end: Int, key: Int) -> tuple[Int, bool]:
-    """The box that an end belongs to, and whether the key is on the wrong side of it."""
-    return owner ^ (owner >> 31), (key >= end) == (owner < 0)
-
-
-@kernel
 def settle(
     state: TileState,
     tile: Int,
-    cells: UInt8Array,
-    keys: Int64Array,
     events: Int64Array,
     at: Int,
     count: Int,
@@ -60,40 +48,16 @@ def settle(
     The others are appended to the unverified ones. Stops when these are full; returns which event
     is next, and how many are unverified.
     """
-    slot_line, slot_attribute = state.slot_line, state.slot_attribute
-    line_step = state.line_step
-    endpoint_start = state.endpoint_start
-    endpoint_key, endpoint_box = state.endpoint_key, state.endpoint_box
-    unlined = load_line(state.unlined, tile)
     unsettled = load_line(state.unsettled, tile)
     scratch = np.empty((1, LINE_WORDS), np.uint64)
     while at < count and unverified + LINE_BITS <= len(unverified_box):
         line = load_line(candidates, at)
         unverified_line = and_lines(line, unsettled)
         if any_bit(unverified_line):
-            e = events[at]
-            if len(endpoint_key) > 0 and count_bits(unverified_line) > _FEW_UNVERIFIED:
-                # A line's endpoints come from far away too.
-                for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
-                    step = np.int64(line_step[slot_attribute[s]])
-                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]]) * step
-                    prefetch(endpoint_key, endpoint_start[row])
-                    prefetch(endpoint_key, endpoint_start[row] + 8)
-                    prefetch(endpoint_box, endpoint_start[row])
-                for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
-                    key = keys[e, slot_attribute[s]]
-                    step = np.int64(line_step[slot_attribute[s]])
-                    row = slot_line[s] + np.int64(cells[e, slot_attribute[s]]) * step
-                    for end in range(endpoint_start[row], endpoint_start[row + 1]):
-                        box, fails = endpoint_fails(endpoint_box[end], endpoint_key[end], key)
-                        word = (box >> 6) & (LINE_WORDS - 1)
-                        candidates[at, word] &= ~(np.uint64(fails) << np.uint64(box & 63))
-                line = load_line(candidates, at)
-                unverified_line = and_lines(line, unlined)
             store_line(scratch, 0, unverified_line)
             before = unverified
             unverified = list_bits(scratch, np.int64(0), tile, unverified_box, unverified)
-            unverified_event[before:unverified] = e
+            unverified_event[before:unverified] = events[at]
             store_line(candidates, at, and_not_line(line, unverified_line))
         at += 1
     return at, unverified
@@ -118,11 +82,14 @@ def check(
             prefetch(start, np.int64(unverified_box[d + 2 * _AHEAD]))
         if d + _AHEAD < unverified:
             p = start[unverified_box[d + _AHEAD]]
+            last = start[unverified_box[d + _AHEAD] + 1] - 1
             prefetch(attribute, p)
-            prefetch(low, p)
-            prefetch(low, p + 7)
-            prefetch(high, p)
-            prefetch(high, p + 7)
+            while p < last:
+                prefetch(low, p)
+                prefetch(high, p)
+                p += 8
+            prefetch(low, last)
+            prefetch(high, last)
         box, e = unverified_box[d], unverified_event[d]
         unverified_box[kept], unverified_event[kept] = box, e
         kept += holds(start, attribute, low, high, box, keys, e, skipped)

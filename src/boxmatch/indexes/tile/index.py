@@ -42,11 +42,14 @@ _FEW_IN_ROWS = 255
 _PARTS = {
     "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
     "lines": ("lines", "unsettled", "unlined", "filled"),
-    "endpoints": ("endpoint_start", "endpoint_key", "endpoint_box"),
+    "endpoints": (
+        *("endpoint_base", "endpoint_start", "endpoint_key", "endpoint_box"),
+        *("rare_start", "rare_low", "rare_low_box", "rare_high", "rare_high_box"),
+    ),
     "directory": ("top", "top_attribute", "top_shift", "top_row"),
     "ranks": ("cuts", "cut_start", "guess", "guess_shift", "cell_shift"),
     "slots": ("tile_line", "slot_start", "slot_depth", "slot_attribute", "slot_line", "line_step"),
-    "rows": ("row_line", "row_start", "row_tile"),
+    "rows": ("row_line", "row_start", "row_tile", "row_block", "row_rules"),
 }
 
 
@@ -109,7 +112,7 @@ class TileIndex(Index):
                 return self._blocks.list(points, lines, counts)
             self._blocks.count(points, lines, counts)
             return _NO_BOXES
-        in_rows = len(self._state.endpoint_key) > 0
+        in_rows = len(self._state.row_line) > 0
         if len(points) <= (_FEW_IN_ROWS if in_rows else _FEW_EVENTS):
             return returned(self.prepare(lines, skipped)(points, listing, counts))
         return search_batch(self._state, *query)

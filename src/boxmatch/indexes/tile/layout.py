@@ -14,6 +14,9 @@ from boxmatch.arrays import (
 )
 from boxmatch.kernels.packing import packing
 
+BLOCK_TILES = 128
+"""Tiles that one event passes together, in rows."""
+
 
 class RankedPredicates(NamedTuple):
     """The predicates of boxes in clustered order, as ranks.
@@ -46,14 +49,19 @@ class TileState(NamedTuple):
     without a slot. `filled` has the boxes that exist, and `slot_depth` how many slots leave, as a
     rule, no box of the tile.
 
-    Endpoints. Where a good part of all boxes match, `endpoint_start[l]:endpoint_start[l + 1]` are
-    the endpoints of predicates that lie in the cell of line `l`, ascending. A predicate holds from
-    the key of its lower end on, and no longer from the key of its upper one on. `endpoint_box` is
-    the box, or its complement if the end is an upper one.
+    Endpoints. Where a good part of all boxes match, the endpoints of predicates that have lines are
+    in groups, by attribute, cell, block of tiles, side and rank (`endpoints._group`, from
+    `endpoint_base[a]` on). Group `g` has `endpoint_start[g]:endpoint_start[g + 1]`: the first or
+    the last key with which a predicate holds, and its box, counted from the block's first.
+
+    Those of other predicates of attribute `a` are in `rare_start[a]:rare_start[a + 1]`, lower and
+    upper ones each in the order of their keys.
 
     Rows. Where there are endpoints, the lines of one attribute and cell lie together instead, so
     that one event can pass all tiles in the order of memory. Attribute `a` has lines in the tiles
-    `row_tile[row_start[a]:row_start[a + 1]]`, from `lines[row_line[a]]`.
+    `row_tile[row_start[a]:row_start[a + 1]]`, from `lines[row_line[a]]`. With `n` blocks of tiles,
+    those of block `b` begin at `row_block[a * (n + 1) + b]` of `row_tile`, and `row_rules` says, by
+    cell of all attributes and block, what rules boxes of it out, if anything (`endpoints`).
     """
 
     cuts: Int64Array
@@ -74,10 +82,18 @@ class TileState(NamedTuple):
     row_line: Int32Array
     row_start: Int32Array
     row_tile: Int32Array
+    row_block: Int32Array
+    row_rules: UInt8Array
     lines: BitLines
+    endpoint_base: Int64Array
     endpoint_start: Int64Array
     endpoint_key: Int64Array
-    endpoint_box: Int32Array
+    endpoint_box: UInt16Array
+    rare_start: Int64Array
+    rare_low: Int64Array
+    rare_low_box: Int32Array
+    rare_high: Int64Array
+    rare_high_box: Int32Array
     unsettled: BitLines
     unlined: BitLines
     filled: BitLines

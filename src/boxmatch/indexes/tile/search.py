@@ -47,8 +47,8 @@ from boxmatch.kernels.prefetch import prefetch
 _BLOCK = 2_048
 """Events that pass a tile together."""
 
-_AHEAD = 4
-_LINES_AHEAD = 16
+_AHEAD = 3
+_LINES_AHEAD = 128
 """For one event: how many live tiles ahead to fetch, and how many of their lines."""
 
 _MOST_UNVERIFIED = 16_384
@@ -218,8 +218,6 @@ def search_batch(
                 settled, unverified = settle(
                     state,
                     tile,
-                    cells,
-                    block_keys,
                     events,
                     settled,
                     count,
@@ -308,7 +306,7 @@ def _search_point(
     slot_line, slot_attribute, line_step = state.slot_line, state.slot_attribute, state.line_step
     exists = alive if len(alive) else state.filled
     if len(state.row_line) > 0 and live_tiles * ROWS_SHARE > tiles:
-        return search_rows(state, keys, cells, exists, skipped, listing, found, end)
+        return search_rows(state, keys, ranks, cells, exists, skipped, listing, found, end)
     candidates = np.empty((1, LINE_WORDS), np.uint64)
     event = np.zeros(1, np.int64)
     unverified_event = np.empty(2 * LINE_BITS, np.int32)
@@ -334,8 +332,6 @@ def _search_point(
         _, unverified = settle(
             state,
             tile,
-            cells,
-            keys,
             event,
             np.int64(0),
             np.int64(1),

@@ -1,4 +1,4 @@
-"""Slots, their lines (which boxes of a tile could hold a point, cell by cell) and endpoints."""
+"""Slots and their lines: which boxes of a tile could hold a point, cell by cell."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmatch.arrays import BitLines, Int, Int32Array, Int64Array, UInt8Array, UInt16Array
-from boxmatch.indexes.tile.layout import RankedPredicates
-from boxmatch.indexes.tile.ranks import INEXACT, RANK, cell_of, shifts_for
+from boxmatch.indexes.tile.layout import BLOCK_TILES, RankedPredicates
+from boxmatch.indexes.tile.ranks import INEXACT, RANK, shifts_for
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
@@ -18,15 +18,13 @@ from boxmatch.kernels.bit_lines import (
     xor_lines,
 )
 from boxmatch.kernels.jit import kernel
-from boxmatch.kernels.threads import each
-from boxmatch.model.axis import ABSENT, LAST
-from boxmatch.model.boxes import Boxes
 
 _FEWEST_CELLS = 8
-_MOST_CELLS = 120
+_MOST_CELLS = 240
+"""Besides that of absent keys; the numbers of cells have eight bits."""
 
-_FINER_IN_ROWS = 4
-"""How much finer cells are where lines lie in rows: comparing endpoints is what costs."""
+_FINER_IN_ROWS = 8
+"""How much finer cells are where lines lie in rows: taking boxes out one by one is what costs."""
 
 _LEFT_AT_DEPTH = 0.5
 """Boxes of a tile expected to pass the slots that every event is tried on."""
@@ -50,6 +48,12 @@ class Rows(NamedTuple):
     line: Int32Array
     start: Int32Array
     tile: Int32Array
+    block: Int32Array
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tiles."""
+        return len(self.block) // (len(self.start) - 1) - 1
 
 
 def choose_slots(
@@ -71,7 +75,7 @@ def choose_slots(
     wanted = np.ceil((_FINER_IN_ROWS if in_rows else 1) * cells * frequency)
     wanted = np.clip(wanted, _FEWEST_CELLS, most).astype(np.int64)
     # Ranks that are nearly few enough stay whole: exact lines need no check.
-    shift = np.where(ranks <= 2 * wanted, 0, shifts_for(ranks, wanted))
+    shift = np.where(ranks <= np.minimum(2 * wanted, _MOST_CELLS), 0, shifts_for(ranks, wanted))
     count = ((ranks + (1 << shift) - 1 >> shift) + 1).astype(np.int64)
     # A tile of few boxes would otherwise have no lines at all.
     fullest = constrained.max(axis=1, initial=0)
@@ -80,11 +84,11 @@ def choose_slots(
     start = np.zeros(len(constrained) + 1, np.int32)
     np.cumsum(np.bincount(tile, minlength=len(constrained)), out=start[1:])
     if in_rows:
-        line, step, rows = _in_rows(tile, attribute, count)
+        line, step, rows = _in_rows(tile, attribute, count, len(constrained))
     else:
         line = np.cumsum(count[attribute]) - count[attribute]
         step = np.ones_like(count)
-        rows = Rows(*(np.zeros(0, np.int32) for _ in range(3)))
+        rows = Rows(*(np.zeros(0, np.int32) for _ in range(4)))
     slots = TileSlots(
         start,
         attribute.astype(np.uint16),
@@ -97,7 +101,7 @@ def choose_slots(
 
 
 def _in_rows(
-    tile: Int64Array, attribute: Int64Array, count: Int64Array
+    tile: Int64Array, attribute: Int64Array, count: Int64Array, tiles: int
 ) -> tuple[Int64Array, Int64Array, Rows]:
     """The first line of each slot, the step of each attribute, and the rows."""
     by_attribute = np.argsort(attribute, kind="stable")
@@ -108,7 +112,12 @@ def _in_rows(
     line[by_attribute] = first[attribute[by_attribute]] + (
         np.arange(len(tile)) - start[attribute[by_attribute]]
     )
-    rows = Rows(*(part.astype(np.int32) for part in (first, start, tile[by_attribute])))
+    places = tile[by_attribute]
+    # Where each block begins among the tiles of each attribute.
+    firsts = np.append(np.arange(0, tiles, BLOCK_TILES), tiles)
+    wanted = (np.arange(len(count)) * (tiles + 1))[:, None] + firsts
+    block = np.searchsorted(attribute[by_attribute] * (tiles + 1) + places, wanted.reshape(-1))
+    rows = Rows(*(part.astype(np.int32) for part in (first, start, places, block)))
     return line, step, rows
 
 
@@ -226,165 +235,3 @@ def order_slots(
             expected *= passing[depth]
             depth += 1
         slot_depth[tile] = depth
-
-
-LineEndpoints = tuple[Int64Array, Int64Array, Int32Array]
-"""Where each line's endpoints begin, their keys in ascending order, and whose they are."""
-
-
-def no_endpoints() -> LineEndpoints:
-    return np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32)
-
-
-def collect_endpoints(
-    boxes: Boxes,
-    predicates: RankedPredicates,
-    slots: TileSlots,
-    line_count: int,
-    tiles: list[tuple[int, int]],
-) -> LineEndpoints:
-    """The endpoints of predicates, line by line: what settles every doubt that a line leaves."""
-    start = np.zeros(line_count + 1, np.int64)
-    bounds = boxes.low, boxes.high
-    room = room_of_tile(slots)
-    most = each(lambda part: _count_endpoints(slots, predicates, bounds, room, *part, start), tiles)
-    np.cumsum(start, out=start)
-    keys = np.empty(start[-1], np.int64)
-    owner = np.empty(start[-1], np.int32)
-    sizes = room, max(most)
-    each(
-        lambda part: _list_endpoints(slots, predicates, bounds, sizes, *part, start, keys, owner),
-        tiles,
-    )
-    return start, keys, owner
-
-
-@kernel
-def _enter_tile(slots: TileSlots, tile: int, cell_of_slot: Int64Array) -> Int:
-    """Number the cells of a tile's slots, one slot after the other; returns how many there are."""
-    used = 0
-    for s in range(slots.start[tile], slots.start[tile + 1]):
-        cell_of_slot[slots.attribute[s]] = used
-        used += slots.cell_count[slots.attribute[s]]
-    return used
-
-
-@kernel
-def _leave_tile(slots: TileSlots, tile: int, cell_of_slot: Int64Array) -> None:
-    for s in range(slots.start[tile], slots.start[tile + 1]):
-        cell_of_slot[slots.attribute[s]] = -1
-
-
-@kernel
-def _count_endpoints(
-    slots: TileSlots,
-    predicates: RankedPredicates,
-    bounds: tuple[Int64Array, Int64Array],
-    room: Int,
-    first_tile: Int,
-    last_tile: Int,
-    start: Int64Array,
-) -> Int:
-    """Set `start[line + 1]` to the endpoints of each line; returns how many a tile has at most."""
-    low, high = bounds
-    boxes = len(predicates.start) - 1
-    first_cell = np.full(len(slots.cell_shift), -1, np.int64)
-    counts = np.zeros(room, np.int64)
-    most: Int = np.int64(0)
-    for tile in range(first_tile, last_tile):
-        used = _enter_tile(slots, tile, first_cell)
-        counts[:used] = 0
-        total: Int = np.int64(0)
-        begin = np.uint64(predicates.start[tile * LINE_BITS])
-        for p in range(begin, np.uint64(predicates.start[min(boxes, (tile + 1) * LINE_BITS)])):
-            a = predicates.attribute[p]
-            if first_cell[a] >= 0:
-                shift = slots.cell_shift[a]
-                low_cell = first_cell[a] + cell_of(predicates.low[p] & RANK, shift)
-                high_cell = first_cell[a] + cell_of(predicates.high[p] & RANK, shift)
-                has_low, has_high = low[p] != ABSENT, high[p] != LAST
-                counts[np.uint64(low_cell)] += has_low
-                counts[np.uint64(high_cell)] += has_high
-                total += np.int64(has_low) + np.int64(has_high)
-        for s in range(slots.start[tile], slots.start[tile + 1]):
-            a = slots.attribute[s]
-            for cell in range(slots.cell_count[a]):
-                line = slots.line[s] + cell * np.int64(slots.step[a])
-                start[line + 1] = counts[first_cell[a] + cell]
-        _leave_tile(slots, tile, first_cell)
-        most = max(most, total)
-    return most
-
-
-@kernel
-def _list_endpoints(
-    slots: TileSlots,
-    predicates: RankedPredicates,
-    bounds: tuple[Int64Array, Int64Array],
-    sizes: tuple[Int, Int],
-    first_tile: Int,
-    last_tile: Int,
-    start: Int64Array,
-    keys: Int64Array,
-    owner: Int32Array,
-) -> None:
-    """Write the endpoints of some tiles' lines, ascending.
-
-    They are put in order tile by tile, since a tile's lines may lie far apart.
-    """
-    low, high = bounds
-    room, most = sizes
-    boxes = len(predicates.start) - 1
-    first_cell = np.full(len(slots.cell_shift), -1, np.int64)
-    cursor = np.empty(room + 1, np.int64)
-    found_keys = np.empty(most, np.int64)
-    found_owner = np.empty(most, np.int32)
-    for tile in range(first_tile, last_tile):
-        _enter_tile(slots, tile, first_cell)
-        total = np.int64(0)
-        for s in range(slots.start[tile], slots.start[tile + 1]):
-            a = slots.attribute[s]
-            for cell in range(slots.cell_count[a]):
-                line = slots.line[s] + cell * np.int64(slots.step[a])
-                cursor[first_cell[a] + cell] = total
-                total += start[line + 1] - start[line]
-        for box in range(tile * LINE_BITS, min(boxes, (tile + 1) * LINE_BITS)):
-            for p in range(np.uint64(predicates.start[box]), np.uint64(predicates.start[box + 1])):
-                a = predicates.attribute[p]
-                if first_cell[a] < 0:
-                    continue
-                shift = slots.cell_shift[a]
-                if low[p] != ABSENT:
-                    into = np.uint64(first_cell[a] + cell_of(predicates.low[p] & RANK, shift))
-                    found_keys[np.uint64(cursor[into])] = low[p]
-                    found_owner[np.uint64(cursor[into])] = box
-                    cursor[into] += 1
-                if high[p] != LAST:
-                    into = np.uint64(first_cell[a] + cell_of(predicates.high[p] & RANK, shift))
-                    found_keys[np.uint64(cursor[into])] = high[p] + 1
-                    found_owner[np.uint64(cursor[into])] = ~box
-                    cursor[into] += 1
-        for s in range(slots.start[tile], slots.start[tile + 1]):
-            a = slots.attribute[s]
-            for cell in range(slots.cell_count[a]):
-                line = slots.line[s] + cell * np.int64(slots.step[a])
-                size = start[line + 1] - start[line]
-                end = cursor[first_cell[a] + cell]
-                _sort_endpoints(found_keys, found_owner, end - size, end)
-                for i in range(size):
-                    keys[start[line] + i] = found_keys[end - size + i]
-                    owner[start[line] + i] = found_owner[end - size + i]
-        _leave_tile(slots, tile, first_cell)
-
-
-@kernel
-def _sort_endpoints(keys: Int64Array, owner: Int32Array, first: Int, last: Int) -> None:
-    """Shell's sort of a line's endpoints, a handful as a rule."""
-    for gap in (301, 57, 10, 1):
-        for i in range(first + gap, last):
-            key, box = keys[i], owner[i]
-            j = i
-            while j >= first + gap and keys[j - gap] > key:
-                keys[j], owner[j] = keys[j - gap], owner[j - gap]
-                j -= gap
-            keys[j], owner[j] = key, box
