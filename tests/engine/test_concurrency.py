@@ -328,3 +328,13 @@ def test_batches_of_any_size_share_their_threads(monkeypatch: pytest.MonkeyPatch
         points = Points(np.zeros((wanted * results._SMALL, 1), np.int64))
         assert results.by_chunks(work, points, None) == [results._SMALL] * wanted
     assert len(set(threading.enumerate()) - before) <= 13
+
+
+def test_an_older_snapshot_has_its_own_axes() -> None:
+    """Of a tail that others have widened since."""
+    m = bm.Matcher({"name": "string"})
+    m.subscribe(1, "name = 'a'")
+    before = m.snapshot
+    m.subscribe(2, "length(name) = 1")
+    assert len(before.used) == before.axes.width < m.snapshot.axes.width
+    assert before.single.match({"name": "a"}, None) == [1]

@@ -85,6 +85,12 @@ class Merged(NamedTuple):
     segments: list[IndexedSegment]
     moves: list[tuple[StoreView, Int64Array]]
 
+    def prepare(self) -> None:
+        """Make, before anybody waits for it, what the next writer would have to make."""
+        if any(view.store.is_looked_up for view, _ in self.moves):
+            for segment in self.segments:
+                segment.prepare_lookup()
+
     def carry_over(self) -> None:
         """Remove from the new segments what was removed from the old stores in the meantime."""
         for view, target in self.moves:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +12,16 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int64Array
 from boxmatch.errors import DuplicateSubscriptionError, SubscriptionIdError
+from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import equal, listed, pieces, repeat, take
+from boxmatch.kernels.radix import stable_order
 from boxmatch.model.ids import IdKind, SubscriptionId
 from boxmatch.model.tables import as_column
 
 IdArray = npt.NDArray[np.int64] | npt.NDArray[np.object_]
+
+_SIGN = np.uint64(1 << 63)
+"""What makes signed numbers ascend as unsigned ones."""
 
 
 def check_id(value: object) -> tuple[SubscriptionId, IdKind]:
@@ -139,8 +145,15 @@ class Lookup:
     def __init__(self, ids: IdArray) -> None:
         self._ids = ids
         found = hashes(ids)
-        self._order = np.argsort(found).astype(np.int32)
+        if background.has(Stage.INDEX):
+            self._order = stable_order(found.view(np.uint64) ^ _SIGN)
+        else:
+            self._order = np.argsort(found).astype(np.int32)
         self._sorted = found[self._order]
+        # Its items are plain ints, which makes a search for one of them twice as quick.
+        self._keys = memoryview(self._sorted)  # type: ignore[arg-type]  # a buffer in fact
+        self._least = self._keys[0] if len(ids) else 0
+        self._greatest = self._keys[-1] if len(ids) else -1
 
     @property
     def nbytes(self) -> int:
@@ -149,13 +162,16 @@ class Lookup:
     def find(self, subscription_id: SubscriptionId) -> list[int]:
         """The positions that hold the id."""
         key = subscription_id if isinstance(subscription_id, int) else hash(subscription_id)
-        first = int(self._sorted.searchsorted(key))
-        found = []
-        while first < len(self._sorted) and self._sorted[first] == key:
-            position = int(self._order[first])
+        found: list[int] = []
+        if not self._least <= key <= self._greatest:  # so are new ones that ascend
+            return found
+        keys = self._keys
+        place = bisect_left(keys, key)
+        while place < len(keys) and keys[place] == key:
+            position = int(self._order[place])
             if self._ids[position] == subscription_id:
                 found.append(position)
-            first += 1
+            place += 1
         return found
 
     def find_many(self, ids: IdArray) -> Int64Array:

@@ -113,10 +113,19 @@ def listed(array: AnyArray) -> list[Any]:
     return values
 
 
-def update(known: dict[Any, Any], keys: Sequence[Any], values: Sequence[Any]) -> None:
+def update(
+    known: dict[Any, Any], keys: Sequence[Any] | AnyArray, values: Sequence[Any] | AnyArray
+) -> None:
     """`known.update` with a value for each key."""
     for piece in pieces(len(keys)):
-        known.update(zip(keys[piece], values[piece], strict=True))
+        some, theirs = keys[piece], values[piece]
+        known.update(
+            zip(
+                some.tolist() if isinstance(some, np.ndarray) else some,
+                theirs.tolist() if isinstance(theirs, np.ndarray) else theirs,
+                strict=True,
+            )
+        )
 
 
 def drop(values: list[Any]) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import Int64Array
+from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import BoxmatchError
 from boxmatch.kernels.pieces import PIECE, from_texts, listed, pieces, take, to_texts, update
 from boxmatch.model.axis import ABSENT, FIRST, LAST
@@ -40,6 +40,11 @@ _RUN: Final = 8
 _CHUNK: Final = 256
 
 
+_StringArray: TypeAlias = npt.NDArray[np.object_]
+Labels: TypeAlias = list[int] | Int64Array
+"""In ascending order; an array if there are very many."""
+
+
 class AxisFullError(BoxmatchError, OverflowError):
     """No label is left between two neighbours; `respread` makes room again."""
 
@@ -47,13 +52,14 @@ class AxisFullError(BoxmatchError, OverflowError):
 class _Chunk(NamedTuple):
     """Some neighbours of the sorted order. Never changed, only replaced.
 
+    In tuples, which the garbage collector passes by once it has seen that they hold no others.
     `recent` holds the first and the last label of the latest addition, and `run` says how many
     additions in a row were each right above the one before (negative: right below), which hints
     at where the next will be.
     """
 
-    strings: list[str]
-    labels: list[int]
+    strings: tuple[str, ...]
+    labels: tuple[int, ...]
     recent: tuple[int, int] = (ABSENT, ABSENT)
     run: int = 0
 
@@ -75,7 +81,7 @@ class StringAxis:
     def __init__(self, strings: Iterable[str] = ()) -> None:
         self.labels = {}
         # The first string of each chunk, but "" for the first one, which starts at the start.
-        self._state: tuple[list[str], list[_Chunk]] = ([""], [_Chunk([], [])])
+        self._state: tuple[list[str], list[_Chunk]] = ([""], [_Chunk((), ())])
         self._text_bytes = 0
         self._packed: tuple[object, npt.NDArray[np.bytes_], Int64Array] | None = None
         self.add(strings)
@@ -90,6 +96,11 @@ class StringAxis:
         return f"<StringAxis of {len(self):,} strings>"
 
     @property
+    def state(self) -> object:
+        """What is another object after each change."""
+        return self._state
+
+    @property
     def nbytes(self) -> int:
         """Memory held, the strings themselves included."""
         _, chunks = self._state
@@ -102,7 +113,8 @@ class StringAxis:
         )
 
     def add(self, strings: Iterable[str]) -> None:
-        """Make strings known; those that are known already keep their labels.
+        """Make strings known; those that are known already keep their labels. Very many are best
+        in an array, and distinct.
 
         Raises `AxisFullError`, with nothing changed, when there is no room between neighbours,
         and `ValueError` for lone surrogates.
@@ -110,13 +122,18 @@ class StringAxis:
         if isinstance(strings, str):
             strings = (strings,)
         known = self.labels
-        unknown = {string for string in strings if string not in known}
-        if not unknown:
+        unknown: list[str] | _StringArray
+        if isinstance(strings, np.ndarray):
+            unknown = take(strings, np.flatnonzero(~_are_in(known, strings)))
+        else:
+            distinct = {string for string in strings if string not in known}
+            unknown = _array_of(distinct) if len(distinct) > PIECE else sorted(distinct)
+        if not len(unknown):
             return
         for string in unknown:
             if not string.isascii():
                 _check(string)
-        new = _sorted(unknown)
+        new = _sorted(unknown) if isinstance(unknown, np.ndarray) else unknown
         heads, chunks = self._state
         state = heads.copy(), chunks.copy()
         labels = _insert(*state, new)
@@ -164,7 +181,7 @@ class StringAxis:
         if packed is None or packed[0] is not state:
             strings, known_labels = _flat(state[1])
             raw = bytes.fromhex("".join(strings))
-            packed = state, np.frombuffer(raw, "S16"), np.array(known_labels, np.int64)
+            packed = state, np.frombuffer(raw, "S16"), known_labels
             self._packed = packed
         _, known, labels = packed
         if not len(known):
@@ -195,11 +212,10 @@ class StringAxis:
 
     def used_by(self, bounds: Int64Array) -> tuple[list[str], Int64Array]:
         """The known strings that bounds of filters are tied to, in order, with their labels."""
-        strings, known = _flat(self._state[1])
-        labels = np.array(known, np.int64)
+        strings, labels = _flat(self._state[1])
         inner = bounds[(bounds != ABSENT) & (bounds != FIRST) & (bounds != LAST)]
         used = np.unique(np.searchsorted(labels, inner + 1, side="right") - 1)
-        return [strings[place] for place in used.tolist()], labels[used]
+        return listed(take(strings, used)), labels[used]
 
     def respread(self) -> tuple[Int64Array, Int64Array]:
         """Space all labels evenly again; gives the old labels, sorted, and their new ones."""
@@ -207,7 +223,7 @@ class StringAxis:
         new = _spread(len(strings))
         self._state = _chunk(strings, new)
         update(self.labels, strings, new)
-        return np.array(old, np.int64), np.array(new, np.int64)
+        return old, np.array(new, np.int64)
 
     def copy(self) -> StringAxis:
         """An independent axis with the same labels."""
@@ -233,7 +249,7 @@ class StringAxis:
     @classmethod
     def from_arrow(cls, table: pa.Table) -> StringAxis:
         """The axis that `to_arrow` wrote. Raises `ValueError` if the labels are out of order."""
-        strings = listed(from_texts(table["string"]))
+        strings = from_texts(table["string"])
         labels: Int64Array = table["label"].to_numpy()
         gaps_hold = bool(np.all(labels[1:] >= labels[:-1] + _MIN_GAP))
         if len(labels) and not (gaps_hold and labels[0] >= _LOWEST and labels[-1] <= _HIGHEST):
@@ -241,26 +257,34 @@ class StringAxis:
         if any(one >= following for one, following in pairwise(strings)):
             raise ValueError("the strings of a string axis are out of order")
         axis = cls()
-        as_list = listed(labels)
-        axis._state = _chunk(strings, as_list)
-        update(axis.labels, strings, as_list)
+        axis._state = _chunk(strings, labels)
+        update(axis.labels, strings, labels)
         axis._text_bytes = sum(sys.getsizeof(string) for string in strings)
         return axis
 
 
-def _sorted(strings: set[str]) -> list[str]:
-    """Sorted by code points; many of them by Arrow, which holds no GIL, by their UTF-8 bytes."""
-    if len(strings) <= PIECE:
-        return sorted(strings)
+def _are_in(known: Mapping[str, int], strings: _StringArray) -> BoolArray:
+    marks = np.empty(len(strings), bool)
+    for piece in pieces(len(strings)):
+        marks[piece] = [string in known for string in strings[piece].tolist()]
+    return marks
+
+
+def _array_of(strings: set[str]) -> _StringArray:
+    every = iter(strings)
+    array = np.empty(len(strings), object)
+    for piece in pieces(len(strings)):
+        array[piece] = [*islice(every, piece.stop - piece.start)]
+    return array
+
+
+def _sorted(strings: _StringArray) -> _StringArray:
+    """Sorted by code points: by Arrow, which holds no GIL, by their UTF-8 bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    every = iter(strings)
-    values = np.empty(len(strings), object)
-    for piece in pieces(len(strings)):
-        values[piece] = [*islice(every, piece.stop - piece.start)]
-    texts: Any = to_texts(values, pa.large_string()).combine_chunks()
-    return listed(take(values, pc.array_sort_indices(texts).to_numpy()))
+    texts: Any = to_texts(strings, pa.large_string()).combine_chunks()
+    return take(strings, pc.array_sort_indices(texts).to_numpy())
 
 
 def string_axes(attributes: Iterable[Attribute]) -> dict[int, StringAxis]:
@@ -281,9 +305,9 @@ def remap_bounds(keys: Int64Array, old: Int64Array, new: Int64Array) -> Int64Arr
     return result
 
 
-def _insert(heads: list[str], chunks: list[_Chunk], new: list[str]) -> list[int]:
+def _insert(heads: list[str], chunks: list[_Chunk], new: Sequence[str] | _StringArray) -> Labels:
     """Insert sorted new strings, in place, and give their labels."""
-    added: list[int] = []
+    added: list[Labels] = []
     first = 0
     while first < len(new):
         string = new[first]
@@ -309,22 +333,30 @@ def _insert(heads: list[str], chunks: list[_Chunk], new: list[str]) -> list[int]
         else:
             run = 0
         fresh = _place(end - first, below, above, run)
-        strings, labels = strings.copy(), labels.copy()
-        strings[place:place] = new[first:end]
-        labels[place:place] = fresh
-        chunk = _Chunk(strings, labels, (fresh[0], fresh[-1]), run)
-        if len(strings) <= _CHUNK:
-            chunks[at] = chunk
+        recent = int(fresh[0]), int(fresh[-1])
+        if len(strings) + end - first <= _CHUNK:
+            chunks[at] = _Chunk(
+                (*strings[:place], *new[first:end], *strings[place:]),
+                (*labels[:place], *fresh, *labels[place:]),
+                recent,
+                run,
+            )
         else:
-            parts = _split(chunk)
+            _, parts = _chunk(
+                _joined(strings[:place], new[first:end], strings[place:]),
+                _joined(labels[:place], fresh, labels[place:]),
+            )
+            for number, part in enumerate(parts):
+                if any(part.labels[0] <= label <= part.labels[-1] for label in recent):
+                    parts[number] = part._replace(recent=recent, run=run)
             chunks[at : at + 1] = parts
             heads[at + 1 : at + 1] = [part.strings[0] for part in parts[1:]]
-        added += fresh
+        added.append(fresh)
         first = end
-    return added
+    return added[0] if len(added) == 1 else [*chain.from_iterable(map(_listed, added))]
 
 
-def _place(count: int, below: int | None, above: int | None, run: int) -> list[int]:
+def _place(count: int, below: int | None, above: int | None, run: int) -> Labels:
     """Labels for some strings between two labels, or beyond an end where there is no label."""
     if below is None and above is None:
         return _spread(count)
@@ -345,32 +377,45 @@ def _place(count: int, below: int | None, above: int | None, run: int) -> list[i
     if step * (count + 1) > room:
         raise AxisFullError(f"no room for {count:,} more labels between two strings of an axis")
     if below is None or (above is not None and in_run and run < 0):
-        return [high - step * place for place in range(count, 0, -1)]
-    return [low + step * place for place in range(1, count + 1)]
+        return _steps(high - step * count, step, count)
+    return _steps(low + step, step, count)
 
 
-def _spread(count: int) -> list[int]:
+def _steps(first: int, step: int, count: int) -> Labels:
+    if count <= _CHUNK:
+        return [first + step * place for place in range(count)]
+    # As unsigned numbers, whose products may go round, as long as the sums are right.
+    steps = np.arange(count, dtype=np.uint64) * np.uint64(step)
+    return steps.view(np.int64) + np.int64(first)
+
+
+def _spread(count: int) -> Labels:
     """Labels for all strings of an axis, evenly spaced."""
     step = 2 * _SPREAD // (count + 1)
-    return [step * place - _SPREAD for place in range(1, count + 1)]
+    return _steps(step - _SPREAD, step, count)
 
 
-def _chunk(strings: list[str], labels: list[int]) -> tuple[list[str], list[_Chunk]]:
-    size = _CHUNK // 2
+def _joined(before: Sequence[Any], new: Any, after: Sequence[Any]) -> Any:
+    if not isinstance(new, np.ndarray):
+        return [*before, *new, *after]
+    joined = np.empty(len(before) + len(new) + len(after), new.dtype)
+    joined[: len(before)] = before
+    for piece in pieces(len(new)):
+        joined[len(before) + piece.start : len(before) + piece.stop] = new[piece]
+    joined[len(before) + len(new) :] = after
+    return joined
+
+
+def _chunk(strings: Any, labels: Any) -> tuple[list[str], list[_Chunk]]:
     chunks = [
-        _Chunk(strings[start : start + size], labels[start : start + size])
-        for start in range(0, max(len(strings), 1), size)
+        _Chunk(tuple(_listed(strings[piece])), tuple(_listed(labels[piece])))
+        for piece in pieces(max(len(strings), 1), _CHUNK // 2)
     ]
     return ["", *(chunk.strings[0] for chunk in chunks[1:])], chunks
 
 
-def _split(chunk: _Chunk) -> list[_Chunk]:
-    """A chunk that has grown too long, in parts."""
-    _, parts = _chunk(chunk.strings, chunk.labels)
-    for place, part in enumerate(parts):
-        if any(part.labels[0] <= label <= part.labels[-1] for label in chunk.recent):
-            parts[place] = part._replace(recent=chunk.recent, run=chunk.run)
-    return parts
+def _listed(values: Any) -> Any:
+    return values.tolist() if isinstance(values, np.ndarray) else values
 
 
 def _first_label(chunk: _Chunk) -> int:
@@ -386,8 +431,13 @@ def _check(string: str) -> None:
         ) from None
 
 
-def _flat(chunks: list[_Chunk]) -> tuple[list[str], list[int]]:
-    return (
-        [string for chunk in chunks for string in chunk.strings],
-        [label for chunk in chunks for label in chunk.labels],
-    )
+def _flat(chunks: list[_Chunk]) -> tuple[_StringArray, Int64Array]:
+    """All strings and all labels, in order."""
+    count = sum(len(chunk.strings) for chunk in chunks)
+    strings, labels = np.empty(count, object), np.empty(count, np.int64)
+    end = 0
+    for chunk in chunks:
+        first, end = end, end + len(chunk.strings)
+        strings[first:end] = chunk.strings
+        labels[first:end] = chunk.labels
+    return strings, labels
