@@ -89,7 +89,7 @@ def test_what_others_subscribe_to_while_a_text_is_searched_is_no_trouble() -> No
             return find_one(text)
 
     reader.finder = Slow()  # type: ignore[assignment]
-    points, _ = snapshot.encoder.one({"title": "abcd"})
+    [(points, _)] = snapshot.encoder.one({"title": "abcd"}, snapshot.reader)
     assert points.lists is not None
     assert len(points.lists.keys) == 2
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from itertools import chain, compress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,13 +17,22 @@ from boxmatch.engine.filter_texts import texts_by_row
 from boxmatch.engine.ids import IdArray, check_ids
 from boxmatch.engine.residuals import Residual, residual_of
 from boxmatch.errors import AttributeValueError, EventError, FilterError, SchemaError
-from boxmatch.kernels.pieces import drop, pieces, repeat
+from boxmatch.kernels.pieces import drop, listed, pieces, repeat
 from boxmatch.model.axis import ABSENT, FIRST
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_columns
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.filters import Bound, CompiledFilter, compile_filter, compile_many
+from boxmatch.model.dialects.registry import DialectFilter, in_dialect, written_text
+from boxmatch.model.filters import (
+    Bound,
+    CompiledFilter,
+    FilterBatch,
+    compile_many,
+    plain_texts,
+)
+from boxmatch.model.filters.batches import Group
 from boxmatch.model.ids import IdKind
+from boxmatch.model.keys import is_absent
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import ColumnTable, as_column, as_table
@@ -55,7 +64,7 @@ class Bulk:
     """By subscription; empty if there are none."""
     texts: pa.Array[Any] | None = None
     """By box: the filter as it was written, at one box of each subscription that has it."""
-    filters: Sequence[CompiledFilter] = ()
+    filters: Collection[CompiledFilter] = ()
     """By subscription, if they were compiled from filters."""
 
     def kinds(self) -> npt.NDArray[np.int8]:
@@ -99,16 +108,19 @@ def read_table(
     time_zone: tzinfo | None = None,
     lists: bool = True,
     texts: bool = True,
+    dialect: str | None = None,
 ) -> Reading:
     """Read a table with columns `id` and `filter`, or `id` and columns of bounds.
 
     With `skip` rows whose filter is wrong are left out. Wrong values in columns of bounds show when
     these are placed; `without_bad_rows` finds them. For `lists` see `compile_filter`. With `texts`
-    filters that are text are kept as they are.
+    filters that are text are kept as they are. Filters are of the `dialect`, or of that in a column
+    `dialect`.
     """
     columns = as_table(table)
+    filters: Sequence[Any]
     if columns is None:
-        ids, filters = _read_records(table)
+        ids, filters = _read_records(table, dialect, skip)
         return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts)
     names = list(columns.names)
     if "id" not in names:
@@ -118,8 +130,16 @@ def read_table(
         )
     ids = _values(columns, names.index("id"))
     if "filter" in names:
-        filters = _values(columns, names.index("filter"))
-        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts)
+        column = _texts(columns, names.index("filter"))
+        if "dialect" in names or dialect is not None:
+            given = [dialect] * columns.length
+            if "dialect" in names:
+                given = _values(columns, names.index("dialect"))
+            written = _values(columns, names.index("filter"))
+            filters = list(_in_dialects(written, given, skip))
+            return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts)
+        filters = _values(columns, names.index("filter")) if column is None else _Rows(column)
+        return _read_filters(schema, ids, filters, max_boxes, skip, time_zone, lists, texts, column)
     check_ids(ids)
     return Reading(
         lambda table: Bulk.one_box_each(ids, boxes_from_columns(schema, table.strings, columns))
@@ -151,7 +171,20 @@ def without_bad_rows(schema: Schema, table: Any) -> tuple[ColumnTable, tuple[Rej
     return whole.keep(keep), tuple(rejected)
 
 
-def _read_records(records: Any) -> tuple[Any, Any]:
+def _in_dialects(filters: Any, dialects: Any, skip: bool) -> npt.NDArray[np.object_]:
+    """Filters with their dialects, null where that is SQL."""
+    found = np.empty(len(filters), object)
+    for row, (filter, dialect) in enumerate(zip(filters, dialects, strict=True)):
+        try:
+            found[row] = in_dialect(filter, None if is_absent(dialect) else dialect)
+        except FilterError as error:
+            if not skip:
+                raise FilterError(f"row {row}: {error.reason}") from None
+            found[row] = DialectFilter(str(dialect), filter)  # which is refused again, with its row
+    return found
+
+
+def _read_records(records: Any, dialect: str | None, skip: bool) -> tuple[Any, Any]:
     listed = records if isinstance(records, list) else list(records)
     for row, record in enumerate(listed):
         if not isinstance(record, Mapping):
@@ -161,7 +194,11 @@ def _read_records(records: Any) -> tuple[Any, Any]:
                 raise SchemaError(f"record {row} has no {name!r}: {record!r:.80}")
     # Arrays, since the garbage collector would look through lists, which takes long.
     ids = np.fromiter((record["id"] for record in listed), object, len(listed))
-    return ids, np.fromiter((record["filter"] for record in listed), object, len(listed))
+    filters = np.fromiter((record["filter"] for record in listed), object, len(listed))
+    if dialect is None and not any("dialect" in record for record in listed):
+        return ids, filters
+    dialects = (record.get("dialect", dialect) for record in listed)
+    return ids, _in_dialects(filters, dialects, skip)
 
 
 def _values(columns: ColumnTable, place: int) -> Any:
@@ -173,6 +210,35 @@ def _values(columns: ColumnTable, place: int) -> Any:
     return list(chain.from_iterable(as_column(chunk) for chunk in column))
 
 
+def _texts(columns: ColumnTable, place: int) -> pa.ChunkedArray[Any] | None:
+    """A column of texts as it is; None if it is anything else."""
+    import pyarrow as pa
+
+    column = columns.column(place)
+    if isinstance(column, list) or not all(map(_is_text, column)):
+        return None
+    return pa.chunked_array(column).cast(pa.large_string())
+
+
+def _is_text(chunk: pa.Array[Any]) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type)
+
+
+class _Rows(Sequence[Any]):
+    """A column of texts as a sequence, of which few items are looked at."""
+
+    def __init__(self, column: pa.ChunkedArray[Any]) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._column[row].as_py()
+
+
 def _read_filters(
     schema: Schema,
     ids: Any,
@@ -181,30 +247,52 @@ def _read_filters(
     skip: bool,
     time_zone: tzinfo | None,
     lists: bool,
-    texts: bool,
+    keep_texts: bool,
+    texts: pa.ChunkedArray[Any] | None = None,
 ) -> Reading:
     checked, kind = check_ids(ids)
     if len(checked) != len(filters):
         raise ValueError(f"{len(checked):,} ids for {len(filters):,} filters")
-    if not skip:
-        compiled = compile_many(
-            schema, filters, max_boxes=max_boxes, time_zone=time_zone, lists=lists
-        )
-        written = _written(filters, time_zone) if texts else ()
-        return Reading(place_filters(checked, kind, compiled, written), (), compiled)
-    compiled, rejected = _compile_good(schema, filters, max_boxes, time_zone, lists)
+    if texts is None:
+        texts = plain_texts(filters)
+    batch, refused = compile_many(
+        schema,
+        filters,
+        max_boxes=max_boxes,
+        time_zone=time_zone,
+        lists=lists,
+        texts=texts,
+        skip=skip,
+    )
+    # Filters that mean something else without the time zone are not kept.
+    written = _written(filters, texts) if keep_texts and time_zone is None else None
+    if not refused:
+        return Reading(place_batch(checked, kind, batch, written), (), batch.others)
     keep = np.ones(len(checked), bool)
-    keep[[bad.row for bad in rejected]] = False
-    written = _written([*compress(filters, keep.tolist())], time_zone) if texts else ()
-    return Reading(place_filters(checked[keep], kind, compiled, written), rejected, compiled)
+    keep[[bad.row for bad in refused]] = False
+    if written is not None:
+        written = written.filter(keep)
+    rejected = tuple(Rejected(bad.row, _reason(bad.error)) for bad in refused)
+    return Reading(place_batch(checked[keep], kind, batch, written), rejected, batch.others)
 
 
-def _written(filters: Sequence[Any], time_zone: tzinfo | None) -> Sequence[str | None]:
-    """The filters that are texts, and mean the same without the time zone."""
-    if time_zone is not None:
-        return []
-    texts = (str(filter) if isinstance(filter, str) else None for filter in filters)
-    return np.fromiter(texts, object, len(filters))  # type: ignore[return-value]  # as good as one
+def _written(filters: Sequence[Any], texts: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    """The filters that are texts, also those of a subclass of `str`."""
+    if texts.null_count == 0 or isinstance(filters, _Rows):
+        return texts
+    return plain_texts([_written_text(one) for one in filters])
+
+
+def _written_text(filter: Any) -> str | None:
+    try:
+        return written_text(filter)
+    except FilterError:  # of a row that is refused
+        return None
+
+
+def _reason(error: FilterError) -> str:
+    place = "" if error.position is None else f" (at offset {error.position})"
+    return f"{error.reason}{place}"
 
 
 def place_filters(
@@ -217,54 +305,95 @@ def place_filters(
 
     `texts` are the filters as they were written, if there are any.
     """
-    count = len(compiled)
-    boxes_of_each = np.fromiter((max(1, len(one.boxes)) for one in compiled), np.int64, count)
-    owner = repeat(np.arange(count), boxes_of_each)
-    overlapping = np.fromiter((not one.disjoint for one in compiled), bool, count)
-    never = sum(one.never for one in compiled)
-    residuals: list[Residual | None] = []
-    if any(one.residual for one in compiled):
-        residuals = [residual_of(one.residual) if one.residual else None for one in compiled]
+    written = plain_texts(texts) if len(texts) else None
+    return place_batch(ids, kind, FilterBatch.of(compiled), written)
 
-    by_row = texts_by_row(texts, owner) if len(texts) else None
+
+def place_batch(
+    ids: IdArray, kind: IdKind, batch: FilterBatch, texts: pa.ChunkedArray[Any] | None
+) -> Callable[[AxisTable], Bulk]:
+    """The same for filters that were compiled together."""
+    counts = batch.boxes_by_row
+    owner = repeat(np.arange(len(batch)), counts)
+    residuals: list[Residual | None] = []
+    if any(one.residual for one in batch.others):
+        residuals = [None] * len(batch)
+        for row, one in zip(listed(batch.rows), batch.others, strict=True):
+            if one.residual:
+                residuals[row] = residual_of(one.residual)
+    by_row = None if texts is None else texts_by_row(texts, owner)
 
     def place(table: AxisTable) -> Bulk:
-        placed = place_axes(table, compiled)
-        parts = [Boxes.empty(table.width)]
-        for piece in pieces(count):
-            rows = [row for one in placed[piece] for row in resolve(table, one)]
-            parts.append(Boxes.of(table.width, rows))
-        boxes = Boxes.concatenate(parts)
-        drop(placed)
-        return Bulk(ids, kind, boxes, owner, overlapping, never, residuals, by_row, compiled)
+        boxes = _boxes_of(table, batch, np.cumsum(counts) - counts)
+        overlapping, never = batch.overlapping, batch.never
+        return Bulk(ids, kind, boxes, owner, overlapping, never, residuals, by_row, batch)
 
     return place
 
 
-def _compile_good(
-    schema: Schema,
-    filters: Sequence[Any],
-    max_boxes: int,
-    time_zone: tzinfo | None,
-    lists: bool,
-) -> tuple[list[CompiledFilter], tuple[Rejected, ...]]:
-    compiled, rejected = [], []
-    for row, filter in enumerate(filters):
-        try:
-            compiled.append(
-                compile_filter(
-                    schema, filter, max_boxes=max_boxes, time_zone=time_zone, lists=lists
-                )
-            )
-        except FilterError as error:
-            place = "" if error.position is None else f" (at offset {error.position})"
-            rejected.append(Rejected(row, f"{error.reason}{place}"))
-    return compiled, tuple(rejected)
+def _boxes_of(table: AxisTable, batch: FilterBatch, first: Int64Array) -> Boxes:
+    """The boxes of all filters; those of filter `i` start at `first[i]`."""
+    for axes in batch.axes():
+        for axis in axes:
+            table.position(axis)
+    groups = [_moved(table, group) for group in batch.groups]
+    texts = chain.from_iterable(group.texts() for group in groups)
+    placed = place_axes(table, batch.others, texts)
+    parts = [Boxes.empty(table.width)]
+    for piece in pieces(len(placed)):
+        rows = [row for one in placed[piece] for row in resolve(table, one)]
+        parts.append(Boxes.of(table.width, rows))
+    drop(placed)
+    counts = batch.boxes_by_row[batch.rows]
+    total = int(counts.sum())
+    at = [repeat(first[batch.rows] - np.cumsum(counts) + counts, counts) + np.arange(total)]
+    for group in groups:
+        parts.append(_boxes_of_group(table, group))
+        each = max(1, len(group.plan.boxes))
+        at.append((first[group.rows][:, None] + np.arange(each)).ravel())
+    source = np.empty(sum(map(len, at)), np.int64)
+    source[np.concatenate(at)] = np.arange(len(source))
+    return Boxes.concatenate(parts).take(source)
 
 
-def place_axes(table: AxisTable, compiled: Sequence[CompiledFilter]) -> list[CompiledFilter]:
+def _moved(table: AxisTable, group: Group) -> Group:
+    """A group whose own axes have the positions that they have in the table."""
+    axes = group.plan.axes
+    if not axes:
+        return group
+    first = len(table.schema)
+    moved = {first + place: table.position(axis) for place, axis in enumerate(axes)}
+    boxes = tuple(
+        tuple(sorted((moved.get(position, position), *rest) for position, *rest in box))
+        for box in group.plan.boxes
+    )
+    return group._replace(plan=group.plan._replace(boxes=boxes))  # type: ignore[arg-type]
+
+
+def _boxes_of_group(table: AxisTable, group: Group) -> Boxes:
+    count = len(group.rows)
+    if not group.plan.boxes:
+        return Boxes.of(table.width, [table.never] * count)
+    predicates = list(group.predicates)
+    low = np.empty((count, len(predicates)), np.int64)
+    high = np.empty_like(low)
+    for place, predicate in enumerate(predicates):
+        axis = table.strings.get(predicate[0])
+        bounds = group.bounds(predicate, None if axis is None else axis.labels.__getitem__)
+        low[:, place], high[:, place] = bounds
+    start = np.zeros(count * len(group.plan.boxes) + 1, np.int64)
+    np.cumsum(np.tile([len(box) for box in group.plan.boxes], count), out=start[1:])
+    attribute = np.tile(np.array([one[0] for one in predicates], np.uint16), count)
+    return Boxes(table.width, start, attribute, low.ravel(), high.ravel())
+
+
+def place_axes(
+    table: AxisTable,
+    compiled: Sequence[CompiledFilter],
+    others: Iterable[tuple[int, Sequence[str]]] = (),
+) -> list[CompiledFilter]:
     """The filters with their boxes at the positions of a matcher's axes, to which theirs are
-    added, and the strings that they mention.
+    added, and the strings that they mention, with `others` by position.
     """
     # Filters of one shape share their axes, and to hash these takes long.
     moves: dict[int, dict[int, int]] = {}
@@ -273,14 +402,18 @@ def place_axes(table: AxisTable, compiled: Sequence[CompiledFilter]) -> list[Com
     if not strings:
         return placed
     found: dict[int, set[str]] = {}
+    for position, texts in others:
+        found.setdefault(position, set()).update(texts)
     for one in placed:
         for box in one.boxes:
             for attribute, low, high in box:
                 if attribute in strings:
-                    known = found.setdefault(attribute, set())
-                    known.update(bound[0] for bound in (low, high) if isinstance(bound, tuple))
-    for attribute, texts in found.items():
-        strings[attribute].add(texts)
+                    known = strings[attribute].labels
+                    for bound in (low, high):
+                        if isinstance(bound, tuple) and bound[0] not in known:
+                            found.setdefault(attribute, set()).add(bound[0])
+    for position, new in found.items():
+        strings[position].add(new)
     return placed
 
 

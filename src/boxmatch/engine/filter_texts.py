@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from boxmatch.arrays import BoolArray, Int64Array
-from boxmatch.kernels.pieces import to_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,13 +67,13 @@ class FilterTexts:
         return texts.take(positions).combine_chunks()
 
 
-def texts_by_row(texts: Sequence[str | None], owner: Int64Array) -> pa.Array[Any] | None:
+def texts_by_row(texts: pa.ChunkedArray[Any], owner: Int64Array) -> pa.Array[Any] | None:
     """The text of each subscription at the first of its boxes, which are `owner`'s rows; None if
     there is no text at all.
     """
     import pyarrow as pa
 
-    column = to_texts(texts, pa.large_string()).combine_chunks()
+    column = texts.combine_chunks()
     if column.null_count == len(column):
         return None
     if len(owner) == len(column):

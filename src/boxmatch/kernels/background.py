@@ -62,7 +62,7 @@ class Stage(IntEnum):
     SCAN = 1
     """What compares boxes one by one."""
     INDEX = 2
-    """The `tile` index."""
+    """The `tile` index, and what reads many filters at once."""
     LISTS = 3
     """Its search for points with sets of keys, and tests of texts."""
 

@@ -275,7 +275,7 @@ def test_dicts_take_dates_and_datetimes() -> None:
 
 def test_the_row_of_a_bad_filter_is_named() -> None:
     good = "volume = 1"
-    assert len(compile_many(SCHEMA, [good, {"volume": 1}])) == 2
+    assert len(compile_many(SCHEMA, [good, {"volume": 1}])[0]) == 2
     with pytest.raises(
         UnknownAttributeError, match="row 2: there is no attribute 'nope'"
     ) as caught:

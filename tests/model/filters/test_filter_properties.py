@@ -26,12 +26,12 @@ from hypothesis import strategies as st
 from boxmatch.errors import BoxmatchError
 from boxmatch.model.filters import compile_filter, render
 from boxmatch.model.filters.compiler import compile_condition
-from boxmatch.model.filters.literals import prefix_end
 from boxmatch.model.filters.scope import Scope
 from boxmatch.model.filters.shapes import ShapeCache
 from boxmatch.model.filters.sql import parse_text
 from boxmatch.model.interval import Interval, as_mapping
 from boxmatch.model.schema import Schema
+from boxmatch.model.text_ranges import prefix_end
 from property_examples import examples
 
 MANY = settings(

@@ -7,8 +7,19 @@ from decimal import Decimal
 from math import isinf
 from typing import Any, Final
 
+from boxmatch.model.documents import ROOT
 from boxmatch.model.expressions.casts import timestamp_text
-from boxmatch.model.expressions.nodes import Call, Column, Lambda, Literal, Node, Type, Variable
+from boxmatch.model.expressions.nodes import (
+    JSON,
+    Call,
+    Column,
+    Lambda,
+    Literal,
+    Node,
+    Type,
+    Variable,
+    read_path,
+)
 
 # How tightly operators bind; what binds less than its place asks for stands in parentheses.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
@@ -118,12 +129,27 @@ class _Renderer:
                 return self.case(node), _ATOM
             case "cast":
                 return f"CAST({self.text(arguments[0], _OR)} AS {sql_type(node.type)})", _ATOM
+            case "wanted":
+                dialect, text = (self.text(one, _OR) for one in arguments[:2])
+                return f"WANTED({dialect}, {text})", _ATOM
+            case "json_path" | "text" | "texts" | "joined" | "is_missing":
+                return self.document(node)
             case "field":
                 name = arguments[1]
                 assert isinstance(name, Literal)  # `functions.call` has checked it
                 return f"{self.text(arguments[0], _ATOM)}.{self.quote(name.value)}", _ATOM
         listed = ", ".join(self.argument(node, one, _OR) for one in arguments)
         return f"{node.function.upper()}({listed})", _ATOM
+
+    def document(self, node: Call) -> tuple[str, int]:
+        """What is compared of a document: the name that leads to it, and what is asked of it."""
+        column, path, *_ = node.arguments
+        names = [] if column == Column(ROOT, JSON) else [self.text(column, _ATOM)]
+        assert isinstance(path, Literal)  # as `documents` makes it
+        name = self.quote(".".join([*names, *read_path(path.value)]))
+        if node.function == "is_missing":
+            return f"MISSING({name})", _ATOM
+        return name, _ATOM
 
     def joined(
         self, operator: str, level: int, node: Call, *, turned: bool = False

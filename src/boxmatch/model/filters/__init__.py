@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import FilterError, FilterTooLargeError
+from boxmatch.model.dialects.registry import DialectFilter, in_dialect
+from boxmatch.model.filters.batches import FilterBatch, Refused, compile_batch, plain_texts
 from boxmatch.model.filters.compiled import Bound, Box, CompiledFilter
 from boxmatch.model.filters.compiler import compile_condition
 from boxmatch.model.filters.mapping import compile_mapping
@@ -15,13 +18,18 @@ from boxmatch.model.filters.scope import DerivedAxis, Scope
 from boxmatch.model.filters.shapes import ShapeCache
 from boxmatch.model.schema import Schema
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = [
     "Bound",
     "Box",
     "CompiledFilter",
     "DerivedAxis",
+    "FilterBatch",
     "compile_filter",
     "compile_many",
+    "plain_texts",
     "render",
 ]
 
@@ -30,19 +38,27 @@ _SHAPES = ShapeCache()
 
 def compile_filter(
     schema: Schema,
-    filter: str | Mapping[str, Any],
+    filter: str | Mapping[str, Any] | DialectFilter,
     *,
     max_boxes: int = 1024,
     time_zone: tzinfo | None = None,
     lists: bool = True,
+    dialect: str | None = None,
 ) -> CompiledFilter:
     """Compile SQL text or a dict to a union of boxes, and a residual if boxes are not enough.
 
     Timestamps in a text that name no zone are in `time_zone`, or in UTC if it is None. Without
     `lists` no box is on an axis of lists, for an index that does not take them. A filter
-    that can never match is fine; its result says so. Raises `FilterError`, or one of the kinds that
+    that can never match is fine; its result says so. Filters of another `dialect` than SQL are
+    what that has. Raises `FilterError`, or one of the kinds that
     derive from it, with the place in the text.
     """
+    if dialect is not None:
+        filter = in_dialect(filter, dialect)
+    if isinstance(filter, DialectFilter):
+        from boxmatch.model.dialects.compiling import compile_dialect
+
+        return compile_dialect(schema, *filter, max_boxes=max_boxes, lists=lists)
     if isinstance(filter, str):
         if max_boxes < 1:
             raise ValueError(f"max_boxes must be at least 1, not {max_boxes}")
@@ -65,25 +81,30 @@ def compile_filter(
 
 def compile_many(
     schema: Schema,
-    filters: Iterable[str | Mapping[str, Any]],
+    filters: Sequence[str | Mapping[str, Any] | DialectFilter],
     *,
     max_boxes: int = 1024,
     time_zone: tzinfo | None = None,
     lists: bool = True,
-) -> list[CompiledFilter]:
-    """Compile filters in order; an error names the row, counted from 0, of the filter it is in."""
-    compiled: list[CompiledFilter] = []
-    for row, filter in enumerate(filters):
-        try:
-            compiled.append(
-                compile_filter(
-                    schema, filter, max_boxes=max_boxes, time_zone=time_zone, lists=lists
-                )
-            )
-        except FilterError as error:
-            located = type(error)(f"row {row}: {error.reason}", error.text, error.position)
-            raise located from error
-    return compiled
+    texts: pa.ChunkedArray[Any] | None = None,
+    skip: bool = False,
+) -> tuple[FilterBatch, list[Refused]]:
+    """Compile filters; an error names the row, counted from 0, of the filter it is in.
+
+    With `skip` the rows that are wrong are left out, and returned. `texts` are those of the filters
+    that are plain texts (`plain_texts`), if they are known.
+    """
+    return compile_batch(
+        schema,
+        _SHAPES,
+        filters,
+        plain_texts(filters) if texts is None else texts,
+        partial(compile_filter, schema, max_boxes=max_boxes, time_zone=time_zone, lists=lists),
+        max_boxes=max_boxes,
+        time_zone=time_zone,
+        lists=lists,
+        skip=skip,
+    )
 
 
 def _compile_text(

@@ -42,6 +42,7 @@ from boxmatch.model.filters.conditions import (
     Element,
     HasPart,
     Holds,
+    InTexts,
     IsNull,
     IsTruth,
     Leaf,
@@ -56,7 +57,8 @@ from boxmatch.model.filters.conditions import (
     with_axes_moved,
 )
 from boxmatch.model.filters.cover import DenseBox, canonical
-from boxmatch.model.filters.literals import keys_around, prefix_end, text_of_value
+from boxmatch.model.filters.document_axes import with_text_ranges
+from boxmatch.model.filters.literals import keys_around, text_of_value
 from boxmatch.model.filters.regions import (
     ALWAYS,
     Budget,
@@ -69,6 +71,7 @@ from boxmatch.model.filters.regions import (
 from boxmatch.model.filters.residuals import any_in_keys, has_part, in_keys
 from boxmatch.model.filters.scope import Scope
 from boxmatch.model.schema import Attribute
+from boxmatch.model.text_ranges import TextRanges, common, ends_of_ranges, others, prefix_end
 
 
 def compile_condition(
@@ -91,6 +94,8 @@ def compile_condition(
         except FilterTooLargeError as error:
             position = None if text is None else 0
             raise FilterTooLargeError(error.reason, text, position) from None
+    if scope.derived:
+        condition = with_text_ranges(scope, condition, text)
     positions = scope.sort()
     if positions is not None:
         condition = with_axes_moved(condition, positions)
@@ -191,6 +196,9 @@ class _Compiler:
                 for value in values_of(leaf):
                     if value.kind != "null":
                         known.extend(map(label_text, self._around(attribute, value)))
+            elif isinstance(leaf, InTexts):
+                known.extend(ends_of_ranges(leaf.ranges))
+                known.extend(ends_of_ranges(leaf.within or ()))
             elif isinstance(leaf, HasPart):
                 known.append(leaf.text)
                 end = prefix_end(leaf.text) if leaf.part == "prefix" else None
@@ -283,14 +291,18 @@ class _Compiler:
                 return intersection([PRESENT, *map(self._true, comparisons)])
             case HasPart():
                 return self._part(leaf)
+            case InTexts():
+                return self._in_texts(leaf, leaf.ranges)
         raise TypeError(f"{leaf} has no keys")
 
     def _false(self, leaf: Leaf) -> IntervalSet:
         match leaf:
             case IsNull():
                 return PRESENT
-            case IsTruth():
+            case IsTruth() | InTexts(within=None):
                 return complement(self._true(leaf))
+            case InTexts(_, ranges, within) if within is not None:
+                return self._in_texts(leaf, common(within, others(ranges)))
             case Compare(_, _, value) if value.kind == "null":
                 return NOTHING
             case Among(_, values) if any(value.kind == "null" for value in values):
@@ -324,6 +336,21 @@ class _Compiler:
             return ((start, start),)
         end = prefix_end(leaf.text)
         return ((start, LAST if end is None else self.axes.label(leaf.attribute, end) - 1),)
+
+    def _in_texts(self, leaf: InTexts, ranges: TextRanges) -> IntervalSet:
+        """The keys of texts in some ranges, whose ends are those that the leaf mentions."""
+
+        def key(end: str, right_after: int) -> int:
+            text = end.removesuffix("\0")
+            return self.axes.label(leaf.attribute, text) + (right_after if text != end else 0)
+
+        return coalesce(
+            (
+                key(low, 1) if low else FIRST,
+                LAST if high is None else key(high, 1) - 1,
+            )
+            for low, high in ranges
+        )
 
     def _string(self, leaf: Leaf, value: Value) -> str:
         try:

@@ -13,6 +13,7 @@ from datetime import tzinfo
 from typing import Literal
 
 from boxmatch.model.expressions.nodes import Node
+from boxmatch.model.text_ranges import TextRanges
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">="]
 Kind = Literal["number", "text", "truth", "null", "timestamp", "date", "object"]
@@ -96,6 +97,17 @@ class HasPart:
 
 
 @dataclass(frozen=True, slots=True)
+class InTexts:
+    """The text of a value in a document is in one of these ranges, or of an element of a list."""
+
+    attribute: int
+    ranges: TextRanges
+    within: TextRanges | None
+    """Of texts in these ranges alone it is false otherwise, and unknown of all others; None: it is
+    never unknown, not even of what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Holds:
     """A condition that is on no axis: whether this expression is true."""
 
@@ -130,7 +142,7 @@ class Or:
     operands: tuple[Condition, ...]
 
 
-Leaf = Compare | Among | Element | Like | Matches | HasPart | IsNull | IsTruth
+Leaf = Compare | Among | Element | Like | Matches | HasPart | InTexts | IsNull | IsTruth
 """A condition on one axis."""
 
 Condition = Leaf | Holds | Constant | Not | And | Or

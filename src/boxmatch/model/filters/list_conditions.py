@@ -9,6 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from boxmatch.model.expressions.nodes import (
+    JSON,
     Call,
     Column,
     Lambda,
@@ -29,6 +30,7 @@ from boxmatch.model.filters.conditions import (
     Operator,
     Value,
 )
+from boxmatch.model.filters.document_axes import elements_axis, text_axis
 from boxmatch.model.filters.scalars import ScalarTranslator
 from boxmatch.model.filters.source import article, chain_of, unwrap
 
@@ -63,13 +65,15 @@ class ListTranslator(ScalarTranslator):
 
     def _truth(self, found: Node, node: exp.Expr) -> Condition:
         """The condition that an expression is true."""
-        if found.type.name not in ("bool", "null"):
+        if found.type.name not in ("bool", "null", "json"):
             self.wrong(
                 f"this is {article(str(found.type))} and not a condition; compare it with a value",
                 node,
             )
         if isinstance(found, Literal):
             return Constant(found.value)
+        if found.type == JSON:
+            return Compare(text_axis(self.scope, found), "=", Value("truth", True))
         if any(isinstance(one, Lambda) for one in walk(found)):
             return self._element_of(found, self.position(node)) or Holds(found)
         # What differs by a NOT shares an axis.
@@ -87,6 +91,8 @@ class ListTranslator(ScalarTranslator):
     ) -> Condition:
         """`ANY(list) < …` or `ALL(list) < …`, of which the latter is NOT ANY of the opposite."""
         which, listed = elements
+        if which == "all" and self.document(listed) is not None:
+            self.refuse("ALL of what a document has", node)
         if which == "all":
             return Not(self._elements(node, ("any", listed), OPPOSITE[operator], other))
         value = self.constant(other, node)
@@ -102,6 +108,8 @@ class ListTranslator(ScalarTranslator):
     ) -> Condition:
         """A test that is true of one element, or of all."""
         which, listed = elements
+        if self.document(listed) is not None:
+            self.refuse(f"{which.upper()} of what a document has, but for ANY of constants,", node)
         column = self.scope.node(self._list_attribute(listed, node))
         variable = self.scope.element(column.type)
         name = "exists" if which == "any" else "forall"
@@ -111,6 +119,9 @@ class ListTranslator(ScalarTranslator):
         node = unwrap(node)
         if node.key in ("select", "subquery"):
             self.unsupported(node)
+        document = self.document(node)
+        if document is not None:
+            return elements_axis(self.scope, document)
         if node.key not in ("column", "dot"):
             self.refuse("ANY or ALL of anything but a list attribute", parent)
         attribute = self.attribute(node)
@@ -128,6 +139,8 @@ class ListTranslator(ScalarTranslator):
         """`EXISTS(list, x -> …)`, which is on the list's axis if it compares `x` with constants."""
         function = node.expression
         listed = unwrap(node.this)
+        if self.document(listed) is not None:
+            self.refuse("EXISTS of what a document has (write ANY(…))", node)
         if (
             listed.key == "column"
             and function is not None

@@ -117,7 +117,7 @@ def _number(attribute: Attribute, value: Value) -> Decimal | None:
         text = str(content)
         if attribute.type == "float" and text.removeprefix("-") == INFINITE:
             return Decimal("-Infinity" if text[0] == "-" else "Infinity")
-        return _decimal_of_text(text)
+        return decimal_of_text(text)
     if value.kind not in ("object", "text") or is_absent(content):
         return None
     if isinstance(content, str) and attribute.type != "decimal":
@@ -128,7 +128,7 @@ def _number(attribute: Attribute, value: Value) -> Decimal | None:
     return number_of(content)
 
 
-def _decimal_of_text(text: str) -> Decimal:
+def decimal_of_text(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:  # an exponent beyond all that Decimal takes
@@ -148,17 +148,6 @@ def text_of_value(attribute: Attribute, value: Value) -> str:
     if value.kind in ("timestamp", "date"):
         raise AttributeValueError(attribute.name, value.content, "is a timestamp, not a string")
     return check_string(attribute, value.content)
-
-
-def prefix_end(prefix: str) -> str | None:
-    """The smallest string above all that start with `prefix`; None if there is none."""
-    for last in range(len(prefix) - 1, -1, -1):
-        point = ord(prefix[last]) + 1
-        if point == 0xD800:
-            point = 0xE000  # surrogates are not characters
-        if point <= 0x10FFFF:
-            return prefix[:last] + chr(point)
-    return None
 
 
 def is_short_number(text: str) -> bool:

@@ -38,6 +38,7 @@ from boxmatch.errors import (
 )
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.expressions.functions import call
+from boxmatch.model.expressions.nodes import STRING
 from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
 from boxmatch.model.filters.compiled import EVERYTHING, NEVER, NULL, Bound, CompiledFilter, coalesce
 from boxmatch.model.filters.compiler import compile_condition
@@ -54,6 +55,7 @@ from boxmatch.model.filters.conditions import (
     Or,
     Value,
 )
+from boxmatch.model.filters.document_axes import document_at, named, text_axis
 from boxmatch.model.filters.literals import keys_around
 from boxmatch.model.filters.regions import Budget
 from boxmatch.model.filters.scope import MOST_AXES, DerivedAxis, Scope
@@ -79,10 +81,12 @@ def compile_mapping(
     never = False
     for name, wanted in filter.items():
         position = index.get(name)
-        if position is None:
+        if position is None or attributes[position].type == "json":
+            if document_at(schema, str(name)) is not None:
+                return _compile_in_full(schema, filter, max_boxes, lists)
             axis = _EXPRESSIONS.find(schema, name)
             # An attribute or an expression that is there already; what may be more than a range.
-            if isinstance(axis, int) or axis in axes or _is_text_test(wanted):
+            if isinstance(axis, int) or axis in axes or axis.is_of_texts or _is_text_test(wanted):
                 return _compile_in_full(schema, filter, max_boxes, lists)
             if isinstance(wanted, _LISTS) or len(axes) == MOST_AXES:
                 return _compile_in_full(schema, filter, max_boxes, lists)
@@ -129,6 +133,10 @@ def _compile_in_full(
 
 def _position(scope: Scope, name: str) -> int:
     """The axis of an attribute or an expression."""
+    if _WORD.fullmatch(name) or name in scope.schema.index:
+        document = document_at(scope.schema, name)
+        if document is not None:
+            return text_axis(scope, document)
     position = scope.schema.index.get(name)
     if position is not None:
         return position
@@ -209,6 +217,8 @@ def _is_text_test(wanted: object) -> TypeGuard[Mapping[str, object]]:
 
 
 def _text_test(scope: Scope, position: int, test: str, text: object) -> Condition:
+    if scope.is_of_texts(position):
+        position = scope.position(call("cast", named(scope.node(position)), type=STRING))
     attribute = scope.attributes[position]
     if attribute.type not in ("string", "enum"):
         raise FilterError(f"attribute {attribute.name!r} is no text, so it has no {test!r}")

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.decimals import decimal_of, unscaled_of_label
-from boxmatch.model.expressions.nodes import Call, Literal, Node
+from boxmatch.model.expressions.documents import part_of
+from boxmatch.model.expressions.nodes import JSON, Call, Literal, Node
 from boxmatch.model.expressions.rendering import render as render_node
 from boxmatch.model.filters.axes import LocalAxes
 from boxmatch.model.filters.compiled import (
@@ -20,12 +21,14 @@ from boxmatch.model.filters.compiled import (
     coalesce,
     complement,
 )
-from boxmatch.model.filters.literals import INFINITE, prefix_end
+from boxmatch.model.filters.literals import INFINITE
 from boxmatch.model.filters.names import quote_name
 from boxmatch.model.filters.regions import Term, simplify
 from boxmatch.model.filters.scope import DerivedAxis, Scope
+from boxmatch.model.filters.text_rendering import range_of, render_texts
 from boxmatch.model.keys import key_range, value_of
 from boxmatch.model.schema import Attribute, Schema
+from boxmatch.model.text_ranges import prefix_end, united
 
 _OPERATORS: Final = frozenset(
     (
@@ -109,6 +112,8 @@ class _Renderer:
 
     def _any_of(self, position: int, keys: IntervalSet) -> _Text:
         """The predicate that one attribute's key is in a set."""
+        if self.axes.scope.is_of_texts(position):
+            return self._texts(position, keys)
         if self.axes.scope.kind(position) != "value":
             return self._parts(position, keys)
         name = self._name(position)
@@ -122,6 +127,21 @@ class _Renderer:
                 self._excluded(name, position, present) or self._included(name, position, present)
             )
         return _join("OR", alternatives)
+
+    def _texts(self, position: int, keys: IntervalSet) -> _Text:
+        """The predicate that a value of a document, or an element of it, has some texts."""
+        scope = self.axes.scope
+        part = part_of(scope.node(position))
+        present = [(max(low, FIRST), high) for low, high in keys if high != ABSENT]
+        ranges = united(range_of(*self.axes.outward(position, one)) for one in present)
+        name = scope.attributes[position].name
+        found = render_texts(
+            f"ANY({name})" if scope.attributes[position].repeated else name,
+            "" if part is None else part.form,
+            ranges,
+            absent=keys[0][0] == ABSENT,
+        )
+        return _join("OR", [_Text(one, "AND" if " AND " in one else "") for one in found])
 
     def _name(self, position: int) -> str:
         """What is compared, as a comparison writes it."""
@@ -159,6 +179,9 @@ class _Renderer:
 
     def _truth(self, name: str, position: int, truth: bool) -> _Text:
         node = self.axes.scope.node(position)
+        if isinstance(node, Call) and node.function == "is_null" and node.arguments[0].type == JSON:
+            inner = render_node(node.arguments[0], quote_name)
+            return _Text(f"{inner} IS {'' if truth else 'NOT '}NULL")
         if _is_condition(node):
             return _Text(f"{name} = {str(truth).upper()}")
         if not truth:

@@ -17,12 +17,15 @@ from boxmatch.errors import (
     FilterTooLargeError,
 )
 from boxmatch.model.decimals import MAX_PRECISION
+from boxmatch.model.expressions.coercion import NUMBERS
 from boxmatch.model.expressions.functions import FUNCTIONS, call
 from boxmatch.model.expressions.lengths import check_length
 from boxmatch.model.expressions.nodes import (
     BOOL,
+    FLOAT,
     INT,
     INTERVAL,
+    JSON,
     MONTHS,
     NULL,
     STRING,
@@ -46,6 +49,7 @@ from boxmatch.model.filters.constructs import (
     TIMESTAMPS,
     UNITS,
 )
+from boxmatch.model.filters.document_axes import document_at
 from boxmatch.model.filters.parsing import TOO_DEEP, construct_name
 from boxmatch.model.filters.scope import Scope, type_of
 from boxmatch.model.filters.source import FilterSource, article, chain_of, unwrap
@@ -57,6 +61,12 @@ _MOST_PARTS: Final = 10_000
 _MOST_NESTED: Final = 100
 """Calls inside calls: evaluating and rendering them takes several frames of Python's stack each."""
 _TEXT: Final = Attribute("constant", "string")
+_DOCUMENT_TYPES: Final = (FLOAT, STRING, BOOL, TIMESTAMP)
+"""What values of documents can be read as."""
+_NEEDS_TYPE: Final = frozenset(
+    ("=", "<>", "<", "<=", ">", ">=", "<=>", "in", "case", "coalesce", "greatest", "least")
+) | {"nullif", "if", "array", "array_contains", "arrays_overlap", "concat"}
+"""Functions of operands of any one type."""
 
 
 class ScalarTranslator(FilterSource):
@@ -100,6 +110,8 @@ class ScalarTranslator(FilterSource):
 
     def call(self, at: exp.Expr, function: str, *arguments: Node, type: Type | None = None) -> Node:
         """A call of a function, whose errors point at a part of the text."""
+        if function not in ("is_null", "cast") and any(one.type == JSON for one in arguments):
+            return self._call_with_documents(at, function, arguments)
         if self.zone is not None and function in ("+", "-"):
             self._check_moved(at, arguments)
         try:
@@ -107,6 +119,31 @@ class ScalarTranslator(FilterSource):
             return call(function, *arguments, type=type)
         except ExpressionError as error:
             raise FilterError(str(error), self.text, self.position(at)) from None
+
+    def _call_with_documents(
+        self, at: exp.Expr, function: str, arguments: tuple[Node, ...]
+    ) -> Node:
+        """A call in which values of documents have the type that the others have, or that fits."""
+        others = [one.type for one in arguments if one.type not in (JSON, NULL)]
+        if not others and function in _NEEDS_TYPE:
+            self.wrong(
+                f"{function.upper()} of values in documents needs to know their type; write "
+                "CAST(name AS DOUBLE), or AS STRING, BOOLEAN or TIMESTAMP",
+                at,
+            )
+        likely = [FLOAT if one.name in NUMBERS else one for one in others]
+        for type in dict.fromkeys((*likely, FLOAT, STRING, BOOL, TIMESTAMP)):
+            if type in _DOCUMENT_TYPES:
+                try:
+                    typed = [
+                        call("cast", one, type=type) if one.type == JSON else one
+                        for one in arguments
+                    ]
+                    return call(function, *typed)
+                except ExpressionError:
+                    continue
+        reason = f"{function.upper()} does not take what a document has; a CAST gives it a type"
+        self.wrong(reason, at)
 
     def check_arguments(self, node: exp.Expr, places: tuple[str, ...]) -> None:
         """Refuse arguments that would not be read."""
@@ -138,10 +175,23 @@ class ScalarTranslator(FilterSource):
     def _null(self, node: exp.Expr) -> Node:
         return Literal(None, NULL)
 
+    def document(self, node: exp.Expr) -> Node | None:
+        """What a name leads to inside of a document; None for any other part."""
+        node = inner = unwrap(node)
+        while inner.key == "dot":
+            inner = inner.this
+        if inner.key not in ("column", "identifier") or self._variable_path(node) is not None:
+            return None
+        name = ".".join(self.parts(node))
+        return None if self.known(node, name) is not None else document_at(self.scope.schema, name)
+
     def _column(self, node: exp.Expr) -> Node:
         variable = self._variable_path(node)
         if variable is not None:
             return variable
+        document = self.document(node)
+        if document is not None:
+            return document
         attribute = self.scope.schema.attributes[self.attribute(node)]
         return Column(attribute.name, type_of(attribute))
 
@@ -268,6 +318,8 @@ class ScalarTranslator(FilterSource):
         kinds = {value.type.name, type.name}
         if self.zone is not None and kinds == {"string", "timestamp"}:
             self.refuse("CAST between text and timestamps in a time zone other than UTC", node)
+        if value.type == JSON and type.name in ("int", "decimal"):
+            value = self.call(node, "cast", value, type=FLOAT)
         return self.call(node, "cast", value, type=type)
 
     def _interval(self, node: exp.Expr) -> Node:

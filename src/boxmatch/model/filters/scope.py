@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from boxmatch.errors import FilterTooLargeError
 from boxmatch.model.expressions.nodes import (
     BOOL,
     FLOAT,
     INT,
+    JSON,
     STRING,
     TIMESTAMP,
+    Call,
     Column,
     Node,
     Type,
@@ -33,7 +35,7 @@ from boxmatch.model.schema import Attribute, AttributeType, Schema
 MOST_AXES: Final = 256
 """Expressions that one filter compares with constants."""
 
-AxisKind = Literal["value", "needles", "regexes"]
+AxisKind = Literal["value", "elements", "needles", "regexes"]
 
 _SIMPLE: Final = {
     "int": INT,
@@ -42,6 +44,7 @@ _SIMPLE: Final = {
     "enum": STRING,
     "bool": BOOL,
     "timestamp": TIMESTAMP,
+    "json": JSON,
 }
 _ATTRIBUTE_TYPES: Final[Mapping[str, AttributeType]] = {
     "int": "int",
@@ -60,9 +63,9 @@ _ATTRIBUTE_TYPES: Final[Mapping[str, AttributeType]] = {
 class DerivedAxis:
     """An axis of an expression.
 
-    Its keys are the expression's `value`; or, of a text, those of the axis' own strings that occur
-    in it (`needles`), or that it matches as regular expressions (`regexes`). Of these an event has
-    any number.
+    Its keys are the expression's `value`; or, of a list of texts, those of its `elements`; or, of a
+    text, those of the axis' own strings that occur in it (`needles`), or that it matches as regular
+    expressions (`regexes`). Of these an event has any number.
     """
 
     kind: AxisKind
@@ -78,6 +81,16 @@ class DerivedAxis:
     @property
     def repeated(self) -> bool:
         return self.kind != "value"
+
+    @property
+    def has_finder(self) -> bool:
+        """Whether its keys are those of the axis' strings that are found in a text."""
+        return self.kind in ("needles", "regexes")
+
+    @property
+    def is_of_texts(self) -> bool:
+        """Whether its strings are texts of values in documents."""
+        return isinstance(self.node, Call) and self.node.function in ("text", "texts")
 
     @cached_property
     def attribute(self) -> Attribute:
@@ -100,7 +113,7 @@ class DerivedAxis:
     @classmethod
     def from_json(cls, plain: list[str]) -> DerivedAxis:
         kind, node = plain
-        if kind not in ("value", "needles", "regexes"):
+        if kind not in get_args(AxisKind):
             raise ValueError(f"no axis is of the kind {kind!r}")
         return cls(kind, from_json(node))  # type: ignore[arg-type]  # just checked
 
@@ -191,6 +204,11 @@ class Scope:
             attribute = self.schema.attributes[position]
             return Column(attribute.name, type_of(attribute))
         return self.derived[position - len(self.schema)].node
+
+    def is_of_texts(self, position: int) -> bool:
+        """Whether an axis is one of texts of values in documents."""
+        first = len(self.schema)
+        return position >= first and self.derived[position - first].is_of_texts
 
     def kind(self, position: int) -> AxisKind:
         if position < len(self.schema):

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import tzinfo
-from operator import itemgetter
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
-from boxmatch.errors import AttributeValueError, BoxmatchError
-from boxmatch.model.axis import FIRST, LAST
-from boxmatch.model.filters.axes import decimal_interval, narrow, string_interval, widen
-from boxmatch.model.filters.compiled import NEVER, Bound, CompiledFilter
+from boxmatch.errors import BoxmatchError
+from boxmatch.model.filters.compiled import CompiledFilter
 from boxmatch.model.filters.compiler import compile_condition
 from boxmatch.model.filters.conditions import (
     Among,
@@ -33,17 +30,23 @@ from boxmatch.model.filters.conditions import (
     Like,
     Matches,
     Not,
-    Operator,
     Or,
     Value,
     leaves,
     values_of,
     with_axes_moved,
 )
-from boxmatch.model.filters.literals import is_short_number, keys_around, prefix_end
-from boxmatch.model.filters.scope import DerivedAxis, Scope
-from boxmatch.model.keys import check_string, float_key, key_range
-from boxmatch.model.schema import Attribute, Schema
+from boxmatch.model.filters.plans import (
+    Order,
+    Plan,
+    fill_value,
+    open_axes,
+    order_of,
+    plan_of,
+    read_values,
+)
+from boxmatch.model.filters.scope import Scope
+from boxmatch.model.schema import Schema
 
 # All repetition is possessive: these run over anything that anybody sends, and must not backtrack.
 # For groups that is written (?>(?:…)*): Python before 3.11.5 errs where a possessive group fails
@@ -61,97 +64,70 @@ _PLAIN: Final = re.compile(
 _MOST_SHAPES: Final = 512
 _MOST_VARIANTS: Final = 32
 """Templates of one shape; beyond, the constants in its expressions are too various."""
-_LONGEST: Final = 4_000  # characters; a longer text is hardly one of many, and would fill the cache
+_MOST_PLANS: Final = 256
+"""Plans of one template; beyond, the constants of its filters are in too many orders."""
+LONGEST: Final = 4_000  # characters; a longer text is hardly one of many, and would fill the cache
 
 _Shape = tuple[tuple[str, ...], tuple[bool, ...]]
 _Key = tuple[int, tzinfo | None, _Shape]
 _FREE_KINDS: Final = ("number", "text", "timestamp", "date")
 
 
-class _Test(NamedTuple):
-    """One comparison of a conjunction: its constant is the one cut out at `slot`."""
-
-    operator: Operator
-    slot: int
-    """Negative if the constant is always the same."""
-    template: Value
-    sign: float
-
-
-class _TextTest(NamedTuple):
-    """A LIKE of a conjunction: of a prefix it is on the text's axis, else on that of needles."""
-
-    slot: int
-    escape: str
-    fold: bool
-    around: tuple[str, str] | None
-    position: int
-    needles: int
-
-
-class _Conjunction(NamedTuple):
-    """Comparisons by axis, and tests of texts on other axes, all of which must hold."""
-
-    scope: Scope
-    comparisons: list[tuple[int, Attribute, list[_Test]]]
-    texts: list[_TextTest]
-
-
 class Template:
     """The condition of a shape, waiting for constants."""
 
-    def __init__(self, scope: Scope, condition: Condition, slots: dict[int, int]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        condition: Condition,
+        slots: dict[int, int],
+        fixed: Collection[int] = (),
+    ) -> None:
         self._schema = scope.schema
+        self.fixed = fixed
+        """The slots of constants that it is made for, and which are not open."""
         self._condition = condition
         self._slots = slots
-        self._axes = tuple(scope.derived)
-        self._tests = _conjunction(scope, condition, slots)
-        self._moves: dict[tuple[int, ...], tuple[dict[int, int], tuple[DerivedAxis, ...]]] = {}
+        self._derived = tuple(scope.derived)
+        self.axes = open_axes(scope, condition, slots)
+        """Where constants go; None if they have to be compiled each time."""
+        self._plans: dict[tuple[int, bool, Order], Plan | None] = {}
 
     def compile(self, constants: list[str], max_boxes: int, *, lists: bool) -> CompiledFilter:
         """Compile with these constants, as written; raises what the full path would, or less."""
-        tests = self._tests
-        parts: list[tuple[int, Bound, Bound]] | None = []
-        if tests is not None and tests.texts:
-            parts = _parts(tests.texts, constants) if lists else None
-        if tests is None or parts is None:
-            scope = Scope(self._schema, self._axes)
-            filled = self._fill(self._condition, constants)
-            return compile_condition(scope, filled, max_boxes, lists=lists)
-        box: list[tuple[int, Bound, Bound]] = []
-        never = False
-        for position, attribute, some in tests.comparisons:
-            interval = (
-                _string_interval(attribute, some[0], constants)
-                if attribute.type == "string"
-                else _interval(attribute, some, constants)
-            )
-            if interval is None:
-                never = True  # go on all the same: every constant must fit its attribute
-            else:
-                box.append((position, *interval))
-        if never:
-            return NEVER
-        if parts:
-            box = sorted(box + parts)
-        if not tests.scope.derived:
-            return CompiledFilter((tuple(box),), True)
-        return self._with_axes(tests.scope, box)
+        values = None if self.axes is None else read_values(self.axes, constants)
+        if self.axes is None or values is None:
+            return self._compile_in_full(constants, max_boxes, lists)
+        key = max_boxes, lists, order_of(self.axes, values)
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan.fill(values)
+        return self._learn(key, values, constants)[0]
 
-    def _with_axes(self, scope: Scope, box: list[tuple[int, Bound, Bound]]) -> CompiledFilter:
-        """A box with the axes of expressions that it uses, and no others."""
-        first = len(self._schema)
-        used = tuple([position for position, _, _ in box if position >= first])
-        found = self._moves.get(used)
-        if found is None:
-            moved = {position: first + place for place, position in enumerate(used)}
-            axes = tuple(scope.derived[position - first] for position in used)
-            found = self._moves[used] = moved, axes
-        moved, axes = found
-        # They ascend, and are at the end.
-        own = len(box) - len(used)
-        box[own:] = [(moved[position], low, high) for position, low, high in box[own:]]
-        return CompiledFilter((tuple(box),), True, axes)
+    def plan(self, constants: list[str], max_boxes: int, *, lists: bool) -> Plan | None:
+        """What filters compile to whose constants are in the same order, if they have a plan."""
+        values = None if self.axes is None else read_values(self.axes, constants)
+        if self.axes is None or values is None:
+            return None
+        key = max_boxes, lists, order_of(self.axes, values)
+        if key in self._plans:
+            return self._plans[key]
+        return self._learn(key, values, constants)[1]
+
+    def _learn(
+        self, key: tuple[int, bool, Order], values: list[int | str], constants: list[str]
+    ) -> tuple[CompiledFilter, Plan | None]:
+        max_boxes, lists, _ = key
+        compiled = self._compile_in_full(constants, max_boxes, lists)
+        plan = plan_of(len(self._schema), self.axes or (), values, compiled)
+        if len(self._plans) < _MOST_PLANS:
+            self._plans[key] = plan
+        return compiled, plan
+
+    def _compile_in_full(self, constants: list[str], max_boxes: int, lists: bool) -> CompiledFilter:
+        scope = Scope(self._schema, self._derived)
+        filled = self._fill(self._condition, constants)
+        return compile_condition(scope, filled, max_boxes, lists=lists)
 
     def _fill(self, condition: Condition, constants: list[str]) -> Condition:
         match condition:
@@ -177,7 +153,7 @@ class Template:
         slot = self._slots.get(-1 if template.position is None else template.position)
         if template.kind not in _FREE_KINDS or slot is None:
             return template
-        return _value(template, constants[slot])
+        return fill_value(template, constants[slot])
 
 
 class _Family:
@@ -209,7 +185,7 @@ class ShapeCache:
         self, schema: Schema, text: str, zone: tzinfo | None = None
     ) -> tuple[Template, list[str]] | None:
         """The template for a text and the text's constants; None if it has to be parsed."""
-        if len(text) > _LONGEST or not (text.isascii() or _encodes(text)):
+        if len(text) > LONGEST or not (text.isascii() or _encodes(text)):
             return None
         pieces = _LITERAL.split(text)
         constants = pieces[1::2]
@@ -302,136 +278,7 @@ def _template(
     positions = scope.sort()
     if positions is not None:
         condition = with_axes_moved(condition, positions)
-    return Template(scope, condition, slots), free
-
-
-def _conjunction(scope: Scope, condition: Condition, slots: dict[int, int]) -> _Conjunction | None:
-    """The tests by axis, if the condition is nothing but tests of constants joined by AND."""
-    tests: dict[int, list[_Test]] = {}
-    likes: list[Like] = []
-    pending = [condition]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, And):
-            pending.extend(reversed(node.operands))
-        elif isinstance(node, Compare) and node.operator != "<>":
-            slot = slots.get(-1 if node.value.position is None else node.value.position, -1)
-            if slot < 0 and node.value.kind not in ("truth", "object"):
-                return None
-            sign = -1.0 if str(node.value.content).startswith("-") else 1.0
-            test = _Test(node.operator, slot, node.value, sign)
-            tests.setdefault(node.attribute, []).append(test)
-        elif isinstance(node, Like) and node.value.position in slots:
-            likes.append(node)
-        else:
-            return None
-    attributes = scope.attributes
-    for i, some in tests.items():
-        # Strings have no keys here to intersect. Of two comparisons with a list, one is left to
-        # the residual.
-        if attributes[i].repeated or (
-            attributes[i].type == "string" and (len(some) > 1 or some[0].slot < 0)
-        ):
-            return None
-    own = Scope(scope.schema, scope.derived)
-    texts = []
-    for like in likes:
-        position = like.attribute
-        if attributes[position].type != "string" or attributes[position].repeated:
-            return None
-        needles = own.position(own.node(position), "needles")
-        slot = slots[like.value.position or 0]
-        texts.append(_TextTest(slot, like.escape, like.fold, like.around, position, needles))
-    taken = [*tests, *(text.position for text in texts)]
-    if len(set(taken)) < len(taken):
-        return None  # two tests of one text
-    moved = own.sort() or {}  # as the compiler does it
-    comparisons = [(moved.get(i, i), attributes[i], tests[i]) for i in tests]
-    comparisons.sort(key=itemgetter(0))
-    texts = [
-        one._replace(
-            position=moved.get(one.position, one.position),
-            needles=moved.get(one.needles, one.needles),
-        )
-        for one in texts
-    ]
-    return _Conjunction(own, comparisons, texts)
-
-
-def _parts(texts: list[_TextTest], constants: list[str]) -> list[tuple[int, Bound, Bound]] | None:
-    """What LIKE asks for: prefixes and needles; None if a pattern is anything else."""
-    found: list[tuple[int, Bound, Bound]] = []
-    for slot, escape, fold, around, position, needles in texts:
-        text = constants[slot][1:-1].replace("''", "'")
-        if around is not None:
-            before, after = around
-        else:
-            if fold:
-                text, escape = text.lower(), escape.lower()
-            before, after = text[:1], text[1:][-1:]
-            text = text[1:-1] if before == "%" else text[:-1]
-            if "%" in text or "_" in text or (escape and escape in text):
-                return None
-        is_needle = before == "%"
-        if after != "%" or not text:
-            return None
-        if is_needle:
-            found.append((needles, (text, 0), (text, 0)))
-        else:
-            end = prefix_end(text)
-            found.append((position, (text, 0), LAST if end is None else (end, -1)))
-    return found
-
-
-def _interval(
-    attribute: Attribute, tests: list[_Test], constants: list[str]
-) -> tuple[Bound, Bound] | None:
-    low, high = FIRST, LAST
-    is_long = attribute.type == "decimal" and attribute.labelled
-    if is_long:
-        low, high = key_range(attribute)
-    for operator, slot, template, sign in tests:
-        constant = constants[slot] if slot >= 0 else ""
-        kind = attribute.type if template.kind == "number" else ""
-        if kind == "float" and is_short_number(constant):
-            floor = ceil = float_key(sign * float(constant))
-        elif kind == "int" and len(constant) <= 18 and constant.isdecimal():
-            floor = ceil = int(constant) if sign > 0 else -int(constant)
-        else:
-            value = _value(template, constant) if slot >= 0 else template
-            floor, ceil = keys_around(attribute, value, operator)
-        if operator == "=" or operator == ">=":
-            low = max(low, ceil)
-        elif operator == ">":
-            low = max(low, floor + 1)
-        if operator == "=" or operator == "<=":
-            high = min(high, floor)
-        elif operator == "<":
-            high = min(high, ceil - 1)
-    if is_long:
-        return decimal_interval(attribute, low, high)
-    low, high = widen(attribute, low, high)
-    return narrow(attribute, low, high) if low <= high else None
-
-
-def _string_interval(
-    attribute: Attribute, test: _Test, constants: list[str]
-) -> tuple[Bound, Bound] | None:
-    constant = constants[test.slot]
-    if test.template.kind != "text":
-        raise AttributeValueError(attribute.name, constant, "is not a string")
-    text = check_string(attribute, constant[1:-1].replace("''", "'"))
-    operator = test.operator
-    low = text if operator in ("=", ">=", ">") else None
-    high = text if operator in ("=", "<=", "<") else None
-    return string_interval(low, high, operator == ">", operator == "<")
-
-
-def _value(template: Value, constant: str) -> Value:
-    if template.kind == "number":
-        sign = "-" if str(template.content).startswith("-") else ""
-        return replace(template, content=sign + constant)
-    return replace(template, content=constant[1:-1].replace("''", "'"))
+    return Template(scope, condition, slots, tuple(fixed)), free
 
 
 def _encodes(text: str) -> bool:

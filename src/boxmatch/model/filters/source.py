@@ -113,22 +113,33 @@ class FilterSource:
 
     def attribute(self, column: exp.Expr, *, is_value: bool = False) -> int:
         """The position of the attribute that a column names."""
-        parts = self.parts(column)
-        name = ".".join(parts)
-        schema = self.scope.schema
-        position = schema.index.get(name)
+        name = ".".join(self.parts(column))
+        position = self.known(column, name)
         if position is not None:
             return position
-        quoted = any(one.args.get("quoted") for one in column.find_all(exp.Identifier))
-        folded = name.casefold()
-        alike = [i for i, other in enumerate(schema.names) if other.casefold() == folded]
-        if len(alike) == 1 and not quoted:
-            return alike[0]
+        names = self.scope.schema.names
+        alike = [names[place] for place in self._alike(name)]
         raise UnknownAttributeError(
-            self._unknown(name, [schema.names[i] for i in alike], quoted, is_value),
+            self._unknown(name, alike, _is_quoted(column), is_value),
             self.text,
             self.position(column),
         )
+
+    def known(self, column: exp.Expr, name: str) -> int | None:
+        """The position of the attribute with a type that a column names by this name."""
+        schema = self.scope.schema
+        position = schema.index.get(name)
+        if position is None and not _is_quoted(column):
+            alike = self._alike(name)
+            position = alike[0] if len(alike) == 1 else None
+        if position is None or schema.attributes[position].type == "json":
+            return None
+        return position
+
+    def _alike(self, name: str) -> list[int]:
+        folded = name.casefold()
+        names = enumerate(self.scope.schema.names)
+        return [place for place, other in names if other.casefold() == folded]
 
     def _unknown(self, name: str, alike: list[str], quoted: bool, is_value: bool) -> str:
         names = self.scope.schema.names
@@ -184,6 +195,10 @@ class FilterSource:
 
     def wrong(self, reason: str, node: exp.Expr) -> NoReturn:
         raise FilterError(reason, self.text, self.position(node))
+
+
+def _is_quoted(column: exp.Expr) -> bool:
+    return any(one.args.get("quoted") for one in column.find_all(exp.Identifier))
 
 
 def unwrap(node: exp.Expr) -> exp.Expr:

@@ -12,8 +12,10 @@ from typing import Final
 from sqlglot import exp
 
 from boxmatch.errors import FilterError, FilterSyntaxError, FilterTooLargeError
+from boxmatch.model.expressions.functions import call
 from boxmatch.model.expressions.nodes import (
     BOOL,
+    JSON,
     NULL,
     STRING,
     TIMESTAMP,
@@ -35,6 +37,7 @@ from boxmatch.model.filters.conditions import (
     Or,
     Value,
 )
+from boxmatch.model.filters.document_axes import null_test, same_as, text_axis
 from boxmatch.model.filters.list_conditions import MIRRORED, OPERATORS, of_elements, value_of
 from boxmatch.model.filters.parsing import TOO_DEEP, is_reserved, parse
 from boxmatch.model.filters.scope import Scope
@@ -80,6 +83,8 @@ def parse_expression(scope: Scope, text: str, zone: tzinfo | None = None) -> int
         found = _Translator(scope, text, tokens, zone).scalar(node)
     except RecursionError:
         raise FilterTooLargeError(TOO_DEEP, text, 0) from None
+    if found.type == JSON:
+        return text_axis(scope, found)
     if isinstance(found, Literal) or found.type.name in ("list", "struct", "null"):
         raise FilterError("this expression has no value that could be compared", text, 0)
     return scope.position(found)
@@ -128,6 +133,9 @@ class _Translator(TextTranslator):
             return Constant(bool(node.this))
         if kind == "null":
             return Constant(None)
+        document = self.document(node)
+        if document is not None:
+            return Compare(text_axis(self.scope, document), "=", Value("truth", True))
         if kind == "column":
             attribute = self.attribute(node)
             self._needs_bool(attribute, node, "is not a condition; compare it with a value")
@@ -159,14 +167,16 @@ class _Translator(TextTranslator):
             value = self.constant(other, node)
             if value is not None and self.constant(one, node) is None:
                 return self._with_constant(one, sign, value, node)
-        if left.key == right.key == "column":
+        if left.key == right.key == "column" and self.document(right) is None:
             self.attribute(right, is_value=True)  # rather a text without quotes than a name
         return self._between_nodes(node, operator, self.scalar(left), self.scalar(right))
 
     def _refuse_chain(self, node: exp.Expr, left: exp.Expr, right: exp.Expr) -> None:
         """Explain `3 < price < 5`, which to SQL compares 5 with a truth value."""
         value = self.constant(right, node)
-        if value is None and right.key == "column":
+        if self.document(right) is not None:
+            is_truth = False
+        elif value is None and right.key == "column":
             is_truth = self.scope.attributes[self.attribute(right)].type == "bool"
         else:
             is_truth = value is None or value.kind in ("truth", "null")
@@ -181,11 +191,20 @@ class _Translator(TextTranslator):
     def _with_constant(
         self, subject: exp.Expr, operator: Operator, value: Value, node: exp.Expr
     ) -> Condition:
+        document = self.document(subject)
+        if document is not None:
+            return Compare(self._document_axis(document, [value]), operator, value)
         if subject.key == "column":
             attribute = self.attribute(subject)
             self._refuse_list(attribute, subject)
             return Compare(attribute, operator, value)
         return self._on_axis(self.scalar(subject), operator, value, node)
+
+    def _document_axis(self, document: Node, values: list[Value]) -> int:
+        """The axis on which what a document has is compared with constants."""
+        if any(value.kind in ("timestamp", "date") for value in values):
+            return self.scope.position(call("cast", document, type=TIMESTAMP))
+        return text_axis(self.scope, document)
 
     def _on_axis(
         self, subject: Node, operator: Operator, value: Value, node: exp.Expr
@@ -264,7 +283,12 @@ class _Translator(TextTranslator):
             else:
                 constants.append(value)
         if constants:
-            subject = self._subject(node) if elements is None else None
+            document = None if elements is not None else self.document(node.this)
+            subject: int | Node | None = None
+            if document is not None:
+                subject = self._document_axis(document, constants)
+            elif elements is None:
+                subject = self._subject(node)
             if elements is not None:
                 others.insert(0, Among(self._list_attribute(elements[1], node), tuple(constants)))
             elif isinstance(subject, int):
@@ -278,6 +302,11 @@ class _Translator(TextTranslator):
         inner = unwrap(node.this)
         if truth.key not in ("null", "boolean"):
             self.refuse("IS with anything but NULL, TRUE or FALSE", node)
+        document = self.document(inner)
+        if document is not None:
+            if truth.key == "null":
+                return null_test(self.scope, document)
+            return IsTruth(text_axis(self.scope, document), bool(truth.this))
         subject = self._subject(node)
         if not isinstance(subject, int):
             return self._truth(self._is_of(node, subject, truth), node)
@@ -301,6 +330,9 @@ class _Translator(TextTranslator):
             value = self.constant(other, node)
             if value is None or self.constant(one, node) is not None:
                 continue
+            document = self.document(one)
+            if document is not None and value.kind not in ("timestamp", "date"):
+                return same_as(self.scope, document, value, self.text)
             subject = self._subject_of(one, node)
             if isinstance(subject, int) and not self.scope.attributes[subject].repeated:
                 if value.kind == "null":
@@ -321,7 +353,7 @@ class _Translator(TextTranslator):
         if subject.key == "column":
             return self.attribute(subject)
         found = self.scalar(subject)
-        if isinstance(found, Literal) or found.type.name in ("list", "struct"):
+        if isinstance(found, Literal) or found.type.name in ("list", "struct", "json"):
             return found
         if any(isinstance(one, Lambda) for one in walk(found)):
             return found

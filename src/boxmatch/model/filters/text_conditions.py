@@ -80,6 +80,8 @@ class TextTranslator(ListTranslator):
 
     def _text_list(self, listed: exp.Expr, what: str, node: exp.Expr) -> int:
         """The axis of a list of texts."""
+        if self.document(listed) is not None:
+            self.refuse(f"{what} of the elements of what a document has", node)
         attribute = self._list_attribute(listed, node)
         self._needs_text(attribute, what, node)
         return attribute
@@ -87,12 +89,15 @@ class TextTranslator(ListTranslator):
     def _text_axis(self, node: exp.Expr, what: str, fold: bool = False) -> int | None:
         """The axis of the text that a predicate is about; None if that is a constant."""
         inner = unwrap(node.this)
-        if inner.key == "column" and not fold:
+        document = self.document(inner)
+        if inner.key == "column" and not fold and document is None:
             attribute = self.attribute(inner)
             self._refuse_list(attribute, inner)
             self._needs_text(attribute, what, node)
             return attribute
         found = self.scalar(inner)
+        if document is not None:
+            found = self.call(node, "cast", found, type=STRING)
         if isinstance(found, Literal):
             return None
         if found.type.name != "string":
