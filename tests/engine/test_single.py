@@ -230,7 +230,7 @@ def test_errors_are_those_of_the_encoder(event: Any) -> None:
     matcher = bm.Matcher(PLAIN)
     matcher.subscribe(1, "size = 5 AND name = 'n'")
     with pytest.raises(bm.BoxmatchError) as wanted:
-        matcher.snapshot.encoder.one(event)
+        matcher.snapshot.encoder.one(event, matcher.snapshot.reader)
     for look in (matcher.match, matcher.count):
         with pytest.raises(type(wanted.value)) as error:
             look(event)

@@ -165,7 +165,8 @@ class Changes(RuleBasedStateMachine):
         random = Random(seed)
         for snapshot, model in self.held:
             one = make_event(random, NAMES)
-            points, values = snapshot.encoder.one(nested(one, random))
+            event = nested(one, random)
+            [(points, values)] = snapshot.encoder.one(event, snapshot.reader)
             found = [view.match_one(points, values).tolist() for view in snapshot.views]
             wanted = sorted(key for key, filter in model.items() if filter.truth(one) is True)
             assert sorted(key for keys in found for key in keys) == wanted

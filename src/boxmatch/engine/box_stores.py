@@ -125,9 +125,19 @@ class IndexedSegment:
     def _lookup(self) -> Lookup:
         return Lookup(self.ids)
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether ids have been looked up here."""
+        return "_lookup" in self.__dict__
+
+    def prepare_lookup(self) -> None:
+        """Have ready what `find` needs, which takes long to make."""
+        _ = self._lookup
+
     def find(self, subscription_id: SubscriptionId) -> list[int]:
         """The positions of a subscription; none if it is not here, or no longer."""
-        return [p for p in self._lookup.find(subscription_id) if p not in self.removals]
+        found = self._lookup.find(subscription_id)
+        return [p for p in found if p not in self.removals] if found else found
 
     def find_many(self, ids: IdArray) -> list[int]:
         """The positions of many subscriptions."""
@@ -150,7 +160,7 @@ class IndexedSegment:
         """Bytes held, by part."""
         held = dict(self.index.nbytes)
         held["ids"] = id_bytes(self.ids) + (0 if self.owners is None else self.owners.nbytes)
-        if "_lookup" in self.__dict__:
+        if self.is_looked_up:
             held["lookup"] = self._lookup.nbytes
         if self.texts is not None:
             held["texts"] = self.texts.nbytes
@@ -162,6 +172,8 @@ class Tail:
 
     Has what a segment has, by the same names.
     """
+
+    is_looked_up = True
 
     def __init__(self, dimensions: int, id_dtype: type) -> None:
         self.removals = Removals()
@@ -194,13 +206,14 @@ class Tail:
         """Add a subscription that is not here. Seen by snapshots taken from now on."""
         first, end = self.rows, self.rows + len(boxes)
         self._make_room(end, self._predicates + sum(map(len, boxes)))
-        start, attribute, low, high = self._boxes[1:]
-        for position, row in enumerate(boxes, first):
-            if row:
-                span = slice(self._predicates, self._predicates + len(row))
-                attribute[span], low[span], high[span] = zip(*row, strict=True)
-                self._predicates = span.stop
-            start[position + 1] = self._predicates
+        _, start, attribute, low, high = self._boxes
+        used = self._predicates
+        for position, row in enumerate(boxes, first + 1):
+            # One by one: NumPy takes longer to make arrays of so few.
+            for attribute[used], low[used], high[used] in row:
+                used += 1
+            start[position] = used
+        self._predicates = used
         self.ids[first:end] = subscription_id
         self.numbers[first:end] = first
         self._overlap[first:end] = not disjoint
@@ -218,6 +231,8 @@ class Tail:
     def _make_room(self, rows: int, predicates: int) -> None:
         # Readers keep the arrays they hold; what they see in them never changes.
         dimensions, start, attribute, low, high = self._boxes
+        if rows <= len(self.ids) and predicates <= len(attribute):
+            return
         if rows > len(self.ids):
             self.ids, self.numbers = longer(self.ids, 2 * rows), longer(self.numbers, 2 * rows)
             self._overlap, start = longer(self._overlap, 2 * rows), longer(start, 2 * rows + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from boxmatch.engine.memory import available_memory
 from boxmatch.engine.results import (
     MatchResult,
     by_chunks,
+    fold_events,
     join_chunks,
     join_parts,
     join_positions,
@@ -26,6 +27,7 @@ from boxmatch.errors import IndexConfigError, ResultTooLargeError
 from boxmatch.indexes.base import Matches
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.ids import SubscriptionId
+from boxmatch.model.json_texts import Event, read_event
 from boxmatch.model.point_encoder import PointBatch
 
 
@@ -43,7 +45,7 @@ class Matcher(Subscriptions):
     # Matching
 
     def match(
-        self, event: Mapping[str, Any], *, max_false_positive_rate: float | None = None
+        self, event: Event, *, max_false_positive_rate: float | None = None
     ) -> list[SubscriptionId]:
         """The ids of all subscriptions that want the event, in no particular order.
 
@@ -55,15 +57,15 @@ class Matcher(Subscriptions):
         """
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
+        event = read_event(event)
         self._names.one(event)
         return snapshot.single.match(event, skipped)
 
-    def count(
-        self, event: Mapping[str, Any], *, max_false_positive_rate: float | None = None
-    ) -> int:
+    def count(self, event: Event, *, max_false_positive_rate: float | None = None) -> int:
         """How many subscriptions want the event; cheaper than listing them. See `match`."""
         snapshot = self._stores.snapshot
         skipped = self._skipped(snapshot, max_false_positive_rate)
+        event = read_event(event)
         self._names.one(event)
         return snapshot.single.count(event, skipped)
 
@@ -95,7 +97,7 @@ class Matcher(Subscriptions):
             events = kept.events
         events = self._names.batch(events, keep or ())
 
-        batch = snapshot.encoder.batch(events, snapshot.used)
+        batch = snapshot.batch(events)
         _check_size(snapshot, batch, skipped)
         return self._list(snapshot, batch, skipped, threads, kept)
 
@@ -116,9 +118,9 @@ class Matcher(Subscriptions):
             raise ValueError(f"size must be at least 1, not {size}")
         snapshot = self._stores.snapshot_for(events)
         skipped = self._skipped(snapshot, max_false_positive_rate)
-        batch = snapshot.encoder.batch(self._names.batch(events), snapshot.used)
-        for first in range(0, len(batch), size):
-            part = batch.part(first, min(first + size, len(batch)))
+        batch = snapshot.batch(self._names.batch(events))
+        for first in range(0, batch.events, size):
+            part = batch.of_events(first, min(first + size, batch.events))
             yield self._list(snapshot, part, skipped, threads)
 
     def _list(
@@ -142,7 +144,10 @@ class Matcher(Subscriptions):
             chunks = [join_positions(by_chunks(find, batch, threads), ids, len(batch))]
         else:
             chunks = by_chunks(work, batch, threads)
-        return join_chunks(chunks, snapshot.names(skipped), kept)
+        joined = join_chunks(chunks, snapshot.names(skipped), kept)
+        if batch.owners is None:
+            return joined
+        return fold_events(joined, batch.owners - batch.owners[0], batch.events)
 
     def count_batch(
         self,
@@ -159,7 +164,9 @@ class Matcher(Subscriptions):
         snapshot = self._stores.snapshot_for(events)
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         events = self._names.batch(events)
-        batch = snapshot.encoder.batch(events, snapshot.used)
+        batch = snapshot.batch(events)
+        if batch.owners is not None:
+            return self._list(snapshot, batch, skipped, threads).counts
         counts = by_chunks(lambda part: _count(snapshot, part, skipped), batch, threads)
         return np.concatenate(counts)
 
@@ -199,23 +206,21 @@ class Matcher(Subscriptions):
             return np.zeros(snapshot.axes.width, bool)
         return marks
 
-    def explain(self, event: Mapping[str, Any], subscription_id: SubscriptionId) -> Explanation:
+    def explain(self, event: Event, subscription_id: SubscriptionId) -> Explanation:
         """Predicate by predicate: what the subscription wants, what the event has."""
-        return self.explainer(subscription_id).explain(event)
+        return self.explainer(subscription_id).explain(read_event(event))
 
     def explainer(self, subscription_id: SubscriptionId) -> Explainer:
         """For many events: explains the subscription as it is now."""
         checked, _ = check_id(subscription_id)
         return Explainer(checked, *self._stores.boxes_of(checked), self._stores.text_of(checked))
 
-    def nearest(
-        self, event: Mapping[str, Any], *, limit: int = 20, among: Among | None = None
-    ) -> Nearest:
+    def nearest(self, event: Event, *, limit: int = 20, among: Among | None = None) -> Nearest:
         """Who wants the event, and which `limit` others come nearest: why not these?
 
         Looks at every subscription, exactly, or at those that `among` marks of an array of ids.
         """
-        return find_nearest(self._stores.snapshot, event, limit, among)
+        return find_nearest(self._stores.snapshot, read_event(event), limit, among)
 
     def warmup(self) -> None:
         """Compile, or load from the cache, all kernels that subscribing and matching need.
@@ -240,8 +245,15 @@ def _count(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None) -> 
 _MATCH_BYTES = 24
 """What a match takes until it is in a result: a position, an id, and a copy of the id."""
 
-_COUNTED_PARTS, _COUNTED_EVENTS = 8, 32
-"""Events that are counted to find out how many matches to expect."""
+_COUNTED_PARTS = 4
+_COUNTED_SHARE = 512
+_COUNTED_EVENTS = 64
+"""To find out how many matches to expect, so many parts are counted, each one in so many of all
+events, or so many where it is a close thing.
+"""
+
+_CLOSE = 8
+"""How many times as many as expected must fit, else it is a close thing."""
 
 
 def _check_size(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None) -> None:
@@ -251,13 +263,20 @@ def _check_size(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None
     available = available_memory()
     if available is None:
         return
-    matches = counted = 0
-    for part in range(_COUNTED_PARTS):
-        first = part * len(batch) // _COUNTED_PARTS
-        sample = batch.part(first, min(first + _COUNTED_EVENTS, len(batch)))
-        matches += int(_count(snapshot, sample, skipped).sum())
-        counted += len(sample)
-    expected = matches * len(batch) // counted
+
+    def expect(events: int) -> int:
+        matches = counted = 0
+        for part in range(_COUNTED_PARTS):
+            first = part * len(batch) // _COUNTED_PARTS
+            sample = batch.part(first, min(first + events, len(batch)))
+            matches += int(_count(snapshot, sample, skipped).sum())
+            counted += len(sample)
+        return matches * len(batch) // counted
+
+    few = min(1 + len(batch) // _COUNTED_SHARE, _COUNTED_EVENTS)
+    if expect(few) * _MATCH_BYTES * _CLOSE < available:
+        return
+    expected = expect(_COUNTED_EVENTS)
     if expected * _MATCH_BYTES > available:
         raise ResultTooLargeError(
             f"about {expected:,} matches of {len(batch):,} events would take "

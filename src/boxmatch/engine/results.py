@@ -183,6 +183,16 @@ def join_chunks(
     return MatchResult(counts, subscription, skipped_attributes, kept)
 
 
+def fold_events(result: MatchResult, owners: Int64Array, events: int) -> MatchResult:
+    """The result by event, of one by points of which some events have several."""
+    owner = owners[result.event]
+    _, ids = np.unique(result.subscription, return_inverse=True)
+    _, first = np.unique(owner * (len(ids) + 1) + ids, return_index=True)
+    counts = np.bincount(owner[first], minlength=events)
+    kept = take(result.subscription, first)
+    return MatchResult(counts, kept, result.skipped_attributes, result._kept)
+
+
 class Divisible(Protocol):
     """What can be worked on in parts."""
 

@@ -7,12 +7,14 @@ Searches are therefore prepared, and what an event needs memory for is used agai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from boxmatch.arrays import BoolArray
 from boxmatch.engine.box_stores import StoreView
+from boxmatch.model.document_reader import DocumentReader
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.point_encoder import PointEncoder, Values
 from boxmatch.model.points import Points
@@ -38,13 +40,25 @@ class SingleSearch:
     """Finds the subscriptions that want one event. Any number of threads may share it."""
 
     def __init__(
-        self, views: Sequence[StoreView], encoder: PointEncoder, used: BoolArray | None
+        self,
+        views: Sequence[StoreView],
+        encoder: PointEncoder,
+        reader: DocumentReader | None,
+        used: BoolArray,
     ) -> None:
-        """`used` are the axes that need keys; None if those of the schema are all there is."""
+        """`used` are the axes that need keys; those of the schema are all there is without a
+        `reader` of documents.
+        """
         self._views = views
         self._encoder = encoder
+        self._reader = reader
         self._used = used
         self._write = encoder.base.write
+        # Documents alone, whose keys are all that is needed, are read without further ado.
+        self._direct = reader if reader is not None and encoder.is_direct(reader, used) else None
+        self._keeps_values = any(view.residuals is not None for view in views)
+        width = len(encoder.schema) if self._direct is None else encoder.axes.width
+        self._width = width
         # Whoever searches takes one, or makes one: it is never in two hands, not even if reading
         # an event makes the same thread match another one. After an error it is not put back.
         self._free: list[_Buffers] = []
@@ -52,7 +66,18 @@ class SingleSearch:
     def match(self, event: Mapping[str, Any], skipped: BoolArray | None) -> list[SubscriptionId]:
         """The ids of the subscriptions that want the event."""
         buffers = self._take()
-        points, values = self._read(event, buffers)
+        found = self._read(event, buffers)
+        if len(found) == 1:
+            ids = self._match(*found[0], buffers, skipped)
+        else:
+            each = (self._match(*one, buffers, skipped) for one in found)
+            ids = list(dict.fromkeys(chain.from_iterable(each)))
+        self._free.append(buffers)
+        return ids
+
+    def _match(
+        self, points: Points, values: Values | None, buffers: _Buffers, skipped: BoolArray | None
+    ) -> list[SubscriptionId]:
         room = buffers.room
         ids: list[SubscriptionId] = []
         for view in self._views:
@@ -68,13 +93,16 @@ class SingleSearch:
                     ids += buffers.found[1 : count + 1].tolist()
                 else:
                     ids += view.store.ids[room[1 : count + 1]].tolist()
-        self._free.append(buffers)
         return ids
 
     def count(self, event: Mapping[str, Any], skipped: BoolArray | None) -> int:
         """How many subscriptions want the event."""
         buffers = self._take()
-        points, values = self._read(event, buffers)
+        found = self._read(event, buffers)
+        if len(found) > 1:
+            self._free.append(buffers)
+            return len(self.match(event, skipped))
+        [(points, values)] = found
         total = 0
         for view in self._views:
             search = view.search or view.prepare()
@@ -90,14 +118,25 @@ class SingleSearch:
         try:
             return self._free.pop()
         except IndexError:
-            return _Buffers(len(self._encoder.schema))
+            return _Buffers(self._width)
 
-    def _read(self, event: Mapping[str, Any], buffers: _Buffers) -> tuple[Points, Values | None]:
-        """The event as a point, and its values if they are needed."""
-        if self._used is not None:
-            return self._encoder.one(event, self._used)
+    def _read(
+        self, event: Mapping[str, Any], buffers: _Buffers
+    ) -> Sequence[tuple[Points, Values | None]]:
+        """The event as a point, or as several, and its values if they are needed."""
+        if self._direct is not None and type(event) is dict:
+            buffers.ints[:] = self._direct.blank
+            more = self._direct.read_one((event,), buffers.ints)
+            if more is not None:
+                values = self._encoder.base.values(event) if self._keeps_values else None
+                points = buffers.points
+                if more:
+                    points = self._encoder.with_sets(points, more)
+                return ((points, values),)
+        if self._reader is not None:
+            return self._encoder.one(event, self._reader, self._used)
         self._write(event, buffers.ints, buffers.floats)
-        return buffers.points, None
+        return ((buffers.points, None),)
 
 
 def _suits(view: StoreView, points: Points) -> bool:

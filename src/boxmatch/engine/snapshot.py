@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from boxmatch.errors import IndexConfigError
 from boxmatch.model.axis_table import Axes
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.document_reader import DocumentReader
+from boxmatch.model.expressions.nodes import Node
 from boxmatch.model.filters import Box, render
-from boxmatch.model.point_encoder import PointEncoder
+from boxmatch.model.point_encoder import PointBatch, PointEncoder
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,23 @@ class Snapshot:
     @cached_property
     def single(self) -> SingleSearch:
         """What finds the subscriptions that want one event."""
-        return SingleSearch(self.views, self.encoder, None if self.is_plain else self.used)
+        reader = None if self.is_plain else self.reader
+        return SingleSearch(self.views, self.encoder, reader, self.used)
+
+    @cached_property
+    def reader(self) -> DocumentReader:
+        """What reads documents for these subscriptions."""
+        return self.encoder.reader(self.used, self.tests)
+
+    @property
+    def tests(self) -> list[Node]:
+        """What is evaluated for events in boxes, of all subscriptions."""
+        residuals = [view.residuals for view in self.views if view.residuals is not None]
+        return [node for one in residuals for each in one.distinct for node in each.nodes]
+
+    def batch(self, events: Any) -> PointBatch:
+        """Many events, with what is needed of them; see `PointEncoder.batch`."""
+        return self.encoder.batch(events, self.used, self.reader)
 
     @cached_property
     def read(self) -> frozenset[str]:
@@ -73,7 +92,7 @@ class Snapshot:
         """How many boxes constrain each axis."""
         total = np.zeros(self.axes.width, np.int64)
         for view in self.views:
-            frequency = view.store.frequency
+            frequency = view.store.frequency[: len(total)]  # a tail may have more axes by now
             total[: len(frequency)] += frequency
         return total
 

@@ -119,7 +119,10 @@ class Stores:
             tail = self._tail
             tail.widen(self._table.width)
             tail.append(subscription_id, rows, compiled.disjoint, residual, text)
-            self._publish(int(replaced is None), tail, replaced)
+            if replaced is None or replaced is tail:
+                self._publish_one(int(replaced is None), tail)
+            else:
+                self._publish(0, tail, replaced)
             if tail.rows >= _TAIL_ROWS:
                 self._stores.append(self._new_tail())
                 self._compactor.wake()
@@ -159,7 +162,7 @@ class Stores:
             store = self._take_out(subscription_id)
             if store is None:
                 raise UnknownSubscriptionError(subscription_id)
-            self._publish(-1, store)
+            self._publish_one(-1, store)
             if wasteful(StoreView(store)):
                 self._compactor.wake()
             written = self._record(lambda one: one.removed([subscription_id]))
@@ -284,15 +287,26 @@ class Stores:
             self._compactor.wake()
         return replaced
 
-    def _publish(self, more: int, *changed: BoxStore | None) -> None:
+    def _publish(self, more: int, *changed: BoxStore) -> None:
         """Swap in a snapshot that sees `changed` stores as they are now."""
-        before = self.snapshot
-        known = {id(view.store): view for view in before.views}
+        known = {id(view.store): view for view in self.snapshot.views}
         for store in changed:
             known.pop(id(store), None)
-        views = tuple(
-            known.get(id(store)) or StoreView(store) for store in self._stores if store.rows
+        self._swap(
+            more,
+            tuple(known.get(id(store)) or StoreView(store) for store in self._stores if store.rows),
         )
+
+    def _publish_one(self, more: int, changed: BoxStore) -> None:
+        """The same after a change of one store, when there are no others than before."""
+        views = self.snapshot.views
+        if views and views[-1].store is changed:  # the tail, mostly
+            self._swap(more, (*views[:-1], StoreView(changed)))
+        else:
+            self._publish(more, changed)
+
+    def _swap(self, more: int, views: tuple[StoreView, ...]) -> None:
+        before = self.snapshot
         axes = self._table.latest()
         encoder = before.encoder if axes is before.axes else before.encoder.with_axes(axes)
         self.snapshot = Snapshot(views, axes, encoder, before.size + more)
@@ -359,8 +373,11 @@ class Stores:
             # In the background one core is enough: the others are for matching.
             make_index = self._make_index if everything else self._make_index_alone
             merged = merge(chosen, make_index)
+            merged.prepare()
             with self._writing:
                 self._swap_in(merged)
+            if sum(segment.rows for segment in merged.segments) > _MANY_BOXES:
+                release_free_memory()
         return True
 
     def _make_index_alone(self, dimensions: int) -> Index:
@@ -425,8 +442,6 @@ class Stores:
         if self._table.positions:
             self._forget_axes()
         self._publish(0, *merged.segments)
-        if sum(segment.rows for segment in merged.segments) > _MANY_BOXES:
-            release_free_memory()
 
     def _respread(self) -> None:
         """Give strings new labels, evenly spaced, and move all boxes along. Rare."""

@@ -53,6 +53,7 @@ from boxmatch.kernels.pieces import drop
 from boxmatch.model.axis_table import AxisTable
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.dialects.registry import in_dialect, without_dialect, written_text
 from boxmatch.model.event_names import NameCheck, Unknown
 from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
 from boxmatch.model.ids import IdKind, SubscriptionId
@@ -81,7 +82,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        schema: SchemaSpec,
+        schema: SchemaSpec | None = None,
         *,
         index: str = "tile",
         max_boxes: int = 1024,
@@ -89,7 +90,7 @@ class Subscriptions:
         unknown: Unknown = "ignore",
         **parameters: Any,
     ) -> None:
-        """A matcher without subscriptions.
+        """A matcher without subscriptions; without a schema, one for events of any structure.
 
         `index` is the kind of index, with its `parameters`. A filter may have up to `max_boxes`
         boxes. Text filters are kept as they were written unless `keep_texts` is False.
@@ -126,19 +127,23 @@ class Subscriptions:
     # Subscribing
 
     def subscribe(
-        self, subscription_id: SubscriptionId, filter: str | Mapping[str, Any]
+        self,
+        subscription_id: SubscriptionId,
+        filter: str | Mapping[str, Any],
+        *,
+        dialect: str | None = None,
     ) -> Subscribed:
         """Add a subscription, or put it in the place of the one that has this id.
 
         The filter is SQL `WHERE` text, or a dict whose values are a value, a list of values, or a
-        range: `{"low": …, "high": …}` (see `Interval`) or a `(low, high)` tuple.
+        range: `{"low": …, "high": …}` (see `Interval`) or a `(low, high)` tuple. Filters of another
+        `dialect` are written as it has them; those that are JSON may be mappings, too.
         """
         checked, kind = check_id(subscription_id)
-        text = str(filter) if self.keep_texts and isinstance(filter, str) else None
-        return self._add_one(checked, kind, self._compile(filter), text)
-
-    def _compile(self, filter: str | Mapping[str, Any]) -> CompiledFilter:
-        return compile_filter(self.schema, filter, max_boxes=self.max_boxes, lists=self._lists)
+        given = in_dialect(filter, dialect)
+        compiled = compile_filter(self.schema, given, max_boxes=self.max_boxes, lists=self._lists)
+        text = written_text(given) if self.keep_texts else None
+        return self._add_one(checked, kind, compiled, text)
 
     @pausing_full_collections()
     def subscribe_many(
@@ -147,6 +152,7 @@ class Subscriptions:
         *,
         on_error: Literal["raise", "skip"] = "raise",
         time_zone: tzinfo | None = None,
+        dialect: str | None = None,
     ) -> Subscribed:
         """Add many subscriptions at once; all of them, or with an error none.
 
@@ -154,7 +160,8 @@ class Subscriptions:
         `id` and, per attribute, `NAME` (equal to), `NAME_low` and `NAME_high` (from, up to, both
         included), where null means no such condition. With `on_error="skip"` rows whose filter or
         values are wrong are left out, and the result says which; ids must be right in any case.
-        Timestamps in the text of filters that name no zone are in `time_zone`, or in UTC.
+        Timestamps in the text of filters that name no zone are in `time_zone`, or in UTC. Filters
+        are of one `dialect`, or of that in a column `dialect`, where null is SQL.
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
@@ -174,6 +181,7 @@ class Subscriptions:
                 time_zone=time_zone,
                 lists=self._lists,
                 texts=self.keep_texts,
+                dialect=dialect,
             )
             try:
                 return self._add(reading.place)._replace(rejected=reading.rejected)
@@ -317,9 +325,15 @@ class Subscriptions:
         checked, _ = check_id(subscription_id)
         text = self._stores.text_of(checked) if as_written else None
         if text is not None:
-            return text
+            return without_dialect(text)[1]
         snapshot, rows, residual = self._stores.boxes_of(checked)
         return snapshot.render(*rows, residual=residual if rows else None)
+
+    def dialect_of(self, subscription_id: SubscriptionId) -> str | None:
+        """The dialect that a filter was written in: None for SQL, and if that was not kept."""
+        checked, _ = check_id(subscription_id)
+        text = self._stores.text_of(checked)
+        return None if text is None else without_dialect(text)[0]
 
     @property
     def constrained_attributes(self) -> tuple[str, ...]:

@@ -16,14 +16,15 @@ from boxmatch.kernels.pieces import LONG, take
 from boxmatch.kernels.radix import sorted_keys, stable_order
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes
+from boxmatch.model.filters import compile_many
 from boxmatch.model.points import ListKeys
-from boxmatch.model.schema import SchemaSpec
+from boxmatch.model.schema import Schema, SchemaSpec
 
 
 def warm_up(matcher: Matcher) -> None:
     """Have all kernels that a matcher needs, and wait for them."""
     index, parameters = matcher.index, matcher._parameters
-    lists = any(one.repeated or one.type == "string" for one in matcher.schema)
+    lists = any(one.repeated or one.type in ("string", "json") for one in matcher.schema)
     last = Stage.LISTS if lists else Stage.INDEX
     with background.in_this_thread(last if index == "tile" else Stage.SCAN):
         _use_scan()
@@ -64,7 +65,7 @@ def _use_index(schema: SchemaSpec, index: str, parameters: dict[str, Any]) -> No
     trial.subscribe(2, {})  # something for the tail
     snapshot = trial.snapshot
     snapshot.skipped(0.5)
-    batch = snapshot.encoder.batch([{}] * 300, snapshot.used)
+    batch = snapshot.batch([{}] * 300)
     for view in snapshot.views:
         view.match_one(batch.points.part(0, 1))
         view.match(batch)
@@ -73,8 +74,15 @@ def _use_index(schema: SchemaSpec, index: str, parameters: dict[str, Any]) -> No
     # What only `subscribe_boxes` needs.
     trial = Matcher({"number": "float"}, index=index, **parameters)
     trial.subscribe_boxes([0], [[0.0]], [[1.0]])
+    _use_texts()
     if index == "tile":
         _use_what_is_for_many()
+
+
+def _use_texts() -> None:
+    """Use what only many filters as texts need."""
+    texts = [f"number > {n} AND text = 'a'" for n in range(8)]
+    compile_many(Schema({"number": "float", "text": "string"}), texts)
 
 
 def _use_what_is_for_many() -> None:

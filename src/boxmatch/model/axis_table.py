@@ -65,9 +65,7 @@ class AxisTable:
         }
         self.strings = dict(string_axes(schema)) if strings is None else dict(strings)
         self._finders = {
-            position: _finder(axis)
-            for axis, position in self.positions.items()
-            if axis.kind != "value"
+            position: _finder(axis) for axis, position in self.positions.items() if axis.has_finder
         }
         self._latest: Axes | None = None
 
@@ -123,7 +121,7 @@ class AxisTable:
         self.positions[axis] = found
         if axis.attribute.labelled:
             self.strings[found] = StringAxis()
-        if axis.kind != "value":
+        if axis.has_finder:
             self._finders[found] = _finder(axis)
         self._latest = None
         return found

@@ -68,8 +68,9 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     from boxmatch.model import bounds_kernels as kernels
 
     for one in schema:
-        if one.repeated:
-            raise SchemaError(f"attribute {one.name!r} is a list: use a filter")
+        if one.repeated or one.type == "json":
+            kind = "list" if one.repeated else one.type
+            raise SchemaError(f"attribute {one.name!r} is a {kind}: use a filter")
     given = _numbers(schema, lows), _numbers(schema, highs)
     if given[0].shape != given[1].shape:
         raise EventError(f"lows have {len(given[0]):,} rows, but highs have {len(given[1]):,}")
@@ -210,6 +211,10 @@ def _meaning(schema: Schema, names: Sequence[object]) -> dict[str, tuple[int, En
         else:
             meaning[name] = positions[stem], "low" if end == "low" else "high"
         position = meaning[name][0]
+        if schema.attributes[position].type == "json":
+            raise SchemaError(
+                f"column {name!r}: attribute {schema.names[position]!r} is a json: use a filter"
+            )
         if schema.attributes[position].repeated:
             raise SchemaError(
                 f"column {name!r}: attribute {schema.names[position]!r} is a list: use a filter"

@@ -24,7 +24,8 @@ MAX_KEYED: Final = 18
 
 _SPEC: Final = re.compile(r"decimal\(\s*([0-9]{1,4})\s*(?:,\s*(-?[0-9]{1,4})\s*)?\)")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?")
-_CONTEXT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+UNBOUNDED: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+"""Neither rounds nor overflows."""
 _BEYOND: Final = 10 ** (MAX_PRECISION + 1)
 _OFFSET: Final = 2**127  # more than 10**38, so that nothing below is negative
 _FLOAT_DIGITS: Final = 1e15
@@ -49,22 +50,22 @@ def largest(precision: int) -> int:
 
 def decimal_of(unscaled: int, scale: int) -> Decimal:
     """The decimal, without zeros at its end."""
-    number = _CONTEXT.scaleb(Decimal(unscaled), -scale)
+    number = UNBOUNDED.scaleb(Decimal(unscaled), -scale)
     return (
-        number.quantize(Decimal(1), context=_CONTEXT)
+        number.quantize(Decimal(1), context=UNBOUNDED)
         if number == number.to_integral_value()
-        else (_CONTEXT.normalize(number))
+        else (UNBOUNDED.normalize(number))
     )
 
 
 def exact_decimal(unscaled: int, scale: int) -> Decimal:
     """The decimal, with all its digits after the point."""
-    return _CONTEXT.scaleb(Decimal(unscaled), -scale)
+    return UNBOUNDED.scaleb(Decimal(unscaled), -scale)
 
 
 def unscaled(number: Decimal, scale: int) -> int:
     """The whole number that a decimal with so many digits after the point is stored as."""
-    return int(_CONTEXT.scaleb(number, scale))
+    return int(UNBOUNDED.scaleb(number, scale))
 
 
 def number_of(value: object) -> Decimal | None:
@@ -94,7 +95,7 @@ def neighbours(number: Decimal, scale: int) -> tuple[int, int]:
     """
     if number.is_infinite() or number.adjusted() > MAX_PRECISION:
         return (_BEYOND, _BEYOND) if number > 0 else (-_BEYOND, -_BEYOND)
-    shifted = _CONTEXT.scaleb(number, scale)
+    shifted = UNBOUNDED.scaleb(number, scale)
     floor = int(shifted.to_integral_value(ROUND_FLOOR))
     return floor, floor + (shifted != floor)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.columns import Refused
+from boxmatch.model.documents import ROOT, Documents
+from boxmatch.model.json_texts import document_values
 from boxmatch.model.nested import NotNestedError, Path, find_value
 from boxmatch.model.points import Points
 from boxmatch.model.repeated import ListColumn, ListReader
@@ -39,6 +41,8 @@ class Layout(NamedTuple):
 
     def raw(self, event: Mapping[str, object], position: int) -> Any:
         """The value of an attribute as the event has it, None if it has none."""
+        if self.schema.names[position] == ROOT:
+            return event
         try:
             return find_value(event, self.paths[position])
         except NotNestedError as error:
@@ -76,6 +80,16 @@ class EventSource:
             self.column(position),
             nan_is_null=self.nan_is_null,
         )
+
+    def documents(self, position: int) -> Documents:
+        """A column of documents. Raises `Refused`."""
+        if self.layout.schema.names[position] == ROOT:
+            return Documents(self.rows())
+        return Documents(document_values(self.column(position)))
+
+    def rows(self) -> Sequence[Mapping[str, object]]:
+        """The events as mappings."""
+        raise NotImplementedError
 
     def lists(self, position: int) -> ListColumn:
         """A column of lists. Raises `Refused`."""
@@ -121,6 +135,8 @@ class EventValues(Mapping[str, Any]):
         attribute = layout.schema.attributes[position]
         if attribute.repeated:
             return layout.lists[position].values(layout.raw(self._event, position))
+        if attribute.type == "json":
+            return layout.raw(self._event, position)
         if attribute.labelled:
             return plain_value(attribute, layout.raw(self._event, position))
         return value_of_key(attribute, int(self._keys[position]))
@@ -152,6 +168,13 @@ class EncodedEvents:
     def __len__(self) -> int:
         return len(self.points.keys)
 
+    def value(self, name: str, row: int) -> Any:
+        """The value of one event, in the Python form of `expressions.nodes`."""
+        column = self.column(name)
+        if isinstance(column, Documents):
+            return column.to_pylist()[row]
+        return column[row].as_py()
+
     def column(self, name: str) -> pa.Array[Any]:
         """The values of an attribute in the Arrow form of `expressions.nodes`.
 
@@ -167,12 +190,14 @@ class EncodedEvents:
             self._read[name] = found
         return found
 
-    def _make(self, position: int) -> pa.Array[Any]:
+    def _make(self, position: int) -> Any:
         layout, source = self._layout, self._source
         attribute = layout.schema.attributes[position]
         if attribute.repeated:
             lists = self._lists.get(position) or source.lists(position)
             return lists.to_arrow()
+        if attribute.type == "json":
+            return source.documents(position)
         if attribute.type == "string":
             return arrow_texts(attribute, source.column(position))
         if attribute.labelled:
@@ -180,3 +205,29 @@ class EncodedEvents:
         if self._known is None or self._known[position]:
             return arrow_values(attribute, self.points.keys[:, position])
         return arrow_values(attribute, source.keys(position))
+
+
+class EventChoices:
+    """Events of which some are there several times, with other documents each."""
+
+    def __init__(
+        self, events: EncodedEvents, owners: Int64Array, documents: Mapping[str, Sequence[Any]]
+    ) -> None:
+        self._events = events
+        self._owners = owners
+        self._documents = {name: Documents(column) for name, column in documents.items()}
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def value(self, name: str, row: int) -> Any:
+        """See `EncodedEvents.value`."""
+        if name in self._documents:
+            return self._documents[name].to_pylist()[row]
+        return self._events.value(name, int(self._owners[row]))
+
+    def column(self, name: str) -> pa.Array[Any]:
+        """See `EncodedEvents.column`."""
+        found: Any = self._documents.get(name)
+        rows: Any = self._owners
+        return self._events.column(name).take(rows) if found is None else found

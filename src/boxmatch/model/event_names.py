@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from boxmatch.errors import EventError, did_you_mean
+from boxmatch.model.documents import ROOT
+from boxmatch.model.json_texts import read_events
 from boxmatch.model.nested import DEEPEST
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.tables import as_table
@@ -112,7 +114,8 @@ class NameCheck:
     def __init__(self, schema: Schema, unknown: Unknown) -> None:
         if unknown not in get_args(Unknown):
             raise ValueError(f"unknown must be 'ignore', 'warn' or 'refuse', not {unknown!r}")
-        self.unknown = unknown
+        self._is_open = ROOT in schema
+        self.unknown: Unknown = "ignore" if self._is_open else unknown
         self._known = KnownNames(schema)
 
     def one(self, event: Mapping[str, object]) -> None:
@@ -134,7 +137,8 @@ class NameCheck:
             return events
         table = as_table(events)
         if table is not None:
-            self._known.check_some_column(table.names)
+            if not self._is_open:
+                self._known.check_some_column(table.names)
             events = table
         if self.unknown == "ignore":
             return events
@@ -142,7 +146,7 @@ class NameCheck:
             if table is not None:
                 self._known.check_columns(name for name in table.names if name not in kept)
             elif isinstance(events, Iterable):
-                events = list(events)
+                events = read_events(list(events))
                 self._known.check_events(events)
         except EventError as error:
             if self.unknown == "refuse":

@@ -14,6 +14,7 @@ from boxmatch.errors import AttributeValueError, EventError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.columns import PYTHON_TYPES, Refused, check_domain, object_keys, scalar_key
 from boxmatch.model.encoded import EncodedEvent, EncodedEvents, EventSource, EventValues, Layout
+from boxmatch.model.json_texts import read_events, table_rows
 from boxmatch.model.keys import LARGEST_WHOLE, NO_PLACE, float_key, null_key
 from boxmatch.model.nested import NotNestedError, find_column, find_value, path_to
 from boxmatch.model.numeric_arrays import array_keys
@@ -70,11 +71,15 @@ class EventEncoder:
                 kind = {"float": _FLOAT, "int": _INT, "bool": _BOOL}.get(attribute.type, _OTHER)
             if attribute.repeated:
                 lists[position] = ListReader(attribute, self._axes[position])
-            else:
+            elif attribute.type != "json":
                 self._table[attribute.name] = position, kind, known
         paths = [path_to(name, schema.index) for name in schema.names]
         self._layout = Layout(schema, self._axes, paths, lists)
-        single = [place for place in range(len(schema)) if place not in lists]
+        single = [
+            place
+            for place, attribute in enumerate(schema)
+            if not attribute.repeated and attribute.type != "json"
+        ]
         self._plain = [place for place in single if len(paths[place]) == 1]
         self._nested = [place for place in single if len(paths[place]) > 1]
         self._numeric = {
@@ -112,6 +117,10 @@ class EventEncoder:
         """Write what `one` returns to two views of the same memory, and look at no lists."""
         ints[:] = self._absent
         self._fill(event, ints, floats, 0)
+
+    def values(self, event: Mapping[str, object]) -> EventValues:
+        """The values of an event of which the schema knows no types."""
+        return EventValues(self._layout, event, np.empty(0, np.int64))
 
     def encode_one(
         self, event: Mapping[str, object], needed: BoolArray | None = None
@@ -175,7 +184,7 @@ class EventEncoder:
                 f"a batch of events cannot be read from a {type(events).__name__}; pass a list "
                 "of dicts, an Arrow, pandas or polars table, or an n × d array"
             )
-        dicts = _Dicts(self._layout, list(events))
+        dicts = _Dicts(self._layout, read_events(list(events)))
         return self._encoded(self._from_dicts(dicts.events, needed), dicts, needed)
 
     def _encoded(
@@ -346,7 +355,7 @@ class EventEncoder:
     def _from_table(self, table: _Table, needed: BoolArray | None) -> Int64Array:
         keys = np.full((table.length, len(self.schema)), ABSENT)
         for position, attribute in enumerate(self.schema):
-            if attribute.repeated:
+            if attribute.repeated or attribute.type == "json":
                 continue
             try:
                 column = table.find(position)
@@ -368,6 +377,9 @@ class _Dicts(EventSource):
     def __init__(self, layout: Layout, events: list[Mapping[str, object]]) -> None:
         super().__init__(layout, len(events))
         self.events = events
+
+    def rows(self) -> Sequence[Mapping[str, object]]:
+        return self.events
 
     def find(self, position: int) -> Column | None:
         path = self.layout.paths[position]
@@ -398,6 +410,9 @@ class _Table(EventSource):
 
     def find(self, position: int) -> Column | None:
         return find_column(self._places, self._open, self.layout.paths[position])
+
+    def rows(self) -> Sequence[Mapping[str, object]]:
+        return table_rows(self._table)
 
     def _open(self, place: int) -> Column:
         if place not in self._opened:

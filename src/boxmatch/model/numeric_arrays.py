@@ -37,9 +37,10 @@ def array_keys(
     """
     check_shape(schema, values)
     for attribute in schema:
-        if attribute.repeated:
+        if attribute.repeated or attribute.type == "json":
+            kind = "list" if attribute.repeated else attribute.type
             raise EventError(
-                f"attribute {attribute.name!r} is a list, which an array has no place for; "
+                f"attribute {attribute.name!r} is a {kind}, which an array has no place for; "
                 "pass dicts or a table"
             )
     keys = np.empty(values.shape, np.int64)

@@ -46,6 +46,19 @@ class ListKeys(NamedTuple):
         shift = self.start[:-1].reshape(shape)[:, place] - start[:-1]
         return start, self.keys[np.repeat(shift, lengths) + np.arange(start[-1])]
 
+    def take(self, points: Int64Array) -> ListKeys:
+        """Those of some points."""
+        count = (len(self.start) - 1) // len(self.axes)
+        columns = []
+        for place in range(len(self.axes)):
+            own, keys = self.column(place, count)
+            lengths = np.diff(own)[points]
+            start = np.zeros(len(points) + 1, np.int64)
+            np.cumsum(lengths, out=start[1:])
+            shift = own[:-1][points] - start[:-1]
+            columns.append((start, keys[np.repeat(shift, lengths) + np.arange(start[-1])]))
+        return ListKeys.of(self.axes.tolist(), columns)
+
     def part(self, first: int, end: int) -> ListKeys:
         """Those of neighbouring points. Shares memory."""
         width = len(self.axes)

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from boxmatch.errors import AttributeValueError, SchemaError
 from boxmatch.model.decimals import MAX_KEYED, MAX_PRECISION, decimal_of, parse_spec, type_name
+from boxmatch.model.documents import ROOT
 from boxmatch.model.keys import is_absent, key_of, unscaled_of, value_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-AttributeType = Literal["int", "float", "string", "bool", "timestamp", "enum", "decimal", "struct"]
+AttributeType = Literal[
+    "int", "float", "string", "bool", "timestamp", "enum", "decimal", "struct", "json"
+]
 TYPES: Final[tuple[AttributeType, ...]] = get_args(AttributeType)
 MAX_ATTRIBUTES: Final = 65_535
 
@@ -46,6 +49,9 @@ class Attribute:
     `Attribute(name, "list of string")` is repeated and of type string. The elements of a list of
     struct have `fields`, with dots in the names of those that are nested deeper. There is no struct
     outside a list: in a schema it stands for an attribute per field.
+
+    A `json` is a value of any structure. Filters name what is inside, and what they compare it with
+    gives it a type. The attribute `$` of this type is the whole event.
     """
 
     name: str
@@ -75,6 +81,10 @@ class Attribute:
                 f"attribute {self.name!r}: unknown type {self.type!r}; "
                 f"known types are {_KNOWN_TYPES}"
             )
+        if self.type == "json" and self.repeated:
+            raise SchemaError(f"attribute {self.name!r}: a json may be a list already")
+        if self.name == ROOT and self.type != "json":
+            raise SchemaError(f"attribute {ROOT!r} is the whole event, and so of type json")
         self._check_digits()
         object.__setattr__(self, "fields", self._check_fields())
         object.__setattr__(self, "values", self._check_values())
@@ -216,6 +226,8 @@ class Schema:
     ...         "price": {"type": "float", "domain": [0, 1e6]}}).names
     ('symbol', 'side', 'price')
 
+    Without attributes given, it is open: `Schema({"$": "json"})`, for events of any structure.
+
     The order matters where values come without names, as in n × d arrays.
 
     A name with dots is that of a nested value, unless an event has the very name.
@@ -231,8 +243,10 @@ class Schema:
     names: tuple[str, ...]
     index: Mapping[str, int]
 
-    def __init__(self, attributes: Mapping[str, AttributeSpec] | Iterable[Attribute]) -> None:
-        given: object = attributes
+    def __init__(
+        self, attributes: Mapping[str, AttributeSpec] | Iterable[Attribute] | None = None
+    ) -> None:
+        given: object = {ROOT: "json"} if attributes is None else attributes
         items: tuple[object, ...]
         if isinstance(given, Mapping):
             items = tuple(one for name, spec in given.items() for one in _attributes(name, spec))

@@ -5,7 +5,7 @@ Columns are opened one at a time, so that payload which Boxmatch cannot read doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -15,7 +15,7 @@ import numpy as np
 
 from boxmatch.arrays import BoolArray
 from boxmatch.errors import AttributeValueError, EventError
-from boxmatch.kernels.pieces import pieces
+from boxmatch.kernels.pieces import from_texts, pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,10 +159,10 @@ def _from_polars(frame: Any) -> ColumnTable:
 
 def strings_of(
     rows: ColumnTable | Sequence[Mapping[str, object]], attribute: Attribute
-) -> set[str]:
+) -> Iterable[str]:
     """What a labelled attribute's axis must know of the values in its column, if there is one.
 
-    Values of another type are left out: whoever reads the rows refuses them.
+    They are distinct. Values of another type are left out: whoever reads the rows refuses them.
     """
     from boxmatch.model.keys import axis_text, is_absent
 
@@ -172,6 +172,10 @@ def strings_of(
         columns = [[row.get(name) for row in rows]]
     elif name in rows.names:
         column = rows.column(list(rows.names).index(name))
+        if attribute.type == "string" and not isinstance(column, list):
+            texts_here = _distinct_texts(column)
+            if texts_here is not None:
+                return texts_here
         columns = (
             [column]
             if isinstance(column, list)
@@ -185,6 +189,17 @@ def strings_of(
             with suppress(AttributeValueError):
                 texts.add(axis_text(attribute, value))
     return texts
+
+
+def _distinct_texts(chunks: Sequence[pa.Array[Any]]) -> Iterable[str] | None:
+    """The strings of a column as an array; None if it is not one of plain strings."""
+    import pyarrow as pa
+
+    kinds = {chunk.type for chunk in chunks}
+    if not kinds or not kinds <= {pa.string(), pa.large_string()}:
+        return None
+    column: Any = pa.chunked_array([chunk.cast(pa.large_string()) for chunk in chunks])
+    return from_texts(pa.chunked_array([column.unique().drop_null()]))
 
 
 def as_column(values: Any) -> Any:

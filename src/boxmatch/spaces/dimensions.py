@@ -340,7 +340,7 @@ def _dimensions(spaces: Mapping[str, Schema]) -> tuple[Attribute, ...]:
     found: dict[str, tuple[Attribute, str]] = {}
     for name, schema in spaces.items():
         for attribute in schema:
-            if attribute.repeated:
+            if attribute.repeated or attribute.type == "json":
                 raise SchemaError(
                     f"dimension {attribute.name!r} of space {name!r} is a {attribute.type_name}; "
                     "a region is at one place of a dimension"

@@ -16,8 +16,16 @@ import pyarrow as pa
 import pyarrow.compute
 
 from boxmatch.arrays import BoolArray, Int64Array
+from boxmatch.model.documents import Documents
 from boxmatch.model.expressions import array_functions
+from boxmatch.model.expressions.documents import (
+    DOCUMENT_FUNCTIONS,
+    cast_value,
+    document_function,
+    wanted_function,
+)
 from boxmatch.model.expressions.nodes import (
+    JSON,
     Call,
     Column,
     Lambda,
@@ -156,6 +164,13 @@ def _is_null(value: Value) -> bool:
     return isinstance(value, pa.Scalar) and not value.is_valid
 
 
+def _whether_null(batch: Batch, call: Call) -> Value:
+    (value,) = batch._arguments(call)
+    if isinstance(value, Documents):
+        return pa.array([one is None for one in value.to_pylist()], pa.bool_())
+    return pc.is_null(value)
+
+
 def _is_true(batch: Batch, call: Call) -> Value:
     return pc.fill_null(batch._arguments(call)[0], False)
 
@@ -198,9 +213,28 @@ def _make_array(batch: Batch, call: Call) -> Value:
     return pa.LargeListArray.from_arrays(array(np.arange(rows + 1) * count), values)
 
 
+def _of_documents(batch: Batch, call: Call) -> Value:
+    subject = batch._value(call.arguments[0])
+    function = document_function(call)
+    missing = True if call.function == "is_missing" else None
+    values = [missing if one is None else function(one) for one in subject.to_pylist()]
+    return Documents(values) if call.type == JSON else pa.array(values, arrow_type(call.type))
+
+
+def _wanted(batch: Batch, call: Call) -> Value:
+    columns = [batch._value(one).to_pylist() for one in call.arguments[3:]]
+    function = wanted_function(call)
+    return pa.array([function(row) for row in zip(*columns, strict=True)], pa.bool_())
+
+
 def _cast(batch: Batch, call: Call) -> Value:
     """Of lists, element by element."""
     source = call.arguments[0].type
+    if source == JSON:
+        cast = cast_value(call.type)
+        documents = batch._value(call.arguments[0]).to_pylist()
+        values = [None if one is None else cast(one) for one in documents]
+        return pa.array(values, arrow_type(call.type))
     if source.name != "list":
         return array_functions.strict(call, batch._arguments(call))
     assert source.element is not None  # as `casts.cast_function` needs it
@@ -279,7 +313,7 @@ _SPECIAL: Final[dict[str, Callable[[Batch, Call], Any]]] = {
     "and": _kleene("and_kleene"),
     "or": _kleene("or_kleene"),
     "<=>": _same,
-    "is_null": lambda batch, call: pc.is_null(batch._arguments(call)[0]),
+    "is_null": _whether_null,
     "is_true": _is_true,
     "in": _in,
     "case": _case,
@@ -288,6 +322,7 @@ _SPECIAL: Final[dict[str, Callable[[Batch, Call], Any]]] = {
     "least": lambda batch, call: _extreme(batch, call, pc.min_element_wise),
     "array": _make_array,
     "cast": _cast,
+    "wanted": _wanted,
     "cardinality": _cardinality,
     "array_contains": _array_contains,
     "arrays_overlap": _overlap,
@@ -295,4 +330,5 @@ _SPECIAL: Final[dict[str, Callable[[Batch, Call], Any]]] = {
     "exists": _of_elements(True),
     "forall": _of_elements(False),
     "field": _field,
+    **dict.fromkeys(DOCUMENT_FUNCTIONS, _of_documents),
 }

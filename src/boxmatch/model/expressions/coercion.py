@@ -26,11 +26,11 @@ _MIN_SCALE: Final = 6
 
 _CASTS: Final = {
     "int": NUMBERS | {"string", "bool", "timestamp"},
-    "float": NUMBERS | {"string", "bool", "timestamp"},
+    "float": NUMBERS | {"string", "bool", "timestamp", "json"},
     "decimal": NUMBERS | {"string", "bool", "timestamp"},
-    "string": NUMBERS | {"string", "bool", "timestamp"},
-    "bool": NUMBERS | {"string", "bool"},
-    "timestamp": NUMBERS | {"string", "timestamp"},
+    "string": NUMBERS | {"string", "bool", "timestamp", "json"},
+    "bool": NUMBERS | {"string", "bool", "json"},
+    "timestamp": NUMBERS | {"string", "timestamp", "json"},
 }
 
 

@@ -18,6 +18,7 @@ Values by type, in literals and wherever a single event is evaluated:
 | `months`    | `int`                                      | `int64`               |
 | `list`      | `list` of values or None                   | `large_list`          |
 | `struct`    | `dict` of all fields, values or None       | `struct`              |
+| `json`      | any value, as JSON or Python has it        | a `Documents`         |
 
 NULL is None, or null.
 """
@@ -28,6 +29,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from typing import Literal as Choice
 
@@ -42,6 +44,7 @@ TypeName = Choice[
     "months",
     "list",
     "struct",
+    "json",
     "null",
 ]
 
@@ -75,6 +78,7 @@ BOOL = Type("bool")
 TIMESTAMP = Type("timestamp")
 INTERVAL = Type("interval")
 MONTHS = Type("months")
+JSON = Type("json")
 NULL = Type("null")
 
 
@@ -160,6 +164,12 @@ def walk(node: Node) -> Iterator[Node]:
 def columns_of(node: Node) -> frozenset[str]:
     """The names of the attributes that an expression reads."""
     return frozenset(one.name for one in walk(node) if isinstance(one, Column))
+
+
+@lru_cache(maxsize=4096)
+def read_path(text: str) -> tuple[str, ...]:
+    """The path in a document that a constant says: a JSON list of names."""
+    return tuple(json.loads(text))
 
 
 def to_json(node: Node) -> str:

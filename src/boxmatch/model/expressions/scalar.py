@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from boxmatch.model.expressions.documents import (
+    DOCUMENT_FUNCTIONS,
+    cast_value,
+    document_function,
+    wanted_function,
+)
 from boxmatch.model.expressions.nodes import (
+    JSON,
     Call,
     Column,
     Lambda,
@@ -195,6 +202,30 @@ def _any_element(call: Call, decides: bool) -> Evaluator:
     return run
 
 
+def _of_document(call: Call) -> Evaluator:
+    argument = compile_scalar(call.arguments[0])
+    function = document_function(call)
+    missing = True if call.function == "is_missing" else None
+
+    def run(event: Mapping[Any, Any]) -> Any:
+        document = argument(event)
+        return missing if document is None else function(document)
+
+    return run
+
+
+def _wanted(call: Call) -> Evaluator:
+    columns = [compile_scalar(one) for one in call.arguments[3:]]
+    function = wanted_function(call)
+    return lambda event: function([column(event) for column in columns])
+
+
+def _cast(call: Call) -> Evaluator:
+    (argument,) = call.arguments
+    function = cast_value(call.type) if argument.type == JSON else value_function(call)
+    return _strict(function, [compile_scalar(argument)])
+
+
 _MAKERS: Final[dict[str, Callable[[Call], Evaluator]]] = {
     "and": lambda call: _connective(call, False),
     "or": lambda call: _connective(call, True),
@@ -207,6 +238,9 @@ _MAKERS: Final[dict[str, Callable[[Call], Evaluator]]] = {
     "greatest": lambda call: _extreme(call, max),
     "least": lambda call: _extreme(call, min),
     "array": _array,
+    "cast": _cast,
+    "wanted": _wanted,
+    **dict.fromkeys(DOCUMENT_FUNCTIONS, _of_document),
     "exists": lambda call: _any_element(call, True),
     "forall": lambda call: _any_element(call, False),
 }
