@@ -470,3 +470,16 @@ class TestNested:
         assert [row["predicates"][0]["satisfied"] for row in rows] == [True, False]
         assert rows[0]["predicates"][0]["residual"] is True
         assert "got 200.0" in run_boxmatch(*explain, "big").out
+
+
+def test_filters_of_other_dialects(tmp_path: Path, run_boxmatch: Command) -> None:
+    rules = [
+        {"id": "a", "filter": {"source": [{"prefix": "aws."}], "detail": {"n": [2]}}},
+        {"id": "b", "filter": "source = 'x'", "dialect": "sql"},
+    ]
+    events = [{"source": "aws.ec2", "detail": {"n": [1, 2]}}, {"source": "x"}]
+    for name, rows in (("rules.jsonl", rules), ("events.jsonl", events)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = ("-s", str(tmp_path / "rules.jsonl"), "-e", str(tmp_path / "events.jsonl"))
+    done = run_boxmatch("match", *files, "--dialect", "eventbridge")
+    assert [line.split()[:2] for line in done.out.splitlines()] == [["0", "a"], ["1", "b"]]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -53,6 +53,7 @@ _ROWS = 16_384
     "boxmatch match -s subscriptions.csv -e events.parquet -o matches.parquet",
     "boxmatch match -s subscriptions.csv -e events.jsonl --explain alice",
     "boxmatch match -s subscriptions.csv -e events.csv --save alerts.bm",
+    "boxmatch match -s rules.jsonl -e events.jsonl --dialect eventbridge",
     "tail -f events.jsonl | boxmatch match -s alerts.bm --json",
 )
 def match(
@@ -77,6 +78,15 @@ def match(
     ] = STANDARD,
     schema: SchemaFile = None,
     attribute: Attributes = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The language of the filters, such as eventbridge, sns or jms; SQL by default. A "
+            "column dialect says it for each filter. Without a schema, events in JSON, Parquet or "
+            "Arrow are matched as they are.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -128,6 +138,7 @@ def match(
     are written so; 007 and NA are text.
     """
     from boxmatch.cli.matches import writer_for
+    from boxmatch.model.schema import Schema
 
     if explain is not None and output is not None:
         raise typer.BadParameter("give --explain or --output, not both")
@@ -136,11 +147,14 @@ def match(
         with show_spinner("loading subscriptions"):
             saved = _load_saved(subscriptions, given)
             known = given if saved is None else saved.schema
-            feed = _Events.open(format_of(events, format_), source, known, null or [])
+            kind = format_of(events, format_)
+            if known is None and dialect is not None and kind != "csv":
+                known = Schema()
+            feed = _Events.open(kind, source, known, null or [])
             write = writer_for(output, keep or [], feed.schema, as_json=as_json)
             matcher = saved
             if saved is None and feed.schema is not None:
-                matcher = _load(subscriptions, feed.schema, null or [], skip_bad=skip_bad)
+                matcher = _load(subscriptions, feed.schema, null or [], dialect, skip_bad=skip_bad)
             if matcher is not None and save is not None:
                 matcher.save(save)
         if matcher is not None and explain is not None:
@@ -244,14 +258,17 @@ def _load_saved(path: str, known: Schema | None) -> Matcher | None:
     return Matcher.load(path)
 
 
-def _load(path: str, schema: Schema, nulls: list[str], *, skip_bad: bool) -> Matcher:
+def _load(
+    path: str, schema: Schema, nulls: list[str], dialect: str | None, *, skip_bad: bool
+) -> Matcher:
     from boxmatch.engine.matcher import Matcher
 
     matcher = Matcher(schema)
     with open_input(path) as source:
         table = _subscriptions(format_of(path), source, schema, nulls)
     try:
-        done = matcher.subscribe_many(table, on_error="skip" if skip_bad else "raise")
+        on_error: Literal["raise", "skip"] = "skip" if skip_bad else "raise"
+        done = matcher.subscribe_many(table, on_error=on_error, dialect=dialect)
     except (BoxmatchError, ValueError) as error:
         raise BoxmatchError(f"{path}: {error}") from None
     for rejected in done.rejected:
@@ -269,7 +286,9 @@ def _subscriptions(kind: Format, source: IO[bytes], schema: Schema, nulls: list[
             return tables(kind, source, {}).read_all()
         labels = [one.name for one in schema if one.labelled or one.type == "string"]
         bounds = [f"{name}{end}" for name in labels for end in ("", "_low", "_high")]
-        return _with_numbers(infer_types(read_text(source, nulls), ["id", "filter", *bounds]).table)
+        return _with_numbers(
+            infer_types(read_text(source, nulls), ["id", "filter", "dialect", *bounds]).table
+        )
 
 
 def _with_numbers(table: Any) -> Any:

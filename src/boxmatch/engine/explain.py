@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -19,6 +19,8 @@ from boxmatch.engine.stores import Stores
 from boxmatch.errors import FilterTooLargeError
 from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
+from boxmatch.model.dialects.registry import without_dialect
+from boxmatch.model.documents import value_of_text
 from boxmatch.model.explanation import Explanation, Predicate
 from boxmatch.model.expressions.nodes import Call, Node
 from boxmatch.model.expressions.rendering import render as render_node
@@ -26,6 +28,8 @@ from boxmatch.model.filters import compile_filter
 from boxmatch.model.filters.names import quote_name
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.keys import is_absent, value_of
+from boxmatch.model.point_encoder import Values
+from boxmatch.model.points import Points
 from boxmatch.model.schema import Attribute, Schema
 
 Among = Callable[[IdArray], BoolArray]
@@ -59,12 +63,19 @@ class Explainer:
         self._snapshot = snapshot
         self._boxes = boxes
         self._residual = residual
+        self._dialect: str | None = None
         self._text = text
+        if text is not None:
+            self._dialect, self._text = without_dialect(text)
 
     @cached_property
     def _written(self) -> WrittenFilter | None:
         """The filter as it was written; None if that is not known, or says no more."""
-        if self._text is None or (not any(self._boxes) and self._residual is None):
+        if (
+            self._dialect is not None
+            or self._text is None
+            or (not any(self._boxes) and self._residual is None)
+        ):
             return None
         try:
             return WrittenFilter(self._snapshot.axes.schema, self._text)
@@ -98,22 +109,26 @@ class Explainer:
         """Every alternative, predicate by predicate, as they were written if that is known."""
         if self._written is not None:
             return self._verdict(self._written.explain(event))
-        return self._explain(_Seen(self._snapshot, event), self._boxes)
+        return self._explain([(seen, box) for seen in self._see(event) for box in self._boxes])
+
+    def _see(self, event: Mapping[str, Any]) -> list[_Seen]:
+        return _see(self._snapshot, event, () if self._residual is None else self._residual.nodes)
 
     def nearest(self, event: Mapping[str, Any]) -> Explanation:
         """The alternative that matched, or else the one with the fewest failures, and no other."""
         if self._written is not None:
             explained = self.explain(event)
             return replace(explained, alternatives=(explained.predicates,))
-        seen = _Seen(self._snapshot, event)
 
-        def failures(box: Row) -> int:
+        def failures(alternative: tuple[_Seen, Row]) -> int:
+            seen, box = alternative
             return sum(not seen.holds(*predicate) for predicate in box)
 
-        return self._explain(seen, [min(self._boxes, key=failures)] if self._boxes else [])
+        alternatives = [(seen, box) for seen in self._see(event) for box in self._boxes]
+        return self._explain([min(alternatives, key=failures)] if alternatives else [])
 
-    def _explain(self, seen: _Seen, boxes: Sequence[Row]) -> Explanation:
-        return self._verdict(tuple(seen.explain(box, self._residual) for box in boxes))
+    def _explain(self, alternatives: Sequence[tuple[_Seen, Row]]) -> Explanation:
+        return self._verdict(tuple(seen.explain(box, self._residual) for seen, box in alternatives))
 
     def _verdict(self, alternatives: tuple[tuple[Predicate, ...], ...]) -> Explanation:
         matched = any(all(p.satisfied for p in predicates) for predicates in alternatives)
@@ -139,14 +154,10 @@ class WrittenFilter:
     def explain(self, event: Mapping[str, Any]) -> tuple[tuple[Predicate, ...], ...]:
         """Every alternative, condition by condition."""
         snapshot = self._stores.snapshot
-        seen = _Seen(snapshot, event)
-        held = {
-            id
-            for view in snapshot.views
-            for id in view.match_one(seen.points, seen.values).tolist()
-        }
         return tuple(
             tuple(self._predicate(seen, number, text, number in held) for number, text in clauses)
+            for seen in _see(snapshot, event, snapshot.tests)
+            for held in [seen.matches()]
             for clauses in self._alternatives
         )
 
@@ -164,18 +175,31 @@ class WrittenFilter:
         return Predicate(", ".join(sorted(names)), text, got, holds, residual is not None)
 
 
-class _Seen:
-    """An event as the axes of a snapshot see it."""
+def _see(snapshot: Snapshot, event: Mapping[str, Any], tests: Iterable[Node]) -> list[_Seen]:
+    """An event as the axes of a snapshot see it, for each choice of elements of its lists."""
+    reader = snapshot.encoder.reader(None, tests)
+    return [_Seen(snapshot, event, *one) for one in snapshot.encoder.one(event, reader)]
 
-    def __init__(self, snapshot: Snapshot, event: Mapping[str, Any]) -> None:
+
+class _Seen:
+    """An event, or a choice among the elements of its lists, as the axes of a snapshot see it."""
+
+    def __init__(
+        self, snapshot: Snapshot, event: Mapping[str, Any], points: Points, values: Values
+    ) -> None:
         self._snapshot = snapshot
         self._event = event
-        self.points, self.values = snapshot.encoder.one(event)
+        self.points, self.values = points, values
         lists = self.points.lists
         self._lists: dict[int, Int64Array] = {}
         if lists is not None:
             for place, position in enumerate(lists.axes.tolist()):
                 self._lists[position] = lists.keys[lists.start[place] : lists.start[place + 1]]
+
+    def matches(self) -> set[SubscriptionId]:
+        """The subscriptions that want it."""
+        views = self._snapshot.views
+        return {id for view in views for id in view.match_one(self.points, self.values).tolist()}
 
     def holds(self, position: int, low: int, high: int) -> bool:
         """Whether the event has a key in an interval of an axis."""
@@ -221,6 +245,8 @@ class _Seen:
                 if node.function in wanted.lower():
                     break
                 [node] = node.arguments
+            if axis.is_of_texts:
+                return _shown_texts(self._value(node))
             return _shown(self._value(node), node.type.name)
         attribute = axes.schema.attributes[position]
         got = self._event.get(attribute.name)
@@ -235,6 +261,14 @@ def _name(snapshot: Snapshot, position: int) -> str:
         return axes.schema.names[position]
     axis = axes.derived[position - len(axes.schema)]
     return "" if axis is None else axis.text
+
+
+def _shown_texts(texts: Any) -> Any:
+    """Values of documents, of their texts."""
+    if not isinstance(texts, list):
+        return None if texts is None else value_of_text(texts)
+    values = [value_of_text(text) for text in texts]
+    return values[0] if len(values) == 1 else values or None
 
 
 def _shown(value: Any, kind: str) -> Any:
@@ -271,7 +305,7 @@ def find_nearest(
     """See `Matcher.nearest`."""
     if limit < 0:
         raise ValueError(f"limit must not be negative, but is {limit}")
-    seen = _Seen(snapshot, event)
+    seen = _see(snapshot, event, snapshot.tests)
     matched: list[IdArray] = []
     missed = 0
     near: list[tuple[int, int, int]] = []
@@ -293,18 +327,29 @@ def find_nearest(
         store = view.store
         [id] = store.ids[position : position + 1].tolist()
         residual = None if view.residuals is None else view.residuals.at(position)
-        predicates = seen.explain(store.boxes.row(position), residual)
+        row = store.boxes.row(position)
+        predicates = min((one.explain(row, residual) for one in seen), key=_failures)
         misses.append(Miss(id, rank // FAILURE, predicates))
     joined: IdArray = np.concatenate(matched) if matched else np.empty(0, np.int64)  # type: ignore[assignment]  # of one kind
     return Nearest(joined, missed, misses)
 
 
-def _best_boxes(view: StoreView, seen: _Seen) -> tuple[Int64Array, Int64Array]:
-    """The nearest box of each subscription: its position and its rank."""
+def _failures(predicates: Sequence[Predicate]) -> int:
+    return sum(not one.satisfied for one in predicates)
+
+
+def _ranks(view: StoreView, seen: _Seen) -> Int64Array:
+    """How far each box is from holding an event."""
     ranks = np.empty(view.rows, np.int64)
     rank_failures(*view.store.boxes[1:], seen.points.keys[0], ranks, seen.points.lists)
     if view.residuals is not None:
         _count_residuals(view.residuals, seen, ranks)
+    return ranks
+
+
+def _best_boxes(view: StoreView, seen: Sequence[_Seen]) -> tuple[Int64Array, Int64Array]:
+    """The nearest box of each subscription: its position and its rank."""
+    ranks: Int64Array = np.min([_ranks(view, one) for one in seen], axis=0)
     ranks[view.removed_positions()] = _GONE
     positions = np.flatnonzero(ranks < _GONE)
     numbers = view.store.numbers

@@ -16,6 +16,7 @@ from boxmatch.engine.saved_files import Settings
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.stores import Stores, possible
 from boxmatch.kernels.pieces import pieces
+from boxmatch.model.dialects.registry import without_dialect
 from boxmatch.model.ids import SubscriptionId
 
 _BLOCK: Final = 4_096
@@ -131,5 +132,5 @@ def _items(
             rows = possible([store.boxes.row(position) for position in own])
             residual = None if view.residuals is None else view.residuals.at(own[0])
             text = snapshot.render(*rows, residual=residual if rows else None)
-        yield ids[first], text
+        yield ids[first], without_dialect(text)[1]
         first = end

@@ -1,0 +1,1 @@
+"""Filters that people have already, in the languages of other systems."""

@@ -1,0 +1,197 @@
+"""What dialects translate to, compiled to boxes on the axes of the texts of members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from boxmatch.errors import FilterError, UnknownAttributeError, did_you_mean
+from boxmatch.model.dialects.patterns import (
+    AnyTest,
+    Every,
+    Field,
+    Missing,
+    Path,
+    Pattern,
+    Some,
+    Test,
+)
+from boxmatch.model.dialects.registry import check_dialect, text_of_filter, translate
+from boxmatch.model.dialects.text_sets import Sets, TextTest, is_one_set, plain, text_test
+from boxmatch.model.documents import ROOT
+from boxmatch.model.expressions.documents import (
+    DocumentPart,
+    joined_at,
+    missing_at,
+    path_of,
+    text_at,
+    texts_at,
+    wanted,
+)
+from boxmatch.model.expressions.nodes import JSON, Call, Column, Node
+from boxmatch.model.filters.compiled import CompiledFilter
+from boxmatch.model.filters.compiler import compile_condition
+from boxmatch.model.filters.conditions import (
+    And,
+    Compare,
+    Condition,
+    Constant,
+    HasPart,
+    Holds,
+    InTexts,
+    Not,
+    Or,
+    Value,
+)
+from boxmatch.model.filters.document_axes import document_at
+from boxmatch.model.filters.scope import Scope, type_of
+from boxmatch.model.schema import Schema
+from boxmatch.model.text_ranges import ANY_TEXT
+
+_TYPES = ("int", "float", "string", "bool", "enum", "decimal")
+"""Types of attributes whose values have texts."""
+
+
+def compile_dialect(
+    schema: Schema, dialect: str, filter: object, *, max_boxes: int = 1024, lists: bool = True
+) -> CompiledFilter:
+    """Compile a filter of a dialect; see `compile_filter`. Raises `FilterError`."""
+    check_dialect(dialect)
+    text = text_of_filter(filter)
+    translation = translate(dialect, text)
+    compiler = _Compiler(Scope(schema), lists)
+    condition = compiler.condition(translation.pattern)
+    for path in translation.paths:
+        compiler.note_value(path)
+    if not compiler.exact or translation.wants is not None:
+        test = wanted(dialect, text, compiler.parts, compiler.columns)
+        condition = And((condition, Holds(test)))
+    return compile_condition(compiler.scope, condition, max_boxes, lists=lists)
+
+
+class _Compiler:
+    """Turns a pattern into a condition, which is true of other events, too, if not `exact`."""
+
+    def __init__(self, scope: Scope, lists: bool) -> None:
+        self.scope = scope
+        self.exact = True
+        self.columns: dict[Column, None] = {}
+        self.parts: list[DocumentPart] = []
+        """What is looked at of members of documents."""
+        self._lists = lists
+
+    def condition(self, pattern: Pattern) -> Condition:
+        match pattern:
+            case Every(()):
+                return Constant(True)
+            case Some(()):
+                return Constant(False)
+            case Every((one,)) | Some((one,)):
+                return self.condition(one)
+            case Every(patterns):
+                return And(tuple(map(self.condition, patterns)))
+            case Some(patterns):
+                return Or(tuple(map(self.condition, patterns)))
+            case Missing(path, within, scalar):
+                return self._missing(path, within, scalar)
+            case Field(path, test, scalar):
+                return self._field(path, plain(test), scalar)
+
+    def _missing(self, path: Path, within: int, scalar: bool) -> Condition:
+        column, rest = self.subject(path)
+        if scalar:
+            node = text_at(column, rest)
+            return Not(InTexts(self.scope.position(node), ANY_TEXT, None))
+        self._note(DocumentPart("is_missing", column.name, rest, within=within), column)
+        node = missing_at(column, rest, within)
+        return Compare(self.scope.position(node), "=", Value("truth", True))
+
+    def _field(self, path: Path, test: Test, scalar: bool) -> Condition:
+        column, rest = self.subject(path)
+        if not scalar:
+            self._note(DocumentPart("texts", column.name, rest), column)
+        return _or(list(self._alternatives(column, rest, test, scalar)))
+
+    def _alternatives(
+        self, column: Column, path: Path, test: Test, scalar: bool
+    ) -> Iterator[Condition]:
+        """Conditions one of which is true if a member passes a test."""
+        tests = test.tests if isinstance(test, AnyTest) else (test,)
+        simple = [one for one in tests if is_one_set(text_test(one))]
+        if simple:
+            merged = text_test(AnyTest(tuple(simple)))
+            yield self._in_sets(column, path, merged.sets[0], scalar)
+        for one in tests:
+            if isinstance(one, AnyTest) and not is_one_set(text_test(one)):
+                yield from self._alternatives(column, path, one, scalar)
+            elif not is_one_set(text_test(one)):
+                yield self._best(column, path, text_test(one), scalar)
+
+    def _best(self, column: Column, path: Path, test: TextTest, scalar: bool) -> Condition:
+        """What is true if a member passes a test, and perhaps of others."""
+        conditions = [self._in_sets(column, path, one, scalar) for one in test.sets]
+        is_needle = test.needle and self._lists and column.type == JSON
+        if is_needle:
+            needles = self.scope.position(joined_at(column, path), "needles")
+            conditions.append(HasPart(needles, "needle", test.needle))
+        if not (test.exact and is_needle):
+            self.exact = False
+        return And(tuple(conditions))
+
+    def _in_sets(self, column: Column, path: Path, sets: Sets, scalar: bool) -> Condition:
+        single = scalar or (column.type != JSON and column.type.name != "list")
+        found: list[Condition] = []
+        for form, ranges in sets.items():
+            if single:
+                position = self.scope.position(text_at(column, path, form))
+            else:
+                position = self.scope.position(texts_at(column, path, form), "elements")
+            found.append(InTexts(position, ranges, ranges))
+        return _or(found)
+
+    def _note(self, part: DocumentPart, column: Column) -> None:
+        if column.type == JSON:
+            self.parts.append(part)
+
+    def note_value(self, path: Path) -> None:
+        """Note that the value at a path is looked at."""
+        schema = self.scope.schema
+        if path:
+            self.subject(path)
+        elif ROOT in schema.index:
+            self.columns[Column(ROOT, JSON)] = None
+        else:
+            columns = (Column(one.name, type_of(one)) for one in schema)
+            self.columns.update(dict.fromkeys(columns))
+
+    def subject(self, path: Path) -> tuple[Column, Path]:
+        """The attribute that a path leads to, and the rest of the path inside of it."""
+        schema, name = self.scope.schema, ".".join(path)
+        position = schema.index.get(name)
+        column: Node | None
+        rest: Path = ()
+        if position is not None and schema.attributes[position].type != "json":
+            attribute = schema.attributes[position]
+            if attribute.type not in _TYPES:
+                raise FilterError(
+                    f"attribute {name!r} is of type {attribute.type_name}, "
+                    "which has no values in other dialects than SQL"
+                )
+            column = Column(name, type_of(attribute))
+        else:
+            column = document_at(schema, name)
+            if isinstance(column, Call):
+                rest = path_of(column.arguments[1])
+                column = column.arguments[0]
+        if not isinstance(column, Column):
+            hint = did_you_mean(name, schema.names)
+            raise UnknownAttributeError(f"there is no attribute {name!r}{hint}")
+        # The whole event has all others, too.
+        whole = ROOT in schema.index
+        self.columns[Column(ROOT, JSON) if whole else column] = None
+        return column, rest
+
+
+def _or(conditions: list[Condition]) -> Condition:
+    if not conditions:
+        return Constant(False)
+    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
