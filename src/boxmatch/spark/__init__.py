@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from boxmatch.spark.broker import register_broker
     from boxmatch.spark.build import build_index
     from boxmatch.spark.changes import follow_changes, update_index
+    from boxmatch.spark.cloud_events import cloudevents
     from boxmatch.spark.matching import explain, match
     from boxmatch.spark.metrics import stream_metrics
     from boxmatch.spark.pipeline import Pipeline
@@ -37,6 +38,7 @@ __all__ = [
     "SparkSink",
     "TableSink",
     "build_index",
+    "cloudevents",
     "explain",
     "follow_changes",
     "local_session",
@@ -56,6 +58,7 @@ _HOMES = {
     "broker": ("register_broker",),
     "build": ("build_index",),
     "changes": ("follow_changes", "update_index"),
+    "cloud_events": ("cloudevents",),
     "matching": ("explain", "match"),
     "metrics": ("stream_metrics",),
     "pipeline": ("Pipeline",),

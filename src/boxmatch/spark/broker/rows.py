@@ -41,7 +41,7 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
     columns = StructType()
     if feed.kind == "events":
         for attribute in feed.schema:
-            columns.add(attribute.name, _spark_type(attribute))
+            columns.add(attribute.name, spark_type(attribute))
     taken = {SEQUENCE, AT, BODY} & set(columns.fieldNames())
     if taken:
         raise SparkError(
@@ -54,14 +54,15 @@ def feed_columns(feed: Feed, *, body: bool) -> StructType:
     return columns
 
 
-def _spark_type(attribute: Attribute) -> DataType:
+def spark_type(attribute: Attribute) -> DataType:
+    """The type of a column that holds an attribute."""
     from pyspark.sql import types
 
     kind: DataType
     if attribute.type == "struct":
         kind = types.StructType()
         for field in attribute.fields:
-            kind.add(field.name, _spark_type(field))
+            kind.add(field.name, spark_type(field))
     elif attribute.type == "decimal":
         kind = types.DecimalType(attribute.precision, attribute.scale)
     else:
