@@ -594,7 +594,7 @@ def test_a_new_subscriber_costs_one_transaction_and_one_compilation(
         compiled.append(filter)
         return compile_filter(schema, filter, **more)
 
-    for module in ("broker.feeds.event_feed", "engine.subscriptions", "engine.bulk"):
+    for module in ("broker.feeds.event_feed", "engine.subscriptions", "model.filters"):
         monkeypatch.setattr(f"boxmatch.{module}.compile_filter", count)
 
     async def main() -> None:

@@ -71,6 +71,7 @@ def test_answers_have_the_shapes_that_are_described(
         ("post", "/feeds/{feed}/events", {"price": 30}),
         ("get", "/feeds/{feed}/events", None),
         ("get", "/subscribers/{subscriber}/notifications", None),
+        ("get", "/subscribers/{subscriber}/notifications?format=cloudevents", None),
         ("put", "/subscribers/{subscriber}/webhook", hook),
         ("get", "/subscribers/{subscriber}/webhook", None),
         ("get", "/subscribers/{subscriber}", None),
@@ -92,11 +93,12 @@ def test_answers_have_the_shapes_that_are_described(
     for method, path, body in asked:
         url = path.format(subscriber="o.subscriber", feed="o.shapes", id="s")
         answer = http.request(method, url, json=body)
-        declared = described["paths"][path][method]["responses"][str(answer.status_code)]
+        declared = described["paths"][path.partition("?")[0]][method]["responses"][
+            str(answer.status_code)
+        ]
         if answer.status_code == 204:
             continue
-        (kind,) = declared["content"]
-        assert answer.headers["content-type"] == kind
+        kind = answer.headers["content-type"]
         schema = {**declared["content"][kind]["schema"], "components": described["components"]}
         errors = [str(one) for one in Draft4Validator(_plain(schema)).iter_errors(answer.json())]
         assert not errors, (method, path, errors)

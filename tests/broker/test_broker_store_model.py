@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
-from boxmatch.broker.store import Store, StoreTransaction
+from boxmatch.broker.store import Appended, Store, StoreTransaction
 from boxmatch.model.schema import Schema
 
 FEEDS = 2
@@ -60,39 +60,70 @@ class Model(RuleBasedStateMachine):
             max_size=6,
         ),
         key=st.none() | st.sampled_from(["k", "l"]),
+        names=st.none() | st.lists(st.sampled_from("uvwxyz"), min_size=6, max_size=6),
         fails=st.booleans(),
     )
-    def append(self, feed: int, events: list[Who], key: str | None, fails: bool) -> None:
+    def append(
+        self,
+        feed: int,
+        events: list[Who],
+        key: str | None,
+        names: list[str] | None,
+        fails: bool,
+    ) -> None:
         number = self.feeds[feed]
         bodies = [b"%d" % (self.next + place) for place in range(len(events))]
         inboxes: dict[int, list[tuple[int, list[str]]]] = {}
         for place, who in enumerate(events):
             for subscriber, ids in who.items():
                 inboxes.setdefault(self.subscribers[subscriber], []).append((place, ids))
+        keys = [] if names is None else [f" {name}" for name in names[: len(events)]]
+
+        def change(t: StoreTransaction) -> Appended:
+            return t.append(number, self.now, bodies, inboxes, key=key, keys=keys)
+
         if fails:
 
             def failing(t: StoreTransaction) -> None:
-                t.append(number, self.now, bodies, inboxes, key=key)
+                change(t)
                 raise ZeroDivisionError
 
             self.store.write(failing)
-        appended = self.store.write(
-            lambda t: t.append(number, self.now, bodies, inboxes, key=key)
-        ).result()
+        appended = self.store.write(change).result()
+        known = self.known(number)
+        if key in known:
+            first, last = known[key]
+            assert (appended[:3], appended.size) == ((first, last, True), last - first + 1)
+            return
+        new = [
+            place for place, one in enumerate(keys) if one not in known and one not in keys[:place]
+        ]
+        if keys and not new:
+            numbers = {known[one][0] for one in keys}
+            assert appended[:3] == (min(numbers), max(numbers), True)
+            assert appended.size == len(numbers)
+            return
+        kept = new if keys else list(range(len(events)))
+        assert appended[:3] == (self.next, self.next + len(kept) - 1, False)
+        assert appended.size == len(kept)
         if key is not None:
-            known = self.keys.get((number, key))
-            if known is not None and known[0] > self.now - 24 * 3600:
-                assert appended == (*known[1:], True)
-                return
-            self.keys[number, key] = (self.now, self.next, self.next + len(events) - 1)
-        assert appended == (self.next, self.next + len(events) - 1, False)
-        if events:
-            self.batches.append((self.next, number, self.now, bodies))
-        for subscriber, notifications in inboxes.items():
-            self.inboxes[subscriber].update(
-                {self.next + place: ids for place, ids in notifications}
-            )
-        self.next += len(events)
+            self.keys[number, key] = (self.now, self.next, self.next + len(kept) - 1)
+        for sequence, place in enumerate(kept, self.next):
+            if keys:
+                self.keys[number, keys[place]] = (self.now, sequence, sequence)
+            for who, ids in events[place].items():
+                self.inboxes[self.subscribers[who]][sequence] = ids
+        if kept:
+            self.batches.append((self.next, number, self.now, [bodies[place] for place in kept]))
+        self.next += len(kept)
+
+    def known(self, feed: int) -> dict[str | None, tuple[int, int]]:
+        """The keys that a feed still knows, and their numbers."""
+        return {
+            key: (first, last)
+            for (of, key), (at, first, last) in self.keys.items()
+            if of == feed and at > self.now - 24 * 3600
+        }
 
     @rule(subscriber=st.integers(0, SUBSCRIBERS - 1), back=st.integers(-2, 12))
     def acknowledge(self, subscriber: int, back: int) -> None:

@@ -17,8 +17,8 @@ from webhook_receiver import (
     until,
 )
 
-from boxmatch.broker.delivery import webhook_sender as webhooks_module
-from boxmatch.broker.delivery.webhook_sender import split_requests
+from boxmatch.broker.delivery import webhook_requests, webhook_sender
+from boxmatch.broker.delivery.webhook_requests import split_requests
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import BrokerError, StorageError
 from boxmatch.wire.signatures import sign, verify_signature
@@ -332,7 +332,7 @@ def test_a_webhook_that_is_replaced_again_and_again_never_posts_twice_at_once():
 
 
 def test_an_idle_connection_is_closed(monkeypatch):
-    monkeypatch.setattr(webhooks_module, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(webhook_sender, "KEEP_ALIVE", 0.02)
 
     async def scenario(receiver, desk):
         desk.put("ann", notification(1))
@@ -347,7 +347,7 @@ def test_an_idle_connection_is_closed(monkeypatch):
 
 
 def test_large_notifications_are_cut_into_requests(monkeypatch):
-    monkeypatch.setattr(webhooks_module, "MAX_BODY", 500)
+    monkeypatch.setattr(webhook_requests, "MAX_BODY", 500)
     sizes = [10, 10, 1000, 10, 200, 200, 200]
     notifications = [
         notification(n, json.dumps("x" * size).encode()) for n, size in enumerate(sizes, 1)

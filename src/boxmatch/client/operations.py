@@ -311,9 +311,11 @@ class Operations:
         timeout: float = 10.0,
         attempts: int = 8,
         batch: int = 100,
+        cloudevents: requests.CloudEventsMode | None = None,
         paused: bool = False,
     ) -> Operation[Webhook]:
-        """Have the subscriber's notifications posted to an address, signed with a secret.
+        """Have the subscriber's notifications posted to an address, signed with a secret: as JSON
+        of their own, or as CloudEvents in one of their modes.
 
         Without a secret the broker makes one, which only the answer to this call shows.
         """
@@ -323,6 +325,7 @@ class Operations:
             timeout=timeout,
             attempts=attempts,
             batch=batch,
+            cloudevents=cloudevents,
             paused=paused,
         )
         return ask(Webhook, "PUT /subscribers/{}/webhook", subscriber, body=wanted)

@@ -97,7 +97,7 @@ def _within_struct(value: dict[str, Any], kind: type[Struct], place: str) -> Ite
         elif field.required:
             yield Fault(f"{place}/{name}", "this is missing")
     for name in value:
-        if name not in known:
+        if name not in known and kind.__struct_config__.forbid_unknown_fields:
             yield Fault(f"{place}/{name}", "there is no such field")
 
 

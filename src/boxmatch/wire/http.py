@@ -20,6 +20,9 @@ JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 PROBLEM: Final = "application/problem+json"
+CLOUDEVENT: Final = "application/cloudevents+json"
+CLOUDEVENTS: Final = "application/cloudevents-batch+json"
+"""An array of them."""
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 

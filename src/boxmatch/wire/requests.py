@@ -19,6 +19,9 @@ FeedKind = Literal["events", "state"]
 Unknown = Literal["refuse", "carry"]
 """What becomes of attributes of an event that the schema lacks: an error, or just delivered."""
 
+CloudEventsMode = Literal["structured", "binary", "batched"]
+NotificationFormat = Literal["notifications", "cloudevents"]
+
 Scalar = bool | int | float | str
 Filter = Annotated[
     str | dict[str, Any],
@@ -184,6 +187,13 @@ class NewWebhook(RequestBody, frozen=True):
         ),
     ] = 8
     batch: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    cloudevents: Annotated[
+        CloudEventsMode | None,
+        Meta(
+            description="The mode of CloudEvents instead of notifications: an event in a request, "
+            "or up to `batch` of them in batched mode."
+        ),
+    ] = None
     paused: bool = False
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
 from boxmatch.model import explanation
 from boxmatch.model.explanation import Predicate
-from boxmatch.wire.requests import Adaptive, Attributes, FeedKind, Unknown
+from boxmatch.wire.requests import Adaptive, Attributes, CloudEventsMode, FeedKind, Unknown
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
@@ -227,6 +227,7 @@ class Webhook(ResponseBody, frozen=True, kw_only=True):
     timeout: float = 10.0
     attempts: int = 8
     batch: int = 100
+    cloudevents: CloudEventsMode | None = None
     paused: bool = False
     last_error: str | None = None
     made_secret: (

@@ -13,13 +13,19 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, NamedTuple, Protocol
 
 import httpx
 
 from boxmatch import __version__
+from boxmatch.broker.delivery.webhook_requests import (
+    WebhookRequest,
+    letter_body,
+    requests_of_letter,
+    split_requests,
+)
 from boxmatch.broker.delivery.webhook_targets import (
     KEEP_ALIVE,
     Resolver,
@@ -30,8 +36,6 @@ from boxmatch.broker.delivery.webhook_targets import (
 )
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.errors import BoxmatchError, BrokerError, TargetError
-from boxmatch.wire import responses
-from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.http import retry_after
 from boxmatch.wire.signatures import HEADER, sign
 
@@ -40,21 +44,10 @@ _log = logging.getLogger("boxmatch.broker.webhooks")
 Outcome = Literal["delivered", "failed", "dead", "paused"]
 """Of a batch that was taken, of one attempt, of a batch that was given up, of a webhook."""
 
-MAX_BODY = 1 << 20
-"""Bytes of one request. A single notification may be larger: then it goes alone."""
 SHORTEST, LONGEST = 1.0, 300.0
 """Seconds between two attempts."""
 SLOW = 1.0
 """Seconds after which an answer counts as slow."""
-
-
-class WebhookRequest(NamedTuple):
-    """Notifications as they are posted; the same bytes at every attempt."""
-
-    first: int
-    last: int
-    body: bytes
-    notifications: Sequence[Notification] = ()
 
 
 class Failure(NamedTuple):
@@ -166,12 +159,17 @@ class WebhookSender:
         return worker is not None and worker.gone
 
     async def repost(self, subscriber: str, webhook: Webhook, letter: DeadLetter) -> str | None:
-        """Post a dead letter once more. None if it was taken, otherwise why not."""
+        """Post a dead letter once more, in the form that the webhook has now. None if it was taken,
+        otherwise why not.
+        """
         connection = self.connection(webhook)
+        failure: Failure | None = None
         try:
             async with self.slot(troubled=True):
-                again = WebhookRequest(letter.first, letter.last, letter.body)
-                failure = await self.post(connection, webhook, again, letter.attempts + 1)
+                for again in requests_of_letter(letter, webhook.cloudevents):
+                    failure = await self.post(connection, webhook, again, letter.attempts + 1)
+                    if failure is not None:
+                        break
         finally:
             await connection.disconnect()
         self.report(subscriber, "delivered" if failure is None else "failed")
@@ -205,7 +203,7 @@ class WebhookSender:
         Of an answer that does not end, as much as is read of it has to come in time.
         """
         headers = {
-            "Content-Type": "application/json",
+            **request.headers,
             "User-Agent": f"boxmatch/{__version__}",
             "Boxmatch-First": str(request.first),
             "Boxmatch-Last": str(request.last),
@@ -306,7 +304,7 @@ class _WebhookWorker:
     async def _carry(self, stream: NotificationSource, connection: WebhookConnection) -> bool:
         """Deliver until it has to leave or the stream ends; False if the receiver is gone."""
         while not self.leaving and (notifications := await self._take(stream, connection)):
-            for request in split_requests(notifications):
+            for request in split_requests(notifications, self._webhook.cloudevents):
                 if not await self._deliver(request, connection):
                     return False
                 if self.leaving:
@@ -355,8 +353,9 @@ class _WebhookWorker:
                     return True
                 await sender.sleep(sender.back_off(attempt, failure.retry_after))
         reason = self.error or ""
+        letter = letter_body(request)
         await self._settle(
-            lambda: sender.dead_letter(subscriber, *request[:2], attempts, reason, request.body)
+            lambda: sender.dead_letter(subscriber, *request[:2], attempts, reason, letter)
         )
         await self._settle(lambda: sender.acknowledge(subscriber, request.last))
         self.posting = False
@@ -397,27 +396,3 @@ class _WebhookWorker:
                 await self._sender.sleep(self._sender.back_off(failures))
             else:
                 return
-
-
-def split_requests(notifications: Iterable[Notification]) -> Iterator[WebhookRequest]:
-    """Cut notifications into requests that are not too large, in order."""
-    parts: list[bytes] = []
-    within: list[Notification] = []
-    size = 0
-    for notification in notifications:
-        part = notification.to_json()
-        if parts and size + len(part) > MAX_BODY:
-            yield _request(within, parts)
-            parts, within, size = [], [], 0
-        parts.append(part)
-        within.append(notification)
-        size += len(part)
-    if parts:
-        yield _request(within, parts)
-
-
-def _request(notifications: Sequence[Notification], parts: list[bytes]) -> WebhookRequest:
-    body = encode(responses.Delivery([stored(part) for part in parts]))
-    return WebhookRequest(
-        notifications[0].sequence, notifications[-1].sequence, body, notifications
-    )

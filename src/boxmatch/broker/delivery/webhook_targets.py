@@ -175,6 +175,7 @@ class Webhook(NewWebhook, frozen=True, kw_only=True):
             timeout=self.timeout,
             attempts=self.attempts,
             batch=self.batch,
+            cloudevents=self.cloudevents,
             paused=self.paused,
             last_error=last_error,
         )

@@ -23,6 +23,7 @@ from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, StoreTransaction
+from boxmatch.broker.store.rows import select_events
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Inboxes
 from boxmatch.errors import BoxmatchError, BrokerError, OverloadError
@@ -57,11 +58,14 @@ class Events(NamedTuple):
 
     rows: list[dict[str, Any]]
     bodies: list[bytes]
+    keys: Sequence[str] = ()
+    """One each, or none: an event whose key the feed has had within a day is not published."""
 
     @property
     def nbytes(self) -> int:
         """About what they take in memory."""
-        return sum(map(len, self.bodies)) + _VALUE_BYTES * sum(map(len, self.rows))
+        values = sum(map(len, self.rows)) + len(self.keys)
+        return sum(map(len, self.bodies)) + _VALUE_BYTES * values
 
 
 @dataclass(eq=False)
@@ -269,42 +273,43 @@ class EventPipeline:
 
     def _finish(self, request: PublishRequest, result: Appended | BaseException) -> None:
         """What is durable is answered and delivered."""
-        events = self._leave(request)
+        self._leave(request)
         if isinstance(result, BaseException):
             self._metrics.refused("storage")
             settle(request.answer, result)
             return
         name = request.feed.spec.name
         self._metrics.stage(name, "commit", time.perf_counter() - request.matched)
-        number = result.last - result.first + 1  # of the first time, if this was a repetition
-        receipt = Receipt(result.first, result.last, number, True, result.repeated)
+        # What was there already is counted as it was stored the first time.
+        receipt = Receipt(result.first, result.last, result.size, True, result.repeated)
         settle(request.answer, receipt)
         if not result.repeated:
-            self._metrics.committed(name, events)
-            self._deliver(request, result.first)
+            self._metrics.committed(name, result.size)
+            self._deliver(request, result)
 
-    def _deliver(self, request: PublishRequest, first: int) -> None:
+    def _deliver(self, request: PublishRequest, stored: Appended) -> None:
         entry = self._directory.entry_of(request.feed)
         if entry is None:
             return
-        entry.events += len(request.events.rows)
-        entry.matches += request.matches
-        self._notifications.dispatch(
-            entry, request.at, first, request.events.bodies, request.inboxes, request.rate
-        )
+        bodies, inboxes, matches = request.events.bodies, request.inboxes, request.matches
+        if stored.new is not None:
+            bodies, inboxes = select_events(bodies, inboxes, stored.new)
+            matches = sum(len(ids) for box in inboxes.values() for _, ids in box)
+        entry.events += len(bodies)
+        entry.matches += matches
+        self._notifications.dispatch(entry, request.at, stored.first, bodies, inboxes, request.rate)
 
     def _refuse(self, request: PublishRequest, error: Exception) -> None:
         self._leave(request)
         self._metrics.refused("event")
         settle(request.answer, error)
 
-    def _leave(self, request: PublishRequest) -> int:
+    def _leave(self, request: PublishRequest) -> None:
         events = len(request.events.rows)
         self.events -= events
         self.nbytes -= request.nbytes
         self._seconds = self._seconds - request.seconds if self.events else 0.0
         request.feed.waiting -= events
-        return events
 
     # In the matching thread
 
@@ -386,6 +391,7 @@ class EventPipeline:
                 request.events.bodies,
                 request.inboxes,
                 key=request.key,
+                keys=request.events.keys,
                 rate=request.rate,
             )
 

@@ -235,11 +235,11 @@ def read_events(body: bytes, media_type: str, *, most: int, most_bytes: int) -> 
     if media_type == ARROW:
         from boxmatch.broker.http.arrow_bodies import rows_of  # takes long to import
 
-        return rows_of(body, lambda count: _check_count(count, most), most_bytes * ARROW_GROWTH)
+        return rows_of(body, lambda count: check_count(count, most), most_bytes * ARROW_GROWTH)
     if media_type in (JSON, "") or media_type.endswith("+json"):
         value = load_json(body)
         rows = value if type(value) is list else [value]
-        _check_count(len(rows), most)
+        check_count(len(rows), most)
     elif media_type in _LINES:
         rows = _read_lines(body, most)
     else:
@@ -264,13 +264,14 @@ def _read_lines(body: bytes, most: int) -> list[Any]:
         )
     # Lines may end in CR LF, which is white space to JSON.
     lines = [line for line in body.split(b"\n") if line and not line.isspace()]
-    _check_count(len(lines), most)
+    check_count(len(lines), most)
     return [
         load_json(line, what=f"line {index + 1}", index=index) for index, line in enumerate(lines)
     ]
 
 
-def _check_count(count: int, most: int) -> None:
+def check_count(count: int, most: int) -> None:
+    """Refuse a request without events, or with too many."""
     if count == 0:
         raise Problem(422, "events", "there are no events in the body")
     if count > most:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from boxmatch.broker.http.authentication import Name, Reader, check_name, context_of
 from boxmatch.broker.http.bodies import BodyBudget, media_type, read_body, read_events
+from boxmatch.broker.http.cloudevents import are_cloudevents, read_cloudevents
 from boxmatch.broker.http.problems import Problem, misplaced, respond
 from boxmatch.broker.http.routing import (
     ALWAYS,
@@ -27,11 +28,14 @@ from boxmatch.broker.http.routing import (
 from boxmatch.errors import BoxmatchError
 from boxmatch.wire import responses
 from boxmatch.wire.codec import stored
-from boxmatch.wire.http import ARROW, MOST_SEQUENCE, NAME_PATTERN, NDJSON
+from boxmatch.wire.http import ARROW, CLOUDEVENT, CLOUDEVENTS, MOST_SEQUENCE, NAME_PATTERN, NDJSON
 from boxmatch.wire.responses import Fault
 
 if TYPE_CHECKING:
+    from boxmatch.broker.feeds.pipeline import Events
+    from boxmatch.broker.settings import Limits
     from boxmatch.broker.store import LoggedEvent
+    from boxmatch.broker.subscribers.directory import FeedEntry
 
 MOST_EVENTS: Final = 10_000
 """In one answer."""
@@ -39,6 +43,7 @@ MOST_BYTES: Final = 8 << 20
 """Of events after which an answer ends early. What is read at once is bounded by the store, to
 about as much."""
 _CHUNK: Final = 1_000
+_CLOUDEVENT: Final = "#/components/schemas/CloudEvent"
 _KEY_LENGTH: Final = 256
 _PATH: Final = re.compile(r"/feeds/([^/]+)/events")
 _log = logging.getLogger("boxmatch.broker.http")
@@ -64,7 +69,8 @@ _PUBLISH: Final[dict[str, Any]] = {
             "name": "Idempotency-Key",
             "in": "header",
             "description": "Events that are sent again with the same key within a day are not "
-            "published again; the answer is that of the first time.",
+            "published again; the answer is that of the first time. CloudEvents need no key: those "
+            "with a `source` and `id` that the feed has had within a day are not published again.",
             "schema": {
                 "type": "string",
                 "minLength": 1,
@@ -86,6 +92,16 @@ _PUBLISH: Final[dict[str, Any]] = {
             },
             NDJSON: {"schema": {"type": "string", "description": "One object a line."}},
             ARROW: {"schema": {"type": "string", "format": "binary"}},
+            CLOUDEVENT: {"schema": {"$ref": _CLOUDEVENT}},
+            CLOUDEVENTS: {"schema": {"type": "array", "items": {"$ref": _CLOUDEVENT}}},
+            "*/*": {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "With headers that begin with `ce-`: the data of a CloudEvent "
+                    "in binary mode.",
+                }
+            },
         },
     },
 }
@@ -109,17 +125,21 @@ async def publish(request: Request) -> Response:
     key = _idempotency_key(request)
     limits = caller.limits
     broker = caller.broker
-    broker.directory.feed(feed)  # before a large body is read for nothing
+    entry = broker.directory.feed(feed)  # before a large body is read for nothing
     broker.pipeline.check_room()
-    events = read_events(
-        await read_body(request, limits.body_bytes),  # without a name, so that it goes soon
-        media_type(request),
-        most=limits.events_per_request,
-        most_bytes=limits.body_bytes,
-    )
+    # The body without a name, so that it goes soon.
+    events = _events(await read_body(request, limits.body_bytes), request, entry, limits)
     caller.take_events(len(events.rows))
     receipt = await broker.pipeline.publish(feed, events, wait=wait, key=key)
     return answer(receipt, 200 if wait else 202)
+
+
+def _events(body: bytes, request: Request, entry: FeedEntry, limits: Limits) -> Events:
+    kind, most = media_type(request), limits.events_per_request
+    headers = request.headers.raw
+    if are_cloudevents(headers, kind):
+        return read_cloudevents(body, headers, kind, entry.feed.spec.schema, most=most)
+    return read_events(body, kind, most=most, most_bytes=limits.body_bytes)
 
 
 def _wait(request: Request) -> bool:

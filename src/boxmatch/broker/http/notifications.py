@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Final
 
 from fastapi import Header, Query
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
 from boxmatch.broker.http.routing import Router
@@ -17,7 +18,7 @@ from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
-from boxmatch.wire.http import MOST_SEQUENCE
+from boxmatch.wire.http import CLOUDEVENTS, MOST_SEQUENCE
 
 MOST_NOTIFICATIONS: Final = 1_000
 MOST_WAIT: Final = 60.0
@@ -32,10 +33,18 @@ After = Annotated[
     Query(ge=0, le=MOST_SEQUENCE, description="Without it, from the cursor on."),
 ]
 
+Format = Annotated[
+    requests.NotificationFormat,
+    Query(description="`cloudevents`: each is a CloudEvent, with extensions `boxmatch…`."),
+]
+
 router = Router(tags=["notifications"])
 
 
-@router.serve("GET /subscribers/{subscriber}/notifications")
+@router.serve(
+    "GET /subscribers/{subscriber}/notifications",
+    also={CLOUDEVENTS: {"type": "array", "items": {"$ref": "#/components/schemas/CloudEvent"}}},
+)
 async def poll(
     subscriber: Name,
     caller: AsSubscriber,
@@ -44,29 +53,46 @@ async def poll(
     wait: Annotated[
         float, Query(ge=0, le=MOST_WAIT, description="Seconds to wait if there is nothing.")
     ] = 0.0,
-) -> responses.NotificationPage:
+    format: Format = "notifications",
+) -> responses.NotificationPage | Response:
     """Notifications after a sequence number. Nothing is acknowledged by this; `next` is where to go
-    on.
+    on. CloudEvents are an array, and the rest of the page is in headers, such as `Boxmatch-Next`.
     """
     notifications = await caller.broker.notifications.poll(
         subscriber, after=after, limit=limit, wait=wait
     )
-    parts = next(encode_batches(notifications, MOST_BYTES), [])
+    parts = next(encode_batches(notifications, MOST_BYTES, encoder(format)), [])
     if parts:
         caller.broker.metrics.delivered("poll", notifications[: len(parts)])
     now = caller.broker.subscribers.get(subscriber)
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
+    if format == "cloudevents":
+        headers = {
+            "Boxmatch-Cursor": str(now.cursor),
+            "Boxmatch-Next": str(following),
+            "Boxmatch-Dropped": str(now.dropped),
+        }
+        return Response(cloudevents.to_batch(parts), headers=headers, media_type=CLOUDEVENTS)
     page = [stored(part) for part in parts]
     return responses.NotificationPage(page, now.cursor, following, now.dropped)
 
 
-def encode_batches(notifications: Sequence[Notification], most_bytes: int) -> Iterator[list[bytes]]:
+def encoder(format: requests.NotificationFormat) -> Callable[[Notification], bytes]:
+    """What writes notifications in a format."""
+    return cloudevents.to_json if format == "cloudevents" else Notification.to_json
+
+
+def encode_batches(
+    notifications: Sequence[Notification],
+    most_bytes: int,
+    encode: Callable[[Notification], bytes] = Notification.to_json,
+) -> Iterator[list[bytes]]:
     """Notifications as JSON, in batches of at most so many bytes, and at least one in each."""
     batch: list[bytes] = []
     size = 0
     for notification in notifications:
-        part = notification.to_json()
+        part = encode(notification)
         if batch and size + len(part) > most_bytes:
             yield batch
             batch, size = [], 0
@@ -92,7 +118,7 @@ async def acknowledge(
     "GET /subscribers/{subscriber}/notifications/stream",
     text=(
         "text/event-stream",
-        "Events: `id` is the sequence number and `data` the notification.",
+        "Events: `id` is the sequence number and `data` the notification, or the CloudEvent.",
     ),
 )
 async def stream_notifications(
@@ -107,6 +133,7 @@ async def stream_notifications(
             description="Acknowledges all up to this number, and goes on after it.",
         ),
     ] = None,
+    format: Format = "notifications",
 ) -> Response:
     """Notifications as they come, as Server-Sent Events. A browser's EventSource reconnects by
     itself, and says by that which notifications it has.
@@ -114,7 +141,7 @@ async def stream_notifications(
     if last_event_id is not None:
         await caller.broker.notifications.acknowledge(subscriber, last_event_id, wait=False)
         after = last_event_id
-    return _EventStream(caller, subscriber, after)
+    return _EventStream(caller, subscriber, after, encoder(format))
 
 
 class _EventStream(Response):
@@ -122,13 +149,20 @@ class _EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, caller: Caller, subscriber: str, after: int | None) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        subscriber: str,
+        after: int | None,
+        encode: Callable[[Notification], bytes],
+    ) -> None:
         # Some proxies would collect what is sent until a buffer is full.
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._caller = caller
         self._subscriber = subscriber
         self._after = after
+        self._encode = encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._caller.broker.notifications.stream(
@@ -166,7 +200,7 @@ class _EventStream(Response):
         caller.recheck()
         caller.broker.metrics.delivered("sse", notifications)
         return b"".join(
-            b"id: %d\ndata: %b\n\n" % (notification.sequence, notification.to_json())
+            b"id: %d\ndata: %b\n\n" % (notification.sequence, self._encode(notification))
             for notification in notifications
         )
 

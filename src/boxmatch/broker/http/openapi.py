@@ -18,6 +18,7 @@ from msgspec.structs import fields
 from boxmatch import __version__
 from boxmatch.broker.http.routing import answer
 from boxmatch.wire import overview, requests, responses
+from boxmatch.wire.cloudevents import CloudEvent
 
 _DESCRIPTION: Final = """\
 Feeds take events; subscribers subscribe to what they want of them, and get notifications.
@@ -76,7 +77,7 @@ def _schemas() -> dict[str, Any]:
         for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, (requests.RequestBody, responses.ResponseBody))
     ]
-    _, found = schema_components(kinds, ref_template="#/components/schemas/{name}")
+    _, found = schema_components([*kinds, CloudEvent], ref_template="#/components/schemas/{name}")
     for kind in kinds:
         if issubclass(kind, responses.ResponseBody) and not kind.__struct_config__.omit_defaults:
             # A client can do without some fields, but the broker writes them all.

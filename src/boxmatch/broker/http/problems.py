@@ -98,8 +98,13 @@ class Problem(Exception):
 
 def misplaced(kind: str, faults: Sequence[Fault]) -> Problem:
     """A request that can be read, with the places where it makes no sense."""
+    return faulty(422, kind, faults)
+
+
+def faulty(status: int, kind: str, faults: Sequence[Fault], **more: Any) -> Problem:
+    """A request with places where something is wrong."""
     detail = "; ".join(f"{one.place}: {one.message}" for one in faults)
-    return Problem(422, kind, detail, errors=faults)
+    return Problem(status, kind, detail, errors=faults, **more)
 
 
 def problem_of(error: Problem | BoxmatchError) -> Problem:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -54,18 +54,20 @@ class Router(APIRouter):
         status: int = 200,
         always: tuple[int, ...] = ALWAYS,
         text: tuple[str, str] | None = None,
+        also: Mapping[str, Any] | None = None,
     ) -> Callable[[Serve], Serve]:
         """Serve an operation, such as `GET /feeds/{feed}`, by a function.
 
         `problems` are the statuses that it may answer with, apart from those that follow from the
         key and the body. `text`: the media type and the description of an answer that the function
-        makes itself; None from a function that returns nothing is 204.
+        makes itself; None from a function that returns nothing is 204. `also`: schemas of other
+        media types that it may answer with.
         """
         method, path = operation.split()
 
         def declare(serve: Serve) -> Serve:
             hints = get_type_hints(serve, include_extras=True)
-            gives = hints.pop("return")
+            gives = _described(hints.pop("return"))
             success = 204 if gives is type(None) else status
             statuses = {*always, *problems}
             more: dict[str, Any] = {}
@@ -78,6 +80,8 @@ class Router(APIRouter):
                 responses[200] = {"description": text[1], **_content(text[0], {"type": "string"})}
             elif success != 204:
                 responses[success] = describe_json(gives)
+                for media_type, schema in (also or {}).items():
+                    responses[success]["content"][media_type] = {"schema": schema}
             self.add_api_route(
                 path,
                 _endpoint(serve, hints, body, success),
@@ -116,6 +120,11 @@ def _endpoint(
     described.__name__, described.__doc__ = serve.__name__, serve.__doc__
     described.__signature__ = inspect.Signature([own, *parameters])
     return endpoint
+
+
+def _described(gives: Any) -> Any:
+    """The struct that a route answers with, where it may also make the response itself."""
+    return next((one for one in get_args(gives) if one is not Response), gives)
 
 
 def _is_body(kind: Any) -> bool:

@@ -4,23 +4,29 @@ flow.
 The broker sends `ready`, then `notifications`; the client sends `acknowledge`. At most `window`
 notifications are under way: sent, and not acknowledged. A browser cannot send a header with its
 key, so the key may also come in a first message, `hello`.
+
+Under the subprotocol of CloudEvents all that the broker sends are CloudEvents, one a message.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.http.authentication import Caller, check_name, context_of
 from boxmatch.broker.http.notifications import encode_batches
 from boxmatch.broker.http.problems import Problem, misplaced, problem_of
+from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
+from boxmatch.wire.cloudevents import SUBPROTOCOL
 from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.http import MOST_SEQUENCE
 from boxmatch.wire.responses import Fault, Frame, Ready, Refusal
@@ -53,16 +59,20 @@ async def notification_socket(websocket: WebSocket) -> None:
     except (Problem, BoxmatchError) as error:
         await _deny(websocket, problem_of(error))
         return
-    await websocket.accept()
+    offered = websocket.scope.get("subprotocols", ())
+    chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
+    await websocket.accept(chosen)
     try:
         if caller is None:
             caller = context.admit(websocket, await _wait_for_key(websocket))
             caller.must("subscribe", subscriber)
-        await _NotificationSocket(websocket, caller, subscriber, window=window, after=after).run()
+        await _NotificationSocket(
+            websocket, caller, subscriber, window=window, after=after, bare=chosen is not None
+        ).run()
     except WebSocketDisconnect:
         pass
     except (Problem, BoxmatchError) as error:
-        await _refuse(websocket, problem_of(error))
+        await _refuse(websocket, problem_of(error), bare=chosen is not None)
 
 
 async def no_socket(websocket: WebSocket) -> None:
@@ -94,12 +104,15 @@ class _NotificationSocket:
         *,
         window: int,
         after: int | None,
+        bare: bool,
     ) -> None:
         self._websocket = websocket
         self._caller = caller
         self._subscriber = subscriber
         self._window = window
         self._after = after
+        self._bare = bare
+        """Whether messages are CloudEvents alone."""
         self._sent: deque[int] = deque()
         """Sequence numbers of notifications under way."""
         self._known = after or 0
@@ -112,7 +125,9 @@ class _NotificationSocket:
             self._subscriber, after=self._after
         ) as stream:
             self._known = max(self._known, stream.cursor)
-            await self._send(encode(Ready(stream.cursor, self._window, stream.subscriber.dropped)))
+            if not self._bare:
+                ready = Ready(stream.cursor, self._window, stream.subscriber.dropped)
+                await self._send(encode(ready))
             sending = asyncio.create_task(self._send_notifications(stream))
             receiving = asyncio.create_task(self._receive())
             try:
@@ -142,9 +157,16 @@ class _NotificationSocket:
             # Before they are sent: the acknowledgement may be there before `send` returns.
             self._sent.extend([notification.sequence for notification in notifications])
             self._known = max(self._known, notifications[-1].sequence)
-            for batch in encode_batches(notifications, FRAME_BYTES):
-                await self._send(encode(Frame([stored(part) for part in batch])))
+            for message in self._messages(notifications):
+                await self._send(message)
             self._caller.broker.metrics.delivered("socket", notifications)
+
+    def _messages(self, notifications: Sequence[Notification]) -> Iterator[bytes]:
+        if self._bare:
+            yield from map(cloudevents.to_json, notifications)
+            return
+        for batch in encode_batches(notifications, FRAME_BYTES):
+            yield encode(Frame([stored(part) for part in batch]))
 
     async def _send(self, frame: bytes) -> None:
         await self._websocket.send({"type": "websocket.send", "text": frame.decode()})
@@ -215,12 +237,13 @@ async def _deny(websocket: WebSocket, problem: Problem) -> None:
         await websocket.close(POLICY, problem.kind)
 
 
-async def _refuse(websocket: WebSocket, problem: Problem) -> None:
+async def _refuse(websocket: WebSocket, problem: Problem, *, bare: bool) -> None:
     """Say what is wrong, and close."""
     told = problem.as_dict()
     refusal = Refusal(code=problem.kind, message=told["detail"])
     try:
-        await websocket.send_text(encode(refusal).decode())
+        if not bare:
+            await websocket.send_text(encode(refusal).decode())
         await websocket.close(POLICY if problem.status < 500 else INTERNAL, problem.kind)
     except (WebSocketDisconnect, RuntimeError):  # it has gone already
         pass

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 import xxhash
@@ -24,6 +24,8 @@ from boxmatch.wire.requests import Adaptive, FeedKind
 
 Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
 """By subscriber: positions of events, ascending, and the ids of the subscriptions that matched."""
+
+Ids = TypeVar("Ids", bound=Sequence[str])
 
 MOST_ROW_BYTES = 256 * 1024
 """Events of one call go into rows of about this size: who reads one of them reads its row."""
@@ -92,6 +94,13 @@ class Notification(NamedTuple):
         ids: Any = subscriptions
         return encode(responses.Notification(sequence, feed, at, ids, rate, event, change))
 
+    @classmethod
+    def of_response(cls, said: responses.Notification) -> Notification:
+        """What `to_json` was made of."""
+        kind: FeedKind = "events" if said.change is None else "state"
+        body = orjson.dumps(said.body)
+        return cls(said.sequence, said.feed, said.at, said.subscriptions, body, kind, said.rate)
+
 
 class DeadLetter(NamedTuple):
     """Notifications that a webhook did not take."""
@@ -112,6 +121,15 @@ class Appended(NamedTuple):
     first: int
     last: int
     repeated: bool = False
+    """All of them were there before."""
+    gaps: int = 0
+    """Numbers between `first` and `last` of other events, if they were."""
+    new: Sequence[int] | None = None
+    """Positions of those that are stored; None is all of them."""
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1 - self.gaps
 
 
 class Sizes(NamedTuple):
@@ -261,6 +279,21 @@ def batch_rows(
     if sum(map(len, inboxes.values())) != sum(row[3] for row in inbox):
         raise StorageError(f"there are notifications of others than the {len(bodies)} events")
     return batches, inbox
+
+
+def select_events(
+    bodies: Sequence[bytes],
+    inboxes: Mapping[int, Sequence[tuple[int, Ids]]],
+    positions: Sequence[int],
+) -> tuple[list[bytes], dict[int, list[tuple[int, Ids]]]]:
+    """Some of the events, under new positions, and who gets them."""
+    places = {position: place for place, position in enumerate(positions)}
+    chosen = {
+        subscriber: [(places[position], ids) for position, ids in box if position in places]
+        for subscriber, box in inboxes.items()
+    }
+    some = [bodies[position] for position in positions]
+    return some, {subscriber: box for subscriber, box in chosen.items() if box}
 
 
 def _cut(bodies: Sequence[bytes]) -> Iterator[tuple[int, int]]:

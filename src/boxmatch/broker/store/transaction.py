@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boxmatch.broker.feeds.spec import FeedSpec
@@ -19,6 +19,7 @@ from boxmatch.broker.store.rows import (
     batch_rows,
     json_text,
     pack_feed,
+    select_events,
     text_checksum,
 )
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
@@ -46,6 +47,10 @@ _PUT_CURSORS = (
     f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
     "UPDATE subscriber SET cursor = max(cursor, moved.place) FROM moved "
     "WHERE subscriber.number = moved.number"
+)
+_REPEATS = (
+    "SELECT key, at, first, last FROM repeat "
+    "WHERE feed = ? AND key IN (SELECT value FROM json_each(?))"
 )
 _BATCH_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCHES_AT_ONCE = (64, 8, 1)  # few lengths, as each is a statement of its own
@@ -192,28 +197,38 @@ class StoreTransaction(group_commit.Transaction):
         inboxes: Inboxes,
         *,
         key: str | None = None,
+        keys: Sequence[str] = (),
         rate: float = 0.0,
     ) -> Appended:
         """Events and who gets them: by subscriber, positions in `bodies` and ids of subscriptions.
 
         With a key that the feed has seen in the last day nothing is stored, and the numbers of
-        then come back.
+        then come back. `keys` are the same for the single events: each that the feed has seen, or
+        that comes twice here, is left out.
         """
         self._check_room()
         self._check_feed(feed)
         at, rate = float(at) + 0.0, float(rate) + 0.0  # SQLite has no negative zero
-        if key is not None and (known := self._repeated(feed, key, at)) is not None:
-            return known
+        if key is not None and (known := self._repeated(feed, [key], at)):
+            return Appended(*known[key], repeated=True)
         for subscriber in inboxes:
             self._check_subscriber(subscriber)
+        new = self._new(feed, keys, at) if keys else None
+        if new is not None:
+            if not new:
+                return _all_repeated(self._repeated(feed, keys, at))
+            bodies, inboxes = select_events(bodies, inboxes, new)
+            keys = [keys[position] for position in new]
         first = self.next_sequence
         batches, inbox = batch_rows(first, feed, at, rate, bodies, inboxes)
         self._own.batches += batches
         self._own.inbox += inbox
         self.next_sequence = first + len(bodies)
-        appended = Appended(first, self.next_sequence - 1)
+        appended = Appended(first, self.next_sequence - 1, new=new)
         if key is not None:
             self._own.repeats[feed, key] = (at, appended.first, appended.last)
+        for number, one in enumerate(keys, first):
+            self._own.repeats[feed, one] = (at, number, number)
         return appended
 
     def put_feed(self, spec: FeedSpec) -> int:
@@ -352,12 +367,32 @@ class StoreTransaction(group_commit.Transaction):
         if not 0 < number <= self._subscribers:
             raise StorageError(f"there is no subscriber {number}")
 
-    def _repeated(self, feed: int, key: str, at: float) -> Appended | None:
-        known = self._own.repeats.get((feed, key)) or self._earlier.repeats.get((feed, key))
-        if known is None:
-            # Not by `execute`: this sees what is on disk, and the rest is gathered.
-            statement = "SELECT at, first, last FROM repeat WHERE feed = ? AND key = ?"
-            known = self._connection.execute(statement, (feed, key)).fetchone()
-        if known is None or known[0] <= at - REPEATABLE:
-            return None
-        return Appended(known[1], known[2], repeated=True)
+    def _new(self, feed: int, keys: Sequence[str], at: float) -> list[int] | None:
+        """Where there are keys that the feed has not seen in the last day, each the first time;
+        None if all are.
+        """
+        known = self._repeated(feed, keys, at)
+        places: dict[str, int] = {}
+        for place, key in enumerate(keys):
+            if key not in known:
+                places.setdefault(key, place)
+        return None if len(places) == len(keys) else list(places.values())
+
+    def _repeated(self, feed: int, keys: Sequence[str], at: float) -> dict[str, tuple[int, int]]:
+        """Of keys that the feed has seen in the last day, the first and last number."""
+        # Not by `execute`: this sees what is on disk, and the rest is gathered.
+        rows = self._connection.execute(_REPEATS, (feed, json_text(list(keys))))
+        known = {key: (when, first, last) for key, when, first, last in rows}
+        for gathered in (self._earlier.repeats, self._own.repeats):
+            known |= {key: gathered[feed, key] for key in keys if (feed, key) in gathered}
+        return {
+            key: (first, last)
+            for key, (when, first, last) in known.items()
+            if when > at - REPEATABLE
+        }
+
+
+def _all_repeated(known: Mapping[str, tuple[int, int]]) -> Appended:
+    numbers = {first for first, _ in known.values()}
+    first, last = min(numbers), max(numbers)
+    return Appended(first, last, repeated=True, gaps=last - first + 1 - len(numbers))
