@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
+import boxmatch.broker.server.process  # noqa: F401 - what is missing is noticed here, not in Server
 from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker import generator
 from boxmatch_bench.broker.deliveries import Truth
