@@ -30,6 +30,7 @@ HERE: Final = "tests/test_docs.py"
 PAGES: Final = (
     "quickstart.md",
     "concepts.md",
+    "dialects.md",
     "filters.md",
     "indexes.md",
     "adaptive.md",

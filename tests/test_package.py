@@ -100,6 +100,7 @@ EXPORTED_BY_SPARK = [
     "SparkSink",
     "TableSink",
     "build_index",
+    "cloudevents",
     "explain",
     "follow_changes",
     "local_session",
