@@ -84,7 +84,12 @@ def test_ids_that_are_strings_in_a_table() -> None:
     matcher.subscribe("a", "price > 1")
     result = matcher.match_batch([{"price": 2.0}], keep=["price"])
     assert result.to_polars().rows() == [(0, "a", 2.0)]
-    assert result.to_pandas().to_dict("list") == {"event": [0], "subscription": ["a"], "price": [2]}
+    frame = result.to_pandas()
+    assert frame.equals(result.to_arrow().to_pandas())
+    assert frame.to_dict("list") == {"event": [0], "subscription": ["a"], "price": [2]}
+    frame.loc[0, ["event", "subscription"]] = [7, "b"]  # it is a copy
+    assert next(iter(result))[1].tolist() == ["a"]
+    assert result.event.tolist() == [0]
 
 
 @pytest.mark.parametrize("make", MAKES)

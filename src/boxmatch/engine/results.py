@@ -14,7 +14,7 @@ import numpy as np
 from boxmatch.arrays import Int64Array
 from boxmatch.engine.ids import IdArray
 from boxmatch.indexes.base import Matches
-from boxmatch.kernels.pieces import pieces, repeat, take, to_texts
+from boxmatch.kernels.pieces import concatenate, pieces, repeat, take, to_texts
 from boxmatch.kernels.threads import cores, pool
 
 if TYPE_CHECKING:
@@ -119,7 +119,17 @@ class MatchResult:
 
     def to_pandas(self) -> pd.DataFrame:
         """The same as a pandas frame; pandas must be installed."""
-        return self.to_arrow().to_pandas()
+        import pandas as pd
+
+        # Not from Arrow, which would make all strings anew without letting go of the GIL.
+        ids = concatenate([self.subscription])
+        columns: dict[str, Any] = {"event": self.event.copy(), "subscription": ids}
+        if self._kept is not None:
+            import pyarrow as pa
+
+            kept = pa.table(self._kept.take(self.event)).to_pandas()
+            columns |= {name: kept[name] for name in kept}
+        return pd.DataFrame(columns, copy=False)
 
     def to_polars(self) -> pl.DataFrame:
         """The same as a polars frame; polars must be installed."""
