@@ -19,10 +19,13 @@ from box_oracle import (
 )
 
 from boxmatch.indexes.registry import index_class
+from boxmatch.indexes.tile.index import TileIndex
 from boxmatch.indexes.tile.layout import BLOCK_TILES
-from boxmatch.kernels.bit_lines import LINE_BITS
+from boxmatch.indexes.tile.ranks import locate, mark_live
+from boxmatch.kernels.bit_lines import LINE_BITS, zero_lines
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
+from boxmatch.workloads import BooleanWorkload
 
 
 @pytest.fixture
@@ -253,3 +256,18 @@ def test_plans_for_many_combinations_of_axes() -> None:
         assert some.lists is not None
         expected = holders_of_many(case.boxes, case.points, some.lists)
         check_answers(index, order, case.points, expected, lists=some.lists)
+
+
+def test_boxes_of_booleans_lie_together_by_the_ones_that_they_want() -> None:
+    # Half of the predicates want a zero. By these, most tiles could hold such an event.
+    workload = BooleanWorkload(subscriptions=20_000, properties=20, zero=0.2, one=0.2, seed=3)
+    index = TileIndex(workload.properties)
+    index.build(workload.boxes())
+    state = index._state
+    event = np.zeros((1, workload.properties), np.int64)
+    event[0, 7] = 1
+    ranks = np.empty(event.shape, np.uint16)
+    locate(state, event, ranks, np.empty(event.shape, np.uint8))
+    live = zero_lines(1)
+    mark_live(state, ranks, live)
+    assert 1 <= int(np.bitwise_count(live).sum()) <= len(state.unsettled) // 2

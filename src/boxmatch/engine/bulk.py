@@ -24,7 +24,6 @@ from boxmatch.model.bounds import boxes_from_columns
 from boxmatch.model.boxes import Boxes
 from boxmatch.model.dialects.registry import DialectFilter, in_dialect, written_text
 from boxmatch.model.filters import (
-    Bound,
     CompiledFilter,
     FilterBatch,
     compile_many,
@@ -34,7 +33,6 @@ from boxmatch.model.filters.batches import Group
 from boxmatch.model.ids import IdKind
 from boxmatch.model.keys import is_absent
 from boxmatch.model.schema import Schema
-from boxmatch.model.strings import StringAxis
 from boxmatch.model.tables import ColumnTable, as_column, as_table
 
 if TYPE_CHECKING:
@@ -417,6 +415,18 @@ def place_axes(
     return placed
 
 
+def place_one(table: AxisTable, compiled: CompiledFilter) -> Sequence[Any]:
+    """The boxes of a filter with plain keys at the positions of a matcher's axes, to which its own
+    axes are added, and the strings that it mentions.
+    """
+    moved = _move(table, compiled, {}) if compiled.axes else compiled
+    try:
+        return resolve(table, moved)  # its strings are known, as a rule
+    except KeyError:
+        [placed] = place_axes(table, [compiled])
+        return resolve(table, placed)
+
+
 def _move(
     table: AxisTable, compiled: CompiledFilter, moves: dict[int, dict[int, int]]
 ) -> CompiledFilter:
@@ -445,14 +455,12 @@ def resolve(table: AxisTable, compiled: CompiledFilter) -> Sequence[Any]:
         return compiled.boxes
     return [
         [
-            (attribute, _key(strings, attribute, low), _key(strings, attribute, high))
+            (
+                attribute,
+                strings[attribute].labels[low[0]] + low[1] if isinstance(low, tuple) else low,
+                strings[attribute].labels[high[0]] + high[1] if isinstance(high, tuple) else high,
+            )
             for attribute, low, high in box
         ]
         for box in compiled.boxes
     ]
-
-
-def _key(strings: Mapping[int, StringAxis], attribute: int, bound: Bound) -> int:
-    if isinstance(bound, tuple):
-        return strings[attribute].label(bound[0]) + bound[1]
-    return bound

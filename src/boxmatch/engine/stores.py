@@ -17,7 +17,7 @@ from boxmatch.engine.box_stores import (
     Tail,
     build_segments,
 )
-from boxmatch.engine.bulk import Bulk, place_axes, resolve
+from boxmatch.engine.bulk import Bulk, place_one
 from boxmatch.engine.compaction import Compactor, Merged, merge, plan, wasteful
 from boxmatch.engine.ids import IdArray, distinct
 from boxmatch.engine.memory import release_free_memory
@@ -112,8 +112,7 @@ class Stores:
 
         def change() -> tuple[bool, Written | None]:
             self._settle_kind(kind)
-            [placed] = place_axes(self._table, [compiled])
-            rows = resolve(self._table, placed)
+            rows = place_one(self._table, compiled)
             residual = residual_of(compiled.residual) if compiled.residual else None
             replaced = self._take_out(subscription_id)
             tail = self._tail

@@ -180,7 +180,7 @@ def _arrange(
         return width
 
     width = np.sum(each(rank, split(size, threads, least=_PART)), axis=0)
-    order = cluster(boxes, attributes, ruler.cut_start, ranks, width, threads)
+    order = cluster(boxes, attributes, ruler, ranks, width, threads)
     start = np.zeros(boxes.count + 1, np.int64)
     np.cumsum(np.diff(boxes.start)[order], out=start[1:])
     tiles = (boxes.count + LINE_BITS - 1) // LINE_BITS

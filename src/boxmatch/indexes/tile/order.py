@@ -3,6 +3,9 @@
 Each box gets a 64-bit sort key: its attributes from the most to the least telling one, each
 followed by how wide the predicate is and where it lies. A tile is then a run of boxes that agree
 on a few attributes and on their places, and one look in the directory skips all of them.
+
+Of attributes that are 0 or 1, events nearly always have more zeros, so what wants a one tells the
+most: predicates that want a zero come after all others.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from boxmatch.arrays import Int, Int32Array, Int64Array, UInt8Array, UInt16Array, UInt64Array
-from boxmatch.indexes.tile.ranks import RANK
+from boxmatch.indexes.tile.ranks import RANK, Ruler
 from boxmatch.kernels.bit_lines import trailing_zeros
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.radix import stable_order
@@ -25,7 +28,7 @@ _PART = 8_192
 def cluster(
     boxes: Boxes,
     attributes: int,
-    cut_start: Int32Array,
+    ruler: Ruler,
     ranks: tuple[UInt16Array, UInt16Array],
     width: Int64Array,
     threads: int | None = 1,
@@ -34,13 +37,14 @@ def cluster(
 
     All but the first `attributes` axes are of expressions. `width` is that of `rank_predicates`.
     """
-    importance = _importance(boxes, attributes, cut_start, width)
-    cells = np.diff(cut_start).astype(np.int64) + 1
+    importance = _importance(boxes, attributes, ruler.cut_start, width)
+    zero = _ranks_of_zero(ruler)
+    cells = np.diff(ruler.cut_start).astype(np.int64) + 1
     bits = np.array([max(1, (cell - 1).bit_length()) for cell in cells.tolist()], np.uint8)
     keys = np.empty(boxes.count, np.uint64)
     each(
         lambda part: _sort_keys(
-            boxes.start, (boxes.attribute, *ranks), cells, bits, importance, *part, keys
+            boxes.start, (boxes.attribute, *ranks), cells, bits, importance, zero, *part, keys
         ),
         split(boxes.count, threads, least=_PART),
     )
@@ -65,6 +69,17 @@ def _importance(
     return place
 
 
+def _ranks_of_zero(ruler: Ruler) -> UInt16Array:
+    """The rank of 0 on axes whose predicates distinguish 0 and 1 only; elsewhere one that no
+    predicate has. Empty if there is no such axis.
+    """
+    first, last = ruler.cut_start[:-1], ruler.cut_start[1:] - 1
+    # The cuts of such an axis are FIRST, 0, 1, and 2 if a predicate wants a one.
+    second = ruler.cuts[np.minimum(first + 1, last)]
+    zero = np.where((second == 0) & (ruler.cuts[last] <= 2), 2, RANK).astype(np.uint16)
+    return zero if (zero == 2).any() else zero[:0]
+
+
 @kernel
 def _sort_keys(
     start: Int64Array,
@@ -72,6 +87,7 @@ def _sort_keys(
     cells: Int64Array,
     cell_bits: UInt8Array,
     importance: UInt16Array,
+    zero: UInt16Array,
     first: Int,
     last: Int,
     keys: UInt64Array,
@@ -79,21 +95,24 @@ def _sort_keys(
     """The sort keys of the boxes from `first` to `last`.
 
     `predicates` are attributes, low and high ranks; an attribute has so many `cells`, which take
-    `cell_bits`.
+    `cell_bits`. `zero` is that of `_ranks_of_zero`.
     """
     attribute, low_rank, high_rank = predicates
     one = np.uint64(1)
     six = np.uint64(6)
-    dimensions = len(cells)
+    # Those that want a zero have places of their own, after all others.
+    places = len(cells) + len(zero)
     attribute_bits = 1
-    while (1 << attribute_bits) < dimensions + 1:
+    while (1 << attribute_bits) < places + 1:
         attribute_bits += 1
     # A box's predicates come by place when its places are bits of a set.
-    predicate = np.empty(dimensions, np.uint64)
-    words = np.zeros((dimensions + 63) // 64, np.uint64)
+    predicate = np.empty(places, np.uint64)
+    words = np.zeros((places + 63) // 64, np.uint64)
     for box in range(np.uint64(first), np.uint64(last)):
         for p in range(np.uint64(start[box]), np.uint64(start[np.uint64(box) + one])):
             place = np.uint64(importance[attribute[p]])
+            if len(zero) > 0 and low_rank[p] == high_rank[p] == zero[attribute[p]]:
+                place += np.uint64(len(cells))
             predicate[place] = p
             words[place >> six] |= one << (place & np.uint64(63))
         key = np.uint64(0)
