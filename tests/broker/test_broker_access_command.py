@@ -4,10 +4,12 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from boxmatch.broker.access import Keys
+from boxmatch.cli.key_descriptions import describe_key, describe_roles
 from boxmatch.errors import AccessError
 from command_line import Command
 
@@ -110,7 +112,7 @@ class TestKeys:
 
     def test_of_a_folder_without_any(self, run_boxmatch: Command, tmp_path: Path) -> None:
         data = ("--data", str(tmp_path / "typo"))
-        for arguments in (("list",), ("revoke", "abc")):
+        for arguments in (("list",), ("revoke", "abc"), ("show", "abc"), ("rotate", "abc")):
             done = run_boxmatch("admin", "keys", *arguments, *data)
             assert done.code == 2
             assert "there are no keys in" in done.err
@@ -123,3 +125,134 @@ class TestKeys:
             run_boxmatch("admin", "keys", "list", "--data", str(tmp_path), "--json").out
         )
         assert listed["state"] == "expired"
+
+    def test_rotated_while_a_broker_has_it(self, run_boxmatch: Command, tmp_path: Path) -> None:
+        data = ("--data", str(tmp_path))
+        made = run_boxmatch("admin", "keys", "create", "shop", "--publish", "sales", *data)
+        old = made.out.strip()
+        with Keys.open(tmp_path, refresh_seconds=0) as broker:
+            grant = broker.authenticate(old)
+            rotated = run_boxmatch("admin", "keys", "rotate", "shop", *data)
+            assert rotated.code == 0
+            new = rotated.out.strip()
+            assert f"Key {grant.id} has a new secret; the old one is valid until " in rotated.err
+            assert new not in rotated.err
+            assert broker.authenticate(new) == broker.authenticate(old) == grant
+            [info] = broker.list()
+            assert info.earlier[0] - time.time() == pytest.approx(3600, abs=60)
+            shown = run_boxmatch("admin", "keys", "show", grant.id, *data).out.splitlines()
+            assert shown[0] == (
+                f"Key {grant.id} ('shop') may publish to 'sales', subscribe to nothing, and read "
+                f"nothing; it never expires."
+            )
+            assert re.fullmatch(
+                r"A secret that was replaced is valid for another 60 minutes, until .* UTC\.",
+                shown[1],
+            )
+            done = run_boxmatch("admin", "keys", "rotate", new, "--overlap", "0m", *data, "--json")
+            document = json.loads(done.out)
+            assert document["earlier_secrets_end"] == []
+            for text in (old, new):
+                with pytest.raises(AccessError, match="unknown key"):
+                    broker.authenticate(text)
+            assert broker.authenticate(document["key"]) == grant
+            again = run_boxmatch("admin", "keys", "rotate", "shop", "--overlap", "0m", *data)
+            assert "; the old one has ended. " in again.err
+            assert run_boxmatch("admin", "keys", "revoke", "shop", *data).code == 0
+            shown = run_boxmatch("admin", "keys", "show", grant.id, *data).out.splitlines()
+            assert len(shown) == 1
+            assert "could publish to 'sales'" in shown[0]
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("rotate", "x", "--overlap", "soon"), "'soon' is no time like 30m"),
+            (("rotate", "x", "--overlap", "1"), "'1' is no time like 30m"),
+            (("rotate", "x", "--overlap", "-1h"), "'-1h' is no time like 30m"),
+            (("rotate", "x", "--overlap", "999999999w"), "before the year 10000"),
+            (("rotate", "y"), "there is no key 'y'"),
+            (("show", "y"), "there is no key 'y'"),
+            (("rotate", "two"), "several keys have the label 'two'"),
+            (("show", "two"), "several keys have the label 'two'"),
+            (("rotate", "gone"), "was revoked: create another one"),
+        ],
+    )
+    def test_mistakes_with_keys_that_are_there(
+        self, run_boxmatch: Command, tmp_path: Path, arguments: tuple[str, ...], said: str
+    ) -> None:
+        with Keys.open(tmp_path) as keys:
+            for label in ("x", "two", "two", "gone"):
+                keys.create(label, admin=True)
+            keys.revoke("gone")
+            before = keys.list()
+            done = run_boxmatch("admin", "keys", *arguments, "--data", str(tmp_path))
+            assert (done.code, done.out) == (2, "")
+            assert said in re.sub(r"[\s│]+", " ", done.err)
+            assert keys.list() == before
+
+
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence", "short"),
+    [
+        ({"admin": True}, "do everything", "do everything"),
+        (
+            {"publish": ["ticks"], "subscribe": ["bob", "alice"]},
+            "publish to 'ticks', subscribe as 'alice' and 'bob', and read nothing",
+            "publish to ticks; subscribe as alice, bob",
+        ),
+        (
+            {"subscribe": ["*"], "read": ["*"], "publish": ["*", "a"]},
+            "publish to every feed, subscribe as every subscriber, and read every feed",
+            "publish to *, a; read *; subscribe as *",
+        ),
+        (
+            {"read": ["a", "b", "c"]},
+            "read 'a', 'b' and 'c', publish nothing, and subscribe to nothing",
+            "read a, b, c",
+        ),
+    ],
+)
+def test_what_a_key_may_do(
+    tmp_path: Path, given: dict[str, Any], sentence: str, short: str
+) -> None:
+    with Keys.open(tmp_path) as keys:
+        grant, _ = keys.create("x", **given)
+        [info] = keys.list()
+    assert describe_roles(grant) == short
+    [said] = describe_key(info, time.time())
+    assert said == f"Key {grant.id} ('x') may {sentence}; it never expires."
+
+
+@pytest.mark.parametrize(
+    ("passed", "sentences"),
+    [
+        (0.0, ["may do everything; it expires in 12 days", "90 minutes, until 2001-09-09 03:16"]),
+        (60.0, ["may do everything; it expires in 12 days", "89 minutes, until 2001-09-09 03:16"]),
+        (5399.0, ["may do everything; it expires in 12 days", "1 second, until 2001-09-09 03:16"]),
+        (5400.0, ["may do everything; it expires in 12 days"]),
+        (10.0 * DAY, ["may do everything; it expires in 2 days"]),
+        (10.6 * DAY, ["may do everything; it expires in 34 hours"]),
+        (12 * DAY - 140, ["may do everything; it expires in 2 minutes"]),
+        (12 * DAY - 100, ["may do everything; it expires in 100 seconds"]),
+        (12 * DAY - 1, ["may do everything; it expires in 1 second"]),
+        (12 * DAY, ["could do everything; it expired 1 second ago"]),
+        (400 * DAY, ["could do everything; it expired 388 days ago"]),
+    ],
+)
+def test_for_how_long(tmp_path: Path, passed: float, sentences: list[str]) -> None:
+    now = 1_000_000_000.0
+    with Keys.open(tmp_path, clock=lambda: now) as keys:
+        grant, _ = keys.create("x", admin=True, expires=now + 12 * DAY, limits={"body_bytes": 5})
+        info, _ = keys.rotate(grant.id, 5400)
+    said, limits, *more = describe_key(info, now + passed)
+    assert said == f"Key {grant.id} ('x') {sentences[0]}."
+    assert limits == "Its own limits: body_bytes 5."
+    assert more == [
+        f"A secret that was replaced is valid for another {one} UTC." for one in sentences[1:]
+    ]
+    revoked = info._replace(revoked=now + passed)
+    said, *_ = describe_key(revoked, now + passed + 3 * DAY)
+    assert said == f"Key {grant.id} ('x') could do everything; it was revoked 3 days ago."

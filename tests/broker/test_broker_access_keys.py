@@ -441,6 +441,9 @@ class TestFile:
             "limits = 'null'",
             """limits = '{"speed": 1}'""",
             "digest = 'text'",
+            "earlier = 'null'",
+            "earlier = '[1]'",
+            """earlier = '[["xy", 1]]'""",
         ],
     )
     def test_a_damaged_key(self, tmp_path: Path, damage: str) -> None:

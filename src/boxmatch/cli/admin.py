@@ -6,16 +6,23 @@ import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from boxmatch.cli.help import Command, command_group, examples
+from boxmatch.cli.key_descriptions import (
+    describe_key,
+    describe_limits,
+    describe_moment,
+    describe_roles,
+    grant_document,
+    key_document,
+)
 from boxmatch.cli.terminal import AsJson, format_bytes, output, print_json, show_spinner
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
-    from boxmatch.broker.access import Grant, KeyInfo
     from boxmatch.broker.verify import Verification
 
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -33,6 +40,9 @@ keys = command_group(
 admin.add_typer(keys, name="keys")
 
 Data = Annotated[Path, typer.Option(metavar="DIR", help="The broker's data directory.")]
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="Its id, or its label if no other key has it.")
+]
 
 
 @keys.command(cls=Command)
@@ -101,10 +111,10 @@ def create(
             expires=None if expires is None else _moment(expires, time.time()),
         )
     if as_json:
-        print_json({"key": text, **_grant_document(grant), "limits": limits})
+        print_json({"key": text, **grant_document(grant), "limits": limits})
         return
     # The key alone goes to stdout, so that a script can take it from there.
-    typer.echo(f"Key {grant.id} may {_roles(grant)}. It will not be shown again:", err=True)
+    typer.echo(f"Key {grant.id} may {describe_roles(grant)}. It will not be shown again:", err=True)
     typer.echo(text)
 
 
@@ -122,7 +132,7 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
     now = time.time()
     if as_json:
         for info in found:
-            print_json(_key_document(info, now))
+            print_json(key_document(info, now))
         return
     from rich.table import Table
     from rich.text import Text
@@ -132,10 +142,10 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
         row = (
             info.grant.id,
             info.grant.label,
-            _roles(info.grant),
-            ", ".join(f"{name} {value}" for name, value in info.limits.items()),
-            _date(info.created),
-            "never" if info.expires is None else _date(info.expires),
+            describe_roles(info.grant),
+            describe_limits(info),
+            describe_moment(info.created),
+            "never" if info.expires is None else describe_moment(info.expires),
             info.state(now),
         )
         # As Text, since a label may hold what rich takes for markup.
@@ -144,13 +154,66 @@ def list_keys(data: Data, as_json: AsJson = False) -> None:
 
 
 @keys.command(cls=Command)
-@examples("boxmatch admin keys revoke 4f9c2a --data data   # an id from `keys list`")
-def revoke(
-    key: Annotated[str, typer.Argument(metavar="ID", help="The id that `keys list` shows.")],
+@examples(
+    "boxmatch admin keys show exchange --data data",
+    "boxmatch admin keys show 4f9c2ab7 --data data   # an id from `keys list`",
+)
+def show(key: Key, data: Data, as_json: AsJson = False) -> None:
+    """Say what a key may do, and for how long."""
+    from boxmatch.broker.access import Keys
+
+    with Keys.open(data, make=False) as opened:
+        info = opened.find(key)
+    now = time.time()
+    if as_json:
+        print_json(key_document(info, now))
+        return
+    for sentence in describe_key(info, now):
+        typer.echo(sentence)
+
+
+@keys.command(cls=Command)
+@examples(
+    "boxmatch admin keys rotate exchange --data data",
+    "boxmatch admin keys rotate exchange --overlap 7d --data data",
+    "boxmatch admin keys rotate exchange --overlap 0m --data data   # if it leaked",
+)
+def rotate(
+    key: Key,
     data: Data,
+    overlap: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="For how long the old secret stays valid: 30m, 12h, 7d."),
+    ] = "1h",
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a key permanently.
+    """Give a key a new secret and print it.
+
+    Id, permissions, limits and expiry stay. The old secret is valid until the overlap has ended;
+    `--overlap 0m` ends all earlier ones at once.
+    """
+    from boxmatch.broker.access import Keys
+
+    with Keys.open(data, make=False) as opened:
+        info, text = opened.rotate(key, _duration(overlap))
+    now = time.time()
+    if as_json:
+        print_json({"key": text, **key_document(info, now)})
+        return
+    # Without an overlap no earlier secret is left.
+    old = f"is valid until {describe_moment(info.earlier[-1])} UTC" if info.earlier else "has ended"
+    typer.echo(
+        f"Key {info.grant.id} has a new secret; the old one {old}. "
+        f"The new one will not be shown again:",
+        err=True,
+    )
+    typer.echo(text)
+
+
+@keys.command(cls=Command)
+@examples("boxmatch admin keys revoke 4f9c2ab7 --data data   # an id from `keys list`")
+def revoke(key: Key, data: Data, as_json: AsJson = False) -> None:
+    """Revoke a key permanently, with all its secrets.
 
     A running broker refuses it within a second.
     """
@@ -208,8 +271,8 @@ def _show(found: Verification) -> None:
 
 def _moment(text: str, now: float) -> float:
     """The Unix time that `90d` or `2027-01-31` stands for; UTC, unless it says otherwise."""
-    if found := re.fullmatch(r"([0-9]{1,9})([mhdw])", text):
-        return now + int(found[1]) * _SECONDS[found[2]]
+    if (seconds := _seconds(text)) is not None:
+        return now + seconds
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -217,37 +280,14 @@ def _moment(text: str, now: float) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _date(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+def _duration(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds is None:
+        raise typer.BadParameter(f"{text!r} is no time like 30m, 12h, 90d or 4w")
+    return seconds
 
 
-def _roles(grant: Grant) -> str:
-    if grant.admin:
-        return "do everything"
-    roles = (
-        ("publish to", grant.publish),
-        ("read", grant.read),
-        ("subscribe as", grant.subscribe),
-    )
-    return "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in roles if names)
-
-
-def _grant_document(grant: Grant) -> dict[str, Any]:
-    return {
-        "id": grant.id,
-        "label": grant.label,
-        "admin": grant.admin,
-        "publish": sorted(grant.publish),
-        "read": sorted(grant.read),
-        "subscribe": sorted(grant.subscribe),
-    }
-
-
-def _key_document(info: KeyInfo, now: float) -> dict[str, Any]:
-    times = {"created": info.created, "expires": info.expires, "revoked": info.revoked}
-    return {
-        **_grant_document(info.grant),
-        "limits": dict(info.limits),
-        **times,
-        "state": info.state(now),
-    }
+def _seconds(text: str) -> float | None:
+    """What `90d` stands for; None if it is nothing of the kind."""
+    found = re.fullmatch(r"([0-9]{1,9})([mhdw])", text)
+    return int(found[1]) * _SECONDS[found[2]] if found else None

@@ -28,6 +28,8 @@ class Grant:
     subscribe: frozenset[str] = frozenset()
     """Subscribers that the key may act as."""
     limits: Limits = field(default_factory=Limits)
+    digest: bytes = field(default=b"", repr=False, compare=False)
+    """Of the secret that was shown: a key has several for a while after a rotation."""
 
     def may_publish(self, feed: str) -> bool:
         return self.admin or feed in self.publish or ALL in self.publish

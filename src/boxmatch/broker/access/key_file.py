@@ -3,6 +3,9 @@
 Apart from the broker's database, so that the command line can write it while the broker runs. It
 holds the SHA-256 of each secret, not the secret. A slow hash would add nothing: it is there to
 make guessing costly where people choose the secrets, and 256 random bits cannot be guessed.
+
+Files of format 1 are converted when they are opened. Versions that know only that format then
+refuse them.
 """
 
 from __future__ import annotations
@@ -26,13 +29,22 @@ _READER_MILLISECONDS = 100
 """How long one who asks is kept waiting: not for writers, in WAL mode, but for a recovery."""
 _FORMAT = Format(
     application=0x426F784B,
-    version=1,
+    version=2,
     tables=(
         """CREATE TABLE key (
         id TEXT PRIMARY KEY, digest BLOB NOT NULL, label TEXT NOT NULL, roles TEXT NOT NULL,
-        limits TEXT NOT NULL, created REAL NOT NULL, expires REAL, revoked REAL) WITHOUT ROWID""",
+        limits TEXT NOT NULL, created REAL NOT NULL, expires REAL, revoked REAL,
+        earlier TEXT NOT NULL DEFAULT '[]') WITHOUT ROWID""",
     ),
 )
+
+
+class EarlierSecret(NamedTuple):
+    """A secret that a rotation replaced."""
+
+    digest: bytes
+    ends: float
+    """When it ceases to be valid."""
 
 
 class KeyRow(NamedTuple):
@@ -47,6 +59,7 @@ class KeyRow(NamedTuple):
     created: float
     expires: float | None
     revoked: float | None
+    earlier: tuple[EarlierSecret, ...] = ()
 
 
 class KeyFile:
@@ -70,6 +83,7 @@ class KeyFile:
             with closing(connect(path, "rw")) as connection:
                 _check_format(connection, path)
                 use_wal(connection, path, "full")  # a copy from a backup has none
+                _bring_up_to_date(connection)
         return cls(path)
 
     def read_if_changed(self) -> list[KeyRow] | None:
@@ -85,6 +99,7 @@ class KeyFile:
                 self._reader = connect(self.path, "rw")
                 self._reader.execute(f"PRAGMA busy_timeout = {_READER_MILLISECONDS}")
                 _check_format(self._reader, self.path)
+                _bring_up_to_date(self._reader)
                 self._identity, self._version = identity, None
             # Asked before reading: what comes in between is read twice rather than never.
             [(version,)] = self._reader.execute("PRAGMA data_version")
@@ -96,8 +111,27 @@ class KeyFile:
 
     def insert(self, row: KeyRow) -> None:
         """Add a key; `sqlite3.IntegrityError` if its id is taken."""
-        fields = (*row[:3], json.dumps(row.roles), json.dumps(row.limits), *row[5:])
-        self._write(lambda c: c.execute(f"INSERT INTO key VALUES ({', '.join('?' * 8)})", fields))
+        fields = (*row[:3], json.dumps(row.roles), json.dumps(row.limits), *row[5:8])
+        values = f"({', '.join('?' * 8)}, '[]')"
+        self._write(lambda c: c.execute(f"INSERT INTO key VALUES {values}", fields))
+
+    def replace_secret(self, id: str, change: Callable[[KeyRow], KeyRow]) -> KeyRow | None:
+        """Give a key the `digest` and the `earlier` secrets that `change` makes of what is stored:
+        all of it, or with an error nothing. None if there is no such key.
+        """
+
+        def replace(connection: sqlite3.Connection) -> KeyRow | None:
+            found = connection.execute(f"{_SELECT} WHERE id = ?", (id,)).fetchone()
+            if found is None:
+                return None
+            row = change(_row(found, self.path))
+            earlier = json.dumps([[digest.hex(), ends] for digest, ends in row.earlier])
+            connection.execute(
+                "UPDATE key SET digest = ?, earlier = ? WHERE id = ?", (row.digest, earlier, id)
+            )
+            return row
+
+        return self._write(replace)
 
     def revoke(self, id: str, now: float) -> bool:
         """Mark a key as revoked, unless it is already; False if there is none."""
@@ -113,18 +147,11 @@ class KeyFile:
         # A connection of its own, so that the reader's data_version shows this change as well.
         with _report_errors(self.path), closing(connect(self.path, "rw")) as connection:
             use_wal(connection, self.path, "full")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                done = change(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            return done
+            with _transaction(connection):
+                return change(connection)
 
 
-_SELECT = "SELECT id, digest, label, roles, limits, created, expires, revoked FROM key ORDER BY id"
+_SELECT = "SELECT id, digest, label, roles, limits, created, expires, revoked, earlier FROM key"
 
 
 @contextmanager
@@ -135,6 +162,18 @@ def _report_errors(path: Path) -> Iterator[None]:
         raise
     except (OSError, sqlite3.Error) as error:
         raise StorageError(f"cannot use the keys in {path}: {error}") from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _make(path: Path) -> None:
@@ -152,17 +191,33 @@ def _make(path: Path) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    if not is_made(connection, path, _FORMAT):
+    [(version,)] = connection.execute("PRAGMA user_version")
+    known = _FORMAT._replace(version=1) if version == 1 else _FORMAT
+    if not is_made(connection, path, known):
         raise StorageError(f"{path} is empty: it is not a file of keys")
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Convert a file of format 1. Several processes may try at once; one of them does it."""
+    if connection.execute("PRAGMA user_version").fetchone() == (_FORMAT.version,):
+        return
+    with _transaction(connection):
+        if connection.execute("PRAGMA user_version").fetchone() == (1,):
+            connection.execute("ALTER TABLE key ADD COLUMN earlier TEXT NOT NULL DEFAULT '[]'")
+            connection.execute(f"PRAGMA user_version = {_FORMAT.version}")
 
 
 def _row(fields: tuple[Any, ...], path: Path) -> KeyRow:
     row = KeyRow(*fields)
     try:
         roles, limits = json.loads(fields[3]), json.loads(fields[4])
+        earlier = tuple(
+            EarlierSecret(bytes.fromhex(digest), float(ends))
+            for digest, ends in json.loads(fields[8])
+        )
     except (TypeError, ValueError):
         raise StorageError(f"{path} is damaged: key {row.id!r}") from None
     right = isinstance(roles, dict) and isinstance(limits, dict)
     if not right or not isinstance(row.digest, bytes):
         raise StorageError(f"{path} is damaged: key {row.id!r}")
-    return row._replace(roles=roles, limits=limits)
+    return row._replace(roles=roles, limits=limits, earlier=earlier)

@@ -1,4 +1,6 @@
-"""API keys: made and revoked on the command line, looked up by the broker at every request."""
+"""API keys: made, rotated and revoked on the command line, looked up by the broker at every
+request.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,20 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from boxmatch.broker.access.grant import OPEN, Grant, check_names
-from boxmatch.broker.access.key_file import KeyFile, KeyRow
+from boxmatch.broker.access.key_file import EarlierSecret, KeyFile, KeyRow
 from boxmatch.broker.settings import Limits
 from boxmatch.errors import AccessError, BrokerError, StorageError
 
 _TEXT = re.compile(r"bm_([0-9a-z]{8})_([A-Za-z0-9_-]{43})")
 _ID_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # none that look alike
-_NO_DIGEST = bytes(32)
 _LABEL_LENGTH = 128
 _YEAR_10000 = 253402300800.0
 """The first moment that Python's dates cannot show."""
 _STALE_SECONDS = 30.0
 """How long the keys that were read last are good for when the file cannot be read."""
+_MOST_EARLIER = 8
+"""Secrets that rotations replaced, of one key. They are not dropped as soon as they end: a clock
+that is wrong for a moment must not take one away."""
 
 
 class KeyInfo(NamedTuple):
@@ -39,11 +43,30 @@ class KeyInfo(NamedTuple):
     created: float
     expires: float | None
     revoked: float | None
+    earlier: tuple[float, ...]
+    """When secrets that rotations replaced end, or ended, in the order of the rotations."""
 
     def state(self, now: float) -> Literal["active", "expired", "revoked"]:
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and now >= self.expires else "active"
+
+
+class _Secret(NamedTuple):
+    """One that a key can be shown with."""
+
+    grant: Grant
+    ends: float | None
+
+
+_NO_SECRETS = (_Secret(Grant(id="", label="", digest=bytes(32)), None),)
+_ENDED = {"expired": "has expired", "revoked": "was revoked"}
+
+
+class _Key(NamedTuple):
+    info: KeyInfo
+    secrets: tuple[_Secret, ...]
+    """The current one first."""
 
 
 class Keys:
@@ -68,7 +91,7 @@ class Keys:
         self._refresh_seconds = refresh_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: Mapping[str, tuple[bytes, KeyInfo]] = {}
+        self._entries: Mapping[str, _Key] = {}
         self._any = False
         self._closed = False
         self._checked = self._read = -math.inf
@@ -152,23 +175,69 @@ class Keys:
                 except sqlite3.IntegrityError:  # the id is taken
                     continue
                 self._read_file()
-            return self._grant(row), f"bm_{id}_{secret}"
+            return self._grant(row, row.digest), f"bm_{id}_{secret}"
 
-    def revoke(self, id: str) -> str:
-        """End a key for good and return its id. A whole key does as well as its id."""
-        whole = _TEXT.fullmatch(id)
-        known = whole[1] if whole else id
+    def rotate(self, name: str, overlap: float) -> tuple[KeyInfo, str]:
+        """Give a key, as `find` finds it, a new secret; the text is what `create` returns.
+
+        The secret that it had is valid for `overlap` more seconds, and those that earlier rotations
+        replaced until their own overlap ends. With an overlap of 0 all of them end at once.
+        """
+        id = self.find(name).grant.id
+        now = self._clock()
+        if not 0 <= overlap < _YEAR_10000 - now:
+            raise BrokerError("an overlap ends before the year 10000, and is not negative")
+        secret = secrets.token_urlsafe(32)
+
+        def change(row: KeyRow) -> KeyRow:
+            state = self._info(row).state(now)
+            if state != "active":
+                raise BrokerError(f"key {id} {_ENDED[state]}: create another one")
+            earlier = _replace_secret(row, now, overlap)
+            return row._replace(digest=_digest(secret), earlier=earlier)
+
         with self._lock:
             self._check_open()
-            if not self._file.revoke(known, self._clock()):
-                raise BrokerError(f"there is no key {known!r}")
+            row = self._file.replace_secret(id, change)
+            if row is None:
+                raise BrokerError(f"there is no key {id!r}")
             self._read_file()
-        return known
+        return self._info(row), f"bm_{id}_{secret}"
+
+    def revoke(self, name: str) -> str:
+        """End a key, as `find` finds it, for good, with all its secrets. Returns its id."""
+        id = self.find(name).grant.id
+        with self._lock:
+            self._check_open()
+            if not self._file.revoke(id, self._clock()):
+                raise BrokerError(f"there is no key {id!r}")
+            self._read_file()
+        return id
+
+    def find(self, name: str) -> KeyInfo:
+        """The key with this id, or label if no other key has it. Of several with one label it is
+        the only one that is active. A whole key does as well as its id.
+        """
+        whole = _TEXT.fullmatch(name)
+        known = whole[1] if whole else name
+        self._refresh(at_once=True)
+        key = self._entries.get(known)
+        if key is not None:
+            return key.info
+        found = [info for info in self.list() if info.grant.label == known]
+        now = self._clock()
+        found = [info for info in found if info.state(now) == "active"] or found
+        if not found:
+            raise BrokerError(f"there is no key {known!r}")
+        if len(found) > 1:
+            ids = ", ".join(info.grant.id for info in found)
+            raise BrokerError(f"several keys have the label {known!r}: name one by its id ({ids})")
+        return found[0]
 
     def list(self) -> Sequence[KeyInfo]:
         """All keys, also those that are expired or revoked, in the order of their making."""
         self._refresh()
-        infos = [info for _, info in self._entries.values()]
+        infos = [key.info for key in self._entries.values()]
         return sorted(infos, key=lambda info: (info.created, info.grant.id))
 
     def any(self) -> bool:
@@ -185,13 +254,12 @@ class Keys:
         found = _TEXT.fullmatch(text)
         if found is None:
             raise AccessError("unknown key", unknown=True)
-        if found[1] not in self._entries:
+        digest = _digest(found[2])
+        secret = self._find_secret(found[1], digest)
+        if secret is None:
             self._refresh(at_once=True)  # it may have been made a moment ago
-        # The id is no secret; the rest takes the same time whether the id is known or not.
-        expected, info = self._entries.get(found[1], (_NO_DIGEST, None))
-        if not hmac.compare_digest(_digest(found[2]), expected) or info is None:
-            raise AccessError("unknown key", unknown=True)
-        return self._valid(info)
+            secret = self._find_secret(found[1], digest)
+        return self._valid(secret)
 
     def admit(self, text: str | None) -> Grant:
         """What a request with this key, or without one, may do. Without keys, all may do all."""
@@ -208,17 +276,28 @@ class Keys:
                 raise AccessError("a key is needed now", unknown=True)
             return
         self._refresh()
-        entry = self._entries.get(grant.id)
-        if entry is None:
-            raise AccessError("unknown key", unknown=True)
-        self._valid(entry[1])
+        self._valid(self._find_secret(grant.id, grant.digest))
 
-    def _valid(self, info: KeyInfo) -> Grant:
-        state = info.state(self._clock())
+    def _find_secret(self, id: str, digest: bytes) -> _Secret | None:
+        # The id is no secret; the rest takes the same time whether the id is known or not.
+        key = self._entries.get(id)
+        found = None
+        for secret in _NO_SECRETS if key is None else key.secrets:
+            if hmac.compare_digest(digest, secret.grant.digest):
+                found = secret
+        return found
+
+    def _valid(self, secret: _Secret | None) -> Grant:
+        key = None if secret is None else self._entries.get(secret.grant.id)
+        if secret is None or key is None:
+            raise AccessError("unknown key", unknown=True)
+        id, now = secret.grant.id, self._clock()
+        state = key.info.state(now)
         if state != "active":
-            reason = "was revoked" if state == "revoked" else "has expired"
-            raise AccessError(f"key {info.grant.id} {reason}", unknown=True)
-        return info.grant
+            raise AccessError(f"key {id} {_ENDED[state]}", unknown=True)
+        if secret.ends is not None and now >= secret.ends:
+            raise AccessError(f"this secret of key {id} was replaced by another", unknown=True)
+        return secret.grant
 
     def _refresh(self, *, at_once: bool = False) -> None:
         now = time.monotonic()
@@ -250,11 +329,22 @@ class Keys:
             self._any = self._any or bool(rows)
         self._checked = self._read = now
 
-    def _entry(self, row: KeyRow) -> tuple[bytes, KeyInfo]:
-        times = (row.created, row.expires, row.revoked)
-        return row.digest, KeyInfo(self._grant(row), row.limits, *times)
+    def _entry(self, row: KeyRow) -> _Key:
+        current = _Secret(self._grant(row, row.digest), None)
+        earlier = [_Secret(self._grant(row, digest), ends) for digest, ends in row.earlier]
+        return _Key(self._info(row), (current, *earlier))
 
-    def _grant(self, row: KeyRow) -> Grant:
+    def _info(self, row: KeyRow) -> KeyInfo:
+        return KeyInfo(
+            self._grant(row, row.digest),
+            row.limits,
+            created=row.created,
+            expires=row.expires,
+            revoked=row.revoked,
+            earlier=tuple(secret.ends for secret in row.earlier),
+        )
+
+    def _grant(self, row: KeyRow, digest: bytes) -> Grant:
         return Grant(
             id=row.id,
             label=row.label,
@@ -263,6 +353,7 @@ class Keys:
             read=frozenset(row.roles["read"]),
             subscribe=frozenset(row.roles["subscribe"]),
             limits=replace(self._limits, **row.limits),
+            digest=digest,
         )
 
     def _check_open(self) -> None:
@@ -272,6 +363,22 @@ class Keys:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("ascii")).digest()
+
+
+def _replace_secret(row: KeyRow, now: float, overlap: float) -> tuple[EarlierSecret, ...]:
+    """What the earlier secrets are after a rotation: also the one that was current."""
+    if overlap == 0:
+        return ()
+    kept = [*row.earlier, EarlierSecret(row.digest, now + overlap)]
+    if len(kept) > _MOST_EARLIER:
+        first = min(kept, key=lambda secret: secret.ends)
+        kept.remove(first)
+        if first.ends > now:
+            raise BrokerError(
+                f"key {row.id} has {_MOST_EARLIER} earlier secrets that are still valid: rotate it "
+                f"when an overlap has ended, or without an overlap"
+            )
+    return tuple(kept)
 
 
 def _check_label(label: str) -> str:
