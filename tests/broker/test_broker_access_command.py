@@ -57,6 +57,7 @@ class TestKeys:
             "publish": [],
             "read": ["*"],
             "subscribe": [],
+            "subscribe_to": [],
             "limits": {"events_per_second": 5.0, "subscriptions": 7},
         }
         assert listed["state"] == "active"
@@ -90,6 +91,9 @@ class TestKeys:
             (("--admin", "--expires", "2001-01-01"), "in the future"),
             (("--admin", "--expires", "999999999w"), "before the year 10000"),
             (("--admin", "--body-bytes", "-1"), "body-bytes"),
+            (("--publish", "a", "--subscribe-to", "a"), "needs a subscriber"),
+            (("--admin", "--subscribe-to", "a"), "an admin may subscribe to all feeds"),
+            (("--subscribe", "a", "--subscribe-to", "a b"), "cannot be the name of a feed"),
             (("--admin", "--events-per-second", "inf"), "cannot be inf"),
         ],
     )
@@ -125,6 +129,20 @@ class TestKeys:
             run_boxmatch("admin", "keys", "list", "--data", str(tmp_path), "--json").out
         )
         assert listed["state"] == "expired"
+
+    def test_feeds_to_subscribe_to(self, run_boxmatch: Command, tmp_path: Path) -> None:
+        data = ("--data", str(tmp_path))
+        made = run_boxmatch("admin", "keys", "create", "x", "--subscribe", "bob", "--subscribe-to",
+                            "sales", "--subscribe-to", "news", *data)  # fmt: skip
+        assert "may subscribe as bob to news, sales." in made.err
+        plain = run_boxmatch("admin", "keys", "create", "y", "--subscribe", "bob", *data)
+        assert "may subscribe as bob. " in plain.err  # as before there was a choice
+        with Keys.open(tmp_path) as keys:
+            assert keys.authenticate(made.out.strip()).subscribed_feeds == {"sales", "news"}
+            assert keys.authenticate(plain.out.strip()).subscribed_feeds is None
+        lines = run_boxmatch("admin", "keys", "list", *data, "--json").out.splitlines()
+        told = {one["label"]: one["subscribe_to"] for one in map(json.loads, lines)}
+        assert told == {"x": ["news", "sales"], "y": ["*"]}
 
     def test_rotated_while_a_broker_has_it(self, run_boxmatch: Command, tmp_path: Path) -> None:
         data = ("--data", str(tmp_path))
@@ -199,14 +217,19 @@ DAY = 86400.0
     [
         ({"admin": True}, "do everything", "do everything"),
         (
-            {"publish": ["ticks"], "subscribe": ["bob", "alice"]},
-            "publish to 'ticks', subscribe as 'alice' and 'bob', and read nothing",
-            "publish to ticks; subscribe as alice, bob",
+            {"publish": ["ticks"], "subscribe": ["alice"], "subscribe_to": ["trades", "ticks"]},
+            "publish to 'ticks', subscribe as 'alice' to 'ticks' and 'trades', and read nothing",
+            "publish to ticks; subscribe as alice to ticks, trades",
         ),
         (
-            {"subscribe": ["*"], "read": ["*"], "publish": ["*", "a"]},
-            "publish to every feed, subscribe as every subscriber, and read every feed",
-            "publish to *, a; read *; subscribe as *",
+            {"subscribe": ["bob", "alice"]},
+            "subscribe as 'alice' and 'bob' to every feed, publish nothing, and read nothing",
+            "subscribe as alice, bob",
+        ),
+        (
+            {"subscribe": ["*"], "subscribe_to": ["a"], "read": ["*"], "publish": ["*", "a"]},
+            "publish to every feed, subscribe as every subscriber to 'a', and read every feed",
+            "publish to *, a; read *; subscribe as * to a",
         ),
         (
             {"read": ["a", "b", "c"]},

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ def keys(tmp_path: Path, clock: Clock) -> Iterator[Keys]:
 class TestGrant:
     @given(
         st.booleans(),
-        *[st.frozensets(st.sampled_from(["a", "b", "*"])) for _ in range(3)],
+        *[st.frozensets(st.sampled_from(["a", "b", "*"])) for _ in range(4)],
         st.sampled_from(["a", "b", "c", "*", ""]),
     )
     def test_allows_what_is_named(
@@ -54,14 +55,26 @@ class TestGrant:
         publish: frozenset[str],
         read: frozenset[str],
         subscribe: frozenset[str],
+        subscribe_to: frozenset[str],
         name: str,
     ) -> None:
         grant = Grant(
-            id="x", label="x", admin=admin, publish=publish, read=read, subscribe=subscribe
+            id="x",
+            label="x",
+            admin=admin,
+            publish=publish,
+            read=read,
+            subscribe=subscribe,
+            subscribe_to=subscribe_to,
         )
         assert grant.may_publish(name) == (admin or bool(publish & {name, "*"}))
         assert grant.may_read(name) == (admin or bool(read & {name, "*"}))
         assert grant.may_subscribe(name) == (admin or bool(subscribe & {name, "*"}))
+        to = admin or bool(subscribe and subscribe_to & {name, "*"})
+        assert grant.may_subscribe_to(name) == to
+        assert grant.may_ask(name) == (to or bool((publish | read) & {name, "*"}))
+        if to:
+            assert grant.subscribed_feeds is None or name in grant.subscribed_feeds
         assert grant.may_administer() == admin
 
     def test_a_role_does_not_give_another(self) -> None:
@@ -69,12 +82,14 @@ class TestGrant:
         assert grant.may_publish("feed")
         assert not grant.may_read("feed")
         assert not grant.may_subscribe("me")
+        assert not grant.may_subscribe_to("feed")
         assert not grant.may_administer()
 
     def test_open_allows_all(self) -> None:
         assert OPEN.may_publish("a")
         assert OPEN.may_read("a")
         assert OPEN.may_subscribe("a")
+        assert OPEN.may_subscribe_to("a")
         assert OPEN.may_administer()
 
 
@@ -89,6 +104,32 @@ class TestCreate:
         assert grant.subscribe == {"bob"}
         assert grant.label == "shop"
         assert not grant.admin
+
+    def test_feeds_to_subscribe_to(self, keys: Keys) -> None:
+        for named, kept in ((None, {"*"}), (["b", "a"], {"a", "b"}), (["*"], {"*"})):
+            grant, text = keys.create("x", subscribe=["bob"], subscribe_to=named)
+            assert keys.authenticate(text) == grant
+            assert grant.subscribe_to == kept
+        grant, _ = keys.create("x", publish=["a"])
+        assert grant.subscribe_to == frozenset()
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"subscribe_to": ["a"]}, "needs a role"),
+            ({"subscribe_to": ["a"], "publish": ["a"]}, "needs a subscriber"),
+            ({"subscribe_to": ["a"], "admin": True}, "an admin may subscribe to all"),
+            ({"subscribe_to": [], "subscribe": ["bob"]}, "needs a feed to subscribe to"),
+            ({"subscribe_to": ["a b"], "subscribe": ["bob"]}, "cannot be the name of a feed"),
+            ({"subscribe_to": "a", "subscribe": ["bob"]}, "not the text 'a'"),
+        ],
+    )
+    def test_feeds_to_subscribe_to_that_make_no_sense(
+        self, keys: Keys, given: dict[str, Any], said: str
+    ) -> None:
+        with pytest.raises(BrokerError, match=said):
+            keys.create("x", **given)
+        assert not keys.any()
 
     def test_the_secret_is_nowhere_on_disk(self, keys: Keys, tmp_path: Path) -> None:
         grant, text = keys.create("shop", admin=True)

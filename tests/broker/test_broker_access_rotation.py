@@ -52,7 +52,7 @@ def is_valid(keys: Keys, text: str) -> bool:
 class TestRotate:
     def test_both_are_valid_until_the_overlap_ends(self, keys: Keys, clock: Clock) -> None:
         grant, old = keys.create(
-            "shop", publish=["a"], subscribe=["bob"], limits={"body_bytes": 9},
+            "shop", publish=["a"], subscribe=["bob"], subscribe_to=["b"], limits={"body_bytes": 9},
             expires=clock.now + 10 * HOUR,
         )  # fmt: skip
         [before] = keys.list()
@@ -320,17 +320,21 @@ class TestFormat1:
         with Keys.open(tmp_path, make=False) as keys:
             grant = keys.authenticate(KEY_OF_FORMAT_1)
             assert grant.subscribers == {"bob"}
+            assert grant.subscribed_feeds is None
+            assert grant.may_subscribe_to("any")
             assert not grant.may_see("any")
             assert grant.limits.body_bytes == 7
             first, second = keys.list()
             assert (first.created, first.state(10.0), first.earlier) == (5.0, "active", ())
             assert (second.grant.publish, second.state(10.0)) == ({"sales"}, "revoked")
+            assert not second.grant.may_subscribe_to("any")
             _, new = keys.rotate("bob", HOUR)
             assert is_valid(keys, KEY_OF_FORMAT_1)
         with Keys.open(tmp_path, make=False) as keys:
             assert all(is_valid(keys, text) for text in (KEY_OF_FORMAT_1, new))
 
     def test_versions_that_know_only_it_refuse_what_it_becomes(self, tmp_path: Path) -> None:
+        """They would not look at the feeds that a key may subscribe to."""
         make_format_1(tmp_path)
         Keys.open(tmp_path).close()
         with closing(sqlite3.connect(tmp_path / "keys.sqlite")) as connection:

@@ -31,14 +31,19 @@ ROLES: Mapping[str, Mapping[str, Any]] = {
     "read other": {"read": ["other"]},
     "subscribe": {"subscribe": ["ann"]},
     "subscribe other": {"subscribe": ["bob"]},
+    "subscribe to": {"subscribe": ["ann"], "subscribe_to": ["mine", "places"]},
+    "subscribe elsewhere": {"subscribe": ["ann"], "subscribe_to": ["other"]},
     "admin": {"admin": True},
 }
 ALL = frozenset(ROLES)
 PUBLISH = frozenset({"publish", "admin"})
 READ = frozenset({"read", "admin"})
 SEE = PUBLISH | READ
-ASK = SEE | {"subscribe", "subscribe other"}  # who subscribes may try filters in every feed
-OWN = frozenset({"subscribe", "admin"})
+# Who subscribes may try filters in the feeds that it may subscribe to, whoever it acts as.
+ASK = SEE | {"subscribe", "subscribe other", "subscribe to"}
+OWN = frozenset({"subscribe", "subscribe to", "subscribe elsewhere", "admin"})
+WANT = OWN - {"subscribe elsewhere"}
+HIDDEN = {"subscribe elsewhere": 404}
 ADMIN = frozenset({"admin"})
 EVERYONE = ALL | set(NOBODY)
 
@@ -83,13 +88,15 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("GET", "/subscribers/{subscriber}"): Route(OWN),
     ("GET", "/subscribers/{subscriber}/subscriptions"): Route(OWN),
     ("POST", "/subscribers/{subscriber}/subscriptions"): Route(
-        OWN, body={"feed": "mine", "filters": {"y": "price < 1"}}
+        WANT, body={"feed": "mine", "filters": {"y": "price < 1"}}
     ),
     ("PUT", "/subscribers/{subscriber}/subscriptions/{id}"): Route(
-        OWN, body={"feed": "mine", "filter": "price < 1"}
+        WANT, body={"feed": "mine", "filter": "price < 1"}
     ),
-    ("GET", "/subscribers/{subscriber}/subscriptions/{id}"): Route(OWN),
-    ("DELETE", "/subscribers/{subscriber}/subscriptions/{id}"): Route(OWN, 204, own={"admin": 404}),
+    ("GET", "/subscribers/{subscriber}/subscriptions/{id}"): Route(OWN, own=HIDDEN),
+    ("DELETE", "/subscribers/{subscriber}/subscriptions/{id}"): Route(
+        OWN, 204, own={**HIDDEN, "subscribe to": 404, "admin": 404}
+    ),
     ("GET", "/subscribers/{subscriber}/notifications"): Route(OWN),
     ("GET", "/subscribers/{subscriber}/notifications/stream"): Route(OWN),
     ("POST", "/subscribers/{subscriber}/acknowledge"): Route(OWN, body={"sequence": 0}),
@@ -98,13 +105,15 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("POST", "/subscribers/{subscriber}/dead-letters/replay"): Route(OWN, body={}),
     ("GET", "/subscribers/{subscriber}/dead-letters"): Route(OWN),
     ("DELETE", "/subscribers/{subscriber}/dead-letters"): Route(OWN),
-    ("DELETE", "/subscribers/{subscriber}/webhook"): Route(OWN, 204, own={"admin": 404}),
+    ("DELETE", "/subscribers/{subscriber}/webhook"): Route(
+        OWN, 204, own=dict.fromkeys(("subscribe to", "subscribe elsewhere", "admin"), 404)
+    ),
     ("GET", "/healthz"): Route(EVERYONE),
     ("GET", "/readyz"): Route(EVERYONE),
     ("GET", "/metrics"): Route(ADMIN),
     ("GET", "/overview"): Route(ALL),
     ("GET", "/overview/history"): Route(ALL),
-    ("GET", "/feeds/{feed}/subscriptions"): Route(OWN | {"subscribe other"}),
+    ("GET", "/feeds/{feed}/subscriptions"): Route(WANT | {"subscribe other"}),
     ("POST", "/feeds/{feed}/trace"): Route(ASK, body={"event": {"price": 1}}),
 }  # fmt: skip
 UNLISTED = (
@@ -299,7 +308,7 @@ def test_other_feeds_look_the_same_whether_they_exist(
     guarded: Guarded, method: str, path: str
 ) -> None:
     body = TABLE[method, path].body
-    for role in ("publish other", "read other"):
+    for role in ("publish other", "read other", "subscribe elsewhere"):
         same(
             guarded,
             lambda feed: guarded.call(role, method, path.format(feed=feed, id="x"), body),  # noqa: B023

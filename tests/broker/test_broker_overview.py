@@ -133,7 +133,7 @@ def test_what_a_key_sees(watched: Watched) -> None:
         for path in ("/overview", "/overview/history"):
             assert not re.search("bob|theirs|hidden", watched.call(role, "GET", path).text)
     assert watched.overview("ann")["roles"] == {
-        "admin": False, "publish": [], "read": [], "subscribe": ["ann"],
+        "admin": False, "publish": [], "read": [], "subscribe": ["ann"], "subscribe_to": ["*"],
     }  # fmt: skip
     assert watched.overview("all")["roles"]["subscribe"] == ["*"]
 

@@ -50,6 +50,7 @@ Key = Annotated[
     "boxmatch admin keys create operations --admin --data data",
     "boxmatch admin keys create exchange --publish ticks --expires 90d --data data",
     "boxmatch admin keys create alice --subscribe alice --data data",
+    "boxmatch admin keys create bo --subscribe bo --subscribe-to ticks --data data",
 )
 def create(
     label: Annotated[str, typer.Argument(help="What the key is for.")],
@@ -67,6 +68,13 @@ def create(
         list[str] | None,
         typer.Option(
             metavar="SUBSCRIBER", help="May act as this subscriber; * for all. Repeatable."
+        ),
+    ] = None,
+    subscribe_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FEED",
+            help="May subscribe to this feed, with --subscribe; default: to all. Repeatable.",
         ),
     ] = None,
     expires: Annotated[
@@ -107,6 +115,7 @@ def create(
             publish=publish or (),
             read=read or (),
             subscribe=subscribe or (),
+            subscribe_to=subscribe_to or None,
             limits=limits,
             expires=None if expires is None else _moment(expires, time.time()),
         )

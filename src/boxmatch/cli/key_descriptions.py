@@ -33,12 +33,15 @@ def describe_roles(grant: Grant) -> str:
     """What a key may do, in short: without what it may not, and `*` for all."""
     if grant.admin:
         return "do everything"
+    to = "" if _ALL in grant.subscribe_to else f" to {', '.join(sorted(grant.subscribe_to))}"
     roles = (
-        ("publish to", grant.publish),
-        ("read", grant.read),
-        ("subscribe as", grant.subscribe),
+        ("publish to", grant.publish, ""),
+        ("read", grant.read, ""),
+        ("subscribe as", grant.subscribe, to),
     )
-    return "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in roles if names)
+    return "; ".join(
+        f"{verb} {', '.join(sorted(names))}{end}" for verb, names, end in roles if names
+    )
 
 
 def describe_limits(info: KeyInfo) -> str:
@@ -58,6 +61,7 @@ def grant_document(grant: Grant) -> dict[str, Any]:
         "publish": sorted(grant.publish),
         "read": sorted(grant.read),
         "subscribe": sorted(grant.subscribe),
+        "subscribe_to": sorted(grant.subscribe_to) if grant.subscribe else [],
     }
 
 
@@ -82,10 +86,11 @@ def _abilities(grant: Grant) -> str:
     if grant.admin:
         return "do everything"
     subscribers = _names(grant.subscribe, "every subscriber")
+    to = f"as {subscribers} to {_names(grant.subscribe_to, 'every feed')}"
     can, cannot = [], []
     for verb, names, what, nothing in (
         ("publish", grant.publish, f"to {_names(grant.publish, 'every feed')}", "nothing"),
-        ("subscribe", grant.subscribe, f"as {subscribers}", "to nothing"),
+        ("subscribe", grant.subscribe, to, "to nothing"),
         ("read", grant.read, _names(grant.read, "every feed"), "nothing"),
     ):
         if names:

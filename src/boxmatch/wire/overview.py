@@ -18,6 +18,7 @@ class Roles(ResponseBody, frozen=True):
     publish: _Feeds
     read: _Feeds
     subscribe: Annotated[list[str], Meta(description="Subscribers; `*` is all.")]
+    subscribe_to: _Feeds
 
 
 class Queue(ResponseBody, frozen=True):

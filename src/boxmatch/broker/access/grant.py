@@ -27,6 +27,8 @@ class Grant:
     """Feeds whose whole log may be read."""
     subscribe: frozenset[str] = frozenset()
     """Subscribers that the key may act as."""
+    subscribe_to: frozenset[str] = frozenset({ALL})
+    """Feeds that it may subscribe to as one of them."""
     limits: Limits = field(default_factory=Limits)
     digest: bytes = field(default=b"", repr=False, compare=False)
     """Of the secret that was shown: a key has several for a while after a rotation."""
@@ -42,17 +44,27 @@ class Grant:
         return self.may_publish(feed) or self.may_read(feed)
 
     def may_ask(self, feed: str) -> bool:
-        """Whether the key may try filters. Who subscribes may do so in every feed."""
-        return self.may_see(feed) or bool(self.subscribe)
+        """Whether the key may try filters: those who may subscribe to the feed may, too."""
+        return self.may_see(feed) or self.may_subscribe_to(feed)
 
     def may_subscribe(self, subscriber: str) -> bool:
         """Whether the key may act as this subscriber: subscribe, listen, set a webhook."""
         return self.admin or subscriber in self.subscribe or ALL in self.subscribe
 
+    def may_subscribe_to(self, feed: str) -> bool:
+        """Whether the key may see and change subscriptions to the feed, of its subscribers."""
+        named = feed in self.subscribe_to or ALL in self.subscribe_to
+        return self.admin or (named and bool(self.subscribe))
+
     @property
     def subscribers(self) -> frozenset[str] | None:
         """Those that the key may act as; None is all."""
         return None if self.admin or ALL in self.subscribe else self.subscribe
+
+    @property
+    def subscribed_feeds(self) -> frozenset[str] | None:
+        """Those that it may subscribe to; None is all."""
+        return None if self.admin or ALL in self.subscribe_to else self.subscribe_to
 
     def may_administer(self) -> bool:
         return self.admin

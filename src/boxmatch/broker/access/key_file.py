@@ -5,7 +5,7 @@ holds the SHA-256 of each secret, not the secret. A slow hash would add nothing:
 make guessing costly where people choose the secrets, and 256 random bits cannot be guessed.
 
 Files of format 1 are converted when they are opened. Versions that know only that format then
-refuse them.
+refuse them: they would ignore which feeds a key may subscribe to.
 """
 
 from __future__ import annotations

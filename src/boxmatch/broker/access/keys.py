@@ -17,7 +17,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from boxmatch.broker.access.grant import OPEN, Grant, check_names
+from boxmatch.broker.access.grant import ALL, OPEN, Grant, check_names
 from boxmatch.broker.access.key_file import EarlierSecret, KeyFile, KeyRow
 from boxmatch.broker.settings import Limits
 from boxmatch.errors import AccessError, BrokerError, StorageError
@@ -144,13 +144,15 @@ class Keys:
         publish: Iterable[str] = (),
         read: Iterable[str] = (),
         subscribe: Iterable[str] = (),
+        subscribe_to: Iterable[str] | None = None,
         limits: Limits | Mapping[str, float | None] | None = None,
         expires: float | None = None,
     ) -> tuple[Grant, str]:
         """Make a key; the text is to be handed to its holder, and cannot be had again.
 
-        A mapping of limits holds those in which the key differs from the broker's; `Limits` sets
-        them all. `expires` is a Unix time.
+        Who has subscribers may subscribe as them to the feeds `subscribe_to`; left out, to all. A
+        mapping of limits holds those in which the key differs from the broker's; `Limits` sets them
+        all. `expires` is a Unix time.
         """
         roles = {
             "admin": bool(admin),
@@ -160,6 +162,7 @@ class Keys:
         }
         if not any(roles.values()):
             raise BrokerError("a key needs a role: admin, publish, read or subscribe")
+        roles["subscribe_to"] = _check_subscribe_to(subscribe_to, roles)
         now = self._clock()
         if expires is not None and not now < expires < _YEAR_10000:
             raise BrokerError("a key must expire in the future, before the year 10000, or never")
@@ -352,6 +355,8 @@ class Keys:
             publish=frozenset(row.roles["publish"]),
             read=frozenset(row.roles["read"]),
             subscribe=frozenset(row.roles["subscribe"]),
+            # Keys that were made before there was a choice may subscribe to all feeds.
+            subscribe_to=frozenset(row.roles.get("subscribe_to", [ALL])),
             limits=replace(self._limits, **row.limits),
             digest=digest,
         )
@@ -363,6 +368,23 @@ class Keys:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("ascii")).digest()
+
+
+def _check_subscribe_to(names: Iterable[str] | None, roles: Mapping[str, Any]) -> list[str]:
+    """The feeds that a key with these roles may subscribe to."""
+    if names is None:
+        return [ALL] if roles["subscribe"] else []
+    feeds = sorted(check_names(names, "feed"))
+    if roles["admin"]:
+        raise BrokerError("an admin may subscribe to all feeds: leave out subscribe_to, or admin")
+    if not roles["subscribe"]:
+        raise BrokerError("a key that names feeds to subscribe to needs a subscriber, too")
+    if not feeds:
+        raise BrokerError(
+            f"a key with subscribers needs a feed to subscribe to; {ALL!r}, or leaving out "
+            f"subscribe_to, means all"
+        )
+    return feeds
 
 
 def _replace_secret(row: KeyRow, now: float, overlap: float) -> tuple[EarlierSecret, ...]:

@@ -6,7 +6,7 @@ belongs to others looks the same whether it is there or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
 from boxmatch.broker.http.problems import Problem, misplaced
 from boxmatch.broker.settings import Limits
-from boxmatch.errors import AccessError
+from boxmatch.errors import AccessError, UnknownSubscriptionError
 from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
 from boxmatch.wire.requests import Filter
 from boxmatch.wire.responses import Fault
@@ -26,17 +26,19 @@ from boxmatch.wire.responses import Fault
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.http.bodies import BodyBudget
+    from boxmatch.broker.subscribers.subscribers import Subscription
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
 
 
-Permission = Literal["publish", "read", "see", "ask", "subscribe"]
+Permission = Literal["publish", "read", "see", "ask", "subscribe", "subscribe to"]
 _PERMISSIONS: Final[Mapping[Permission, tuple[Callable[[Grant, str], bool], str]]] = {
     "publish": (Grant.may_publish, "this key may not publish to feed {!r}"),
     "read": (Grant.may_read, "this key may not read feed {!r}"),
     "see": (Grant.may_see, "this key may neither publish to nor read feed {!r}"),
     "ask": (Grant.may_ask, "this key may not ask about feed {!r}"),
     "subscribe": (Grant.may_subscribe, "this key may not act as subscriber {!r}"),
+    "subscribe to": (Grant.may_subscribe_to, "this key may not subscribe to feed {!r}"),
 }
 
 
@@ -96,6 +98,24 @@ class Caller:
         may, refusal = _PERMISSIONS[permission]
         if not may(self.grant, name):
             raise AccessError(refusal.format(name))
+
+    def subscription(self, subscriber: str, id: str) -> Subscription:
+        """A stored subscription. One to a feed that the key may not subscribe to is as unknown as
+        one that is not there.
+        """
+        found = self.broker.directory.subscription(subscriber, id)
+        if not self.grant.may_subscribe_to(found.wanted.feed):
+            raise UnknownSubscriptionError(id)
+        return found
+
+    def check_change(self, subscriber: str, ids: Iterable[str], feed: str) -> None:
+        """`AccessError` if the key may not put subscriptions to the feed under these ids."""
+        self.must("subscribe to", feed)
+        known = self.broker.subscribers.get(subscriber).subscriptions
+        for id in ids:
+            there = known.get(id)
+            if there is not None and not self.grant.may_subscribe_to(there.wanted.feed):
+                raise AccessError(f"this key may not change subscription {id!r}")
 
     def recheck(self) -> None:
         """`AccessError` if the key is not valid any more. For connections that last."""

@@ -151,6 +151,7 @@ def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None
         raise Problem(422, "body", "give a filter, or a subscriber and one of its subscriptions")
     if asked.subscriber is not None:
         caller.must("subscribe", asked.subscriber)
+        caller.subscription(asked.subscriber, asked.subscription or "")
     if asked.sequence is not None:
         caller.must("read", feed)
 

@@ -62,7 +62,11 @@ async def overview(caller: AnyCaller) -> Overview:
         started=watching.started,
         version=__version__,
         roles=Roles(
-            grant.admin, sorted(grant.publish), sorted(grant.read), sorted(grant.subscribe)
+            grant.admin,
+            sorted(grant.publish),
+            sorted(grant.read),
+            sorted(grant.subscribe),
+            sorted(grant.subscribe_to) if grant.subscribe else [],
         ),
         buckets=BUCKETS,
         broker=whole,
@@ -89,7 +93,7 @@ async def top_subscriptions(
     or without any the oldest.
     """
     subscribers = caller.grant.subscribers
-    if subscribers is not None and not subscribers:
+    if not caller.grant.may_subscribe_to(feed):
         raise AccessError(f"this key may not see subscriptions to feed {feed!r}")
     found = await caller.broker.subscriptions.top(feed, subscribers, order, limit)
     shown = [
@@ -103,14 +107,15 @@ async def top_subscriptions(
 async def trace(feed: Name, asked: requests.TraceQuestion, caller: Asker) -> Trace:
     """Who gets an event, and which others come nearest to it; with `publish` it is published too.
 
-    Who subscribes is told of its own subscriptions; who only publishes or reads, how many.
+    Who may subscribe to the feed is told of its own subscriptions; who only publishes or reads, how
+    many there are.
     """
     if asked.publish:
         caller.must("publish", feed)
         caller.take_events()
     subscribers = caller.grant.subscribers
     limit = asked.limit
-    if subscribers is not None and not subscribers:
+    if not caller.grant.may_subscribe_to(feed):
         subscribers, limit = None, 0
     found = await caller.broker.preview.trace(
         feed, asked.event, subscribers=subscribers, limit=limit

@@ -35,6 +35,7 @@ async def put_subscription(
     """Make a subscription, or put another in its place. It counts for all events that are
     published after the answer.
     """
+    caller.check_change(subscriber, [id], asked.feed)
     caller.check_filter(asked.filter)
     caller.check_filter(asked.region_filter)
     wanted = replace(asked, region=None, regions=named_regions(asked.region, asked.regions))
@@ -49,6 +50,7 @@ async def put_subscriptions(
     """Make or replace many subscriptions to one feed of events, by filters under their ids: all of
     them, or with an error none.
     """
+    caller.check_change(subscriber, asked.filters, asked.feed)
     wanted: dict[str, requests.Wanted] = {}
     for id, filter in asked.filters.items():
         check_name("subscription", id)
@@ -76,12 +78,13 @@ async def show_subscription(
     subscriber: Name, id: Name, caller: AsSubscriber
 ) -> responses.Subscription:
     """A subscription as it is stored."""
-    return caller.broker.subscriptions.get(subscriber, id)
+    return caller.subscription(subscriber, id).info()
 
 
 @router.serve("DELETE /subscribers/{subscriber}/subscriptions/{id}", 404)
 async def delete_subscription(subscriber: Name, id: Name, caller: AsSubscriber) -> None:
     """Drop a subscription. Notifications that it was the reason for are still delivered."""
+    caller.subscription(subscriber, id)
     await caller.broker.subscriptions.delete(subscriber, id)
 
 
@@ -93,18 +96,24 @@ async def list_subscriptions(
     limit: Limit = 100,
     feed: AfterName = "",
 ) -> responses.Subscriptions:
-    """The subscriptions of a subscriber by id, a page at a time; `next` is null at the end."""
-    found = caller.broker.subscriptions.list(
-        subscriber, after=after, limit=limit, feed=feed or None
-    )
+    """The subscriptions of a subscriber by id, a page at a time; `next` is null at the end. Only
+    those to feeds that the key may subscribe to.
+    """
+    feeds: Collection[str] | None = caller.grant.subscribed_feeds
+    if feed:
+        feeds = [feed] if caller.grant.may_subscribe_to(feed) else []
+    found = caller.broker.subscriptions.list(subscriber, after=after, limit=limit, feeds=feeds)
     following = found[-1].id if len(found) == limit else None
     return responses.Subscriptions(list(found), following)
 
 
 @router.serve("GET /subscribers/{subscriber}", 404)
 async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> responses.Subscriber:
-    """Where a subscriber stands: its cursor, what waits for it and what was dropped."""
-    return await caller.broker.subscribers.describe(subscriber)
+    """Where a subscriber stands: its cursor, what waits for it and what was dropped. `feeds` has
+    those that the key may subscribe to.
+    """
+    found = await caller.broker.subscribers.describe(subscriber)
+    return replace(found, feeds=[one for one in found.feeds if caller.grant.may_subscribe_to(one)])
 
 
 @router.serve("GET /subscribers")

@@ -44,20 +44,22 @@ class Subscriptions:
     _most: int
     """That one subscriber can have."""
 
-    def get(self, subscriber: str, subscription: str) -> responses.Subscription:
-        return self._directory.subscription(subscriber, subscription).info()
-
     def list(
-        self, subscriber: str, *, after: str = "", limit: int = 100, feed: str | None = None
+        self,
+        subscriber: str,
+        *,
+        after: str = "",
+        limit: int = 100,
+        feeds: Collection[str] | None = None,
     ) -> Sequence[responses.Subscription]:
-        """The subscriptions of a subscriber by id, a page of them: of all feeds, or of one."""
+        """The subscriptions of a subscriber by id, a page of them: to all feeds, or to some."""
         known = self._directory.subscriber(subscriber)
         if known is None:
             return []
         wanted = (
             one.id
             for one in known.subscriptions.values()
-            if one.id > after and feed in (None, one.wanted.feed)
+            if one.id > after and (feeds is None or one.wanted.feed in feeds)
         )
         # Not sorted as a whole, for each page anew: a subscriber may have a million.
         return [known.subscriptions[name].info() for name in nsmallest(limit, wanted)]
