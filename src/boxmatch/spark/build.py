@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from boxmatch.errors import SparkError
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.spark.columns import column, require_frame, subscription_columns
+from boxmatch.spark.columns import column, require_frame
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
 from boxmatch.spark.skipping import check_selectivity
 from boxmatch.spark.store import Folder
+from boxmatch.spark.subscription_tables import subscription_columns
 from boxmatch.spark.versions import (
     SEGMENTS,
     IdType,

@@ -21,12 +21,13 @@ from boxmatch.spark.build import (
     number_of_shards,
     warn_of_rejected,
 )
-from boxmatch.spark.columns import Columns, column, require_frame, subscription_columns
+from boxmatch.spark.columns import Columns, column, require_frame
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
 from boxmatch.spark.plans import require_schema
 from boxmatch.spark.shard_updates import ORDER, REMOVED
 from boxmatch.spark.store import Folder
+from boxmatch.spark.subscription_tables import subscription_columns
 from boxmatch.spark.versions import (
     SEGMENTS,
     IdType,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from boxmatch.indexes.registry import index_class
 from boxmatch.reports import require_plotting
 from boxmatch.spark.build import build_index
-from boxmatch.spark.columns import columns_to_keep, subscription_columns
+from boxmatch.spark.columns import columns_to_keep
 from boxmatch.spark.matching import run_plan
 from boxmatch.spark.pipeline.clean import (
     REASON,
@@ -50,6 +50,7 @@ from boxmatch.spark.pipeline.summary import as_json, summarise
 from boxmatch.spark.plans import MatchOptions, MatchPlan, plan_match
 from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder
+from boxmatch.spark.subscription_tables import subscription_columns
 from boxmatch.spark.versions import IndexVersion, read_version
 
 if TYPE_CHECKING:

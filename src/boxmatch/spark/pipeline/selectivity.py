@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.spark.columns import Columns, column, subscription_columns
+from boxmatch.spark.columns import Columns, column
 from boxmatch.spark.entry import task
+from boxmatch.spark.subscription_tables import subscription_columns
 from boxmatch.spark.zones import session_zone, value_column, zone_of
 
 if TYPE_CHECKING:
