@@ -140,6 +140,7 @@ class _Run:
             "filter": config.subscriptions.filter,
         }
         self.subscription_id = config.subscriptions.subscription_id
+        self.dialect = config.subscriptions.dialect
         rate = config.match.max_false_positive_rate
         self.skips = bool(rate) and skipping_pays(config.match.index)
 
@@ -206,7 +207,7 @@ class _Run:
             self.keep.append(config.event_time)
         self.date = date_column((self.event_id, self.subscription_id, *self.keep))
         self.wanted = clean_subscriptions(read(self.spark, self.config.subscriptions), **self.names)
-        subscription_columns(self.wanted.good, self.schema, **self.names)
+        subscription_columns(self.wanted.good, self.schema, **self.names, dialect=self.dialect)
         sources = (config, self.config.subscriptions)
         files = [input_files(source, self.spark) or [] for source in sources]
         return None, {
@@ -249,6 +250,7 @@ class _Run:
             shards=settings.shards,
             subscription_id=self.subscription_id,
             filter=self.names["filter"],
+            dialect=self.dialect,
             index=settings.index,
             index_options=settings.index_options,
             selectivity=None if measured is None else measured.shares,
@@ -271,6 +273,7 @@ class _Run:
             self.schema,
             event_id=self.event_id,
             sample=self.config.statistics.sample,
+            dialect=self.dialect,
             **self.names,
         )
 
