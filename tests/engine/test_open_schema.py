@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,12 @@ def _matched(filter: str, *events: Any) -> list[bool]:
         ("symbol RLIKE '^I'", {"symbol": "IBM"}, True),
         ("at > TIMESTAMP '2024-01-01'", {"at": "2024-02-01T00:00:00Z"}, True),
         ("at > TIMESTAMP '2024-01-01'", {"at": "no time"}, False),
+        ("at > TIMESTAMP '2024-01-01'", {"at": datetime(2024, 2, 1, tzinfo=UTC)}, True),
+        ("at > TIMESTAMP '2024-01-01'", {"at": date(2023, 2, 1)}, False),
+        ("LENGTH(at) = 10", {"at": date(2023, 2, 1)}, True),
         ("CAST(price AS INT) = 2", {"price": 2.5}, True),
+        ("price * 2 = 5", {"price": Decimal("2.5")}, True),
+        ("price * 2 IS NULL", {"price": Decimal("1e400")}, True),
         ("COALESCE(price, 7) = 7", {}, True),
         ("CAST(a AS DOUBLE) < CAST(b AS DOUBLE)", {"a": 1, "b": 2}, True),
         ("\"detail-type\" = 'x'", {"detail-type": "x"}, True),
@@ -156,6 +163,14 @@ def test_tables_have_events_of_any_structure() -> None:
     wanted = [[0], [1], []]
     for rows in (table, table.to_pandas(), table.to_pylist()):
         assert [ids.tolist() for _, ids in matcher.match_batch(rows)] == wanted
+    tags = pa.array([{"b": "x"}, {}, {"b": None}], pa.map_(pa.string(), pa.string()))
+    assert [
+        ids.tolist() for _, ids in matcher.match_batch(table.set_column(1, "a", tags))
+    ] == wanted
+    inside = pa.array([{"b": float("nan")}, {"b": 1.0}, None], pa.struct({"b": pa.float64()}))
+    matcher.subscribe(2, "a.b > 0")
+    nested = table.set_column(1, "a", inside)
+    assert [ids.tolist() for _, ids in matcher.match_batch(nested)] == [[], [1, 2], []]
     with pytest.raises(bm.EventError, match="json"):
         matcher.match_batch(table.to_pandas()[["price"]].to_numpy())
 

@@ -30,6 +30,12 @@ STAGES = ["read", "clean", "derive", "index", "match", "notify", "statistics", "
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("sample")
     write_sample(place, ticks=400, alerts=60)
+    alerts = records(place / "alerts.csv")
+    with (place / "alerts.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["subscription_id", "filter", "dialect"])
+        writer.writerows([row["subscription_id"], row["filter"], ""] for row in alerts)
+        writer.writerow(["selector", "symbol LIKE 'S%' AND NOT halted", "jms"])
     return place
 
 
@@ -68,7 +74,11 @@ def oracle(folder: Path) -> tuple[dict[str, dict[str, Any]], set[tuple[str, str]
     for row in records(folder / "alerts.csv"):
         if row["subscription_id"] and row["filter"]:
             filters.setdefault(row["subscription_id"], set()).add(row["filter"])
-    table = [{"id": id, "filter": text} for id, (text, *more) in filters.items() if not more]
+    table = [
+        {"id": id, "filter": text, "dialect": "jms" if id == "selector" else None}
+        for id, (text, *more) in filters.items()
+        if not more
+    ]
     matcher.subscribe_many(table, on_error="skip")
     return ticks, {(id, str(found)) for id, tick in ticks.items() for found in matcher.match(tick)}
 
@@ -82,6 +92,7 @@ class TestPipeline:
         rows = told.collect()
         assert len(rows) == len(pairs) > 100
         assert {(row["event_id"], row["subscription_id"]) for row in rows} == pairs
+        assert "selector" in {row["subscription_id"] for row in rows}
         for row in rows[:50]:
             tick = ticks[row["event_id"]]
             assert (row["price"], row["notional"]) == (tick["price"], tick["notional"])
@@ -115,7 +126,7 @@ class TestPipeline:
         assert found == result.summary
         assert sum(bucket["number"] for bucket in found["matches"]["per_event"]) == len(ticks)
         usable = found["subscriptions"]["usable"]
-        assert sum(b["number"] for b in found["matches"]["per_subscription"]) == usable == 66
+        assert sum(b["number"] for b in found["matches"]["per_subscription"]) == usable == 67
         counts = Counter(subscription for _, subscription in pairs)
         first = found["matches"]["top"][0]
         assert (first["subscription_id"], first["matches"]) == counts.most_common(1)[0]
@@ -296,7 +307,7 @@ class TestCommand:
         done = command("run", "--config", str(folder / CONFIG))
         assert done.code == 0, done.err
         assert "640 events from 4 files: 400 valid, 240 quarantined" in done.out
-        assert "66 subscriptions, 8 more rejected" in done.out
+        assert "67 subscriptions, 8 more rejected" in done.out
         assert result.report in done.out.replace("\n", "")
         assert all(stage in done.err for stage in STAGES)
         assert "done before" in done.err

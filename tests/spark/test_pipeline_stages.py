@@ -244,14 +244,15 @@ class TestClean:
 
     def test_subscriptions(self, spark: SparkSession) -> None:
         rows = [
-            ("a", "price > 2"), ("a", "price > 1"), (None, "price > 3"), ("b", None),
-            ("c", "price > 4"), ("c", "price > 4"), ("c", None),
+            ("a", "price > 2", None), ("a", "price > 1", None), (None, "price > 3", None),
+            ("b", None, None), ("c", "price > 4", None), ("c", "price > 4", None),
+            ("c", None, None), ("d", "price > 4", "jms"), ("d", "price > 4", None),
         ]  # fmt: skip
-        table = spark.createDataFrame(rows, "subscription_id string, filter string")
-        good, quarantined = clean_subscriptions(table)
-        assert [tuple(row) for row in good.collect()] == [("c", "price > 4")]
+        kinds = "subscription_id string, filter string, Dialect string"
+        good, quarantined = clean_subscriptions(spark.createDataFrame(rows, kinds))
+        assert [tuple(row) for row in good.collect()] == [("c", "price > 4", None)]
         assert sorted(row["reason"] for row in quarantined.collect()) == [
-            "duplicate subscription_id", *["duplicate subscription_id, with different content"] * 2,
+            "duplicate subscription_id", *["duplicate subscription_id, with different content"] * 4,
             "filter is null", "filter is null", "subscription_id is null",
         ]  # fmt: skip
 

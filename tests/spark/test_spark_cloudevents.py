@@ -190,6 +190,7 @@ def test_data_that_is_one_value(spark: SparkSession) -> None:
     [
         ({"pos.lat": "float"}, "'pos.lat' is not in a CloudEvent"),
         ({"Type": "string"}, "'Type' is not in a CloudEvent"),
+        ({"data": "json"}, "'data' is of type json"),
         ({"my_ext": "string"}, "'my_ext' is not in a CloudEvent"),
         ({"tags": "list of string"}, "'tags' is a list"),
         ({"data": "string", "data.a": "int"}, "'data' cannot be a value and have fields"),

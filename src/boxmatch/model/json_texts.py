@@ -89,9 +89,12 @@ def _values_of(chunks: tuple[Any, ...]) -> list[Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A value of Arrow without the fields of structs that are null."""
+    """A value of Arrow without the fields of structs that are null, as NaN is; maps as mappings."""
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+        plain = ((name, _without_nulls(one)) for name, one in value.items())
+        return {name: one for name, one in plain if one is not None}
     if isinstance(value, list):
+        if value and type(value[0]) is tuple:  # only the entries of a map are
+            return _without_nulls(dict(value))
         return [_without_nulls(one) for one in value]
-    return value
+    return None if isinstance(value, float) and value != value else value

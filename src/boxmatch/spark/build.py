@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
 from boxmatch.indexes.registry import index_class
+from boxmatch.model.dialects.registry import SQL
 from boxmatch.model.schema import Schema, SchemaSpec
-from boxmatch.spark.columns import column, require_frame, subscription_columns
+from boxmatch.spark.columns import column, require_frame
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
 from boxmatch.spark.skipping import check_selectivity
 from boxmatch.spark.store import Folder
+from boxmatch.spark.subscription_tables import DIALECT, require_dialect, subscription_columns
 from boxmatch.spark.versions import (
     SEGMENTS,
     IdType,
@@ -43,10 +45,11 @@ def build_index(
     subscriptions: DataFrame,
     path: str | os.PathLike[str],
     *,
-    schema: SchemaSpec,
+    schema: SchemaSpec | None = None,
     shards: int | None = None,
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     index: str = "tile",
     index_options: Mapping[str, Any] | None = None,
     keep_versions: int = 10,
@@ -55,8 +58,10 @@ def build_index(
     """Write an index of the subscriptions to `path`, which driver and workers must see.
 
     The table has ids and filter texts, or ids and, per attribute, columns `NAME` (equal to),
-    `NAME_low` and `NAME_high` (from, up to, both included; null is no condition). Rows that cannot
-    be subscriptions are left out; `rejected` shows them.
+    `NAME_low` and `NAME_high` (from, up to, both included; null is no condition). Filters are of
+    one `dialect`, or of that in a column `dialect`, where null is SQL. Rows that cannot be
+    subscriptions are left out; `rejected` shows them. Without a schema, the index is for events of
+    any structure.
 
     Where there is an index already, this makes its next version: only what changed is compiled,
     and readers of older versions are not disturbed. Subscriptions go to shards by a hash of their
@@ -76,6 +81,7 @@ def build_index(
         index_options or {},
         keep_versions,
         selectivity or {},
+        dialect,
     )
     return next_version(subscriptions, path, settings)
 
@@ -93,8 +99,11 @@ class IndexSettings:
     index_options: Mapping[str, Any] = field(default_factory=dict)
     keep_versions: int = 10
     selectivity: Mapping[str, float] = field(default_factory=dict)
+    dialect: str | None = None
+    """Of all filters; None for that in a column `dialect`, or SQL."""
 
     def __post_init__(self) -> None:
+        require_dialect(self.dialect)
         index_class(self.index)(len(self.schema), **self.index_options)  # refuses bad options
         for name, given in (("shards", self.shards), ("keep_versions", self.keep_versions)):
             if given is not None:
@@ -104,7 +113,9 @@ class IndexSettings:
     def check(self, subscriptions: DataFrame) -> tuple[IdType, dict[str, str]]:
         """The type of the table's ids, and its columns by their names inside; no job is run."""
         require_frame(subscriptions, "subscriptions")
-        return subscription_columns(subscriptions, self.schema, self.subscription_id, self.filter)
+        return subscription_columns(
+            subscriptions, self.schema, self.subscription_id, self.filter, self.dialect
+        )
 
     def continues(self, before: IndexVersion, id_type: IdType, time_zone: str) -> bool:
         """Can the older version's segments be built upon?"""
@@ -146,9 +157,7 @@ def next_version(
     before = last if last and settings.continues(last, id_type, time_zone) else None
     shards = settings.known_shards(before) or number_of_shards(subscriptions)
     options = dict(settings.index_options)
-    rows, names = by_shard(
-        subscriptions, settings.subscription_id, id_type, wanted, shards, time_zone
-    )
+    rows, names = by_shard(subscriptions, settings, id_type, wanted, shards, time_zone)
     made = _update(
         rows,
         shards,
@@ -204,7 +213,7 @@ def number_of_shards(subscriptions: DataFrame) -> int:
 
 def by_shard(
     table: DataFrame,
-    subscription_id: str,
+    settings: IndexSettings,
     id_type: IdType,
     wanted: Mapping[str, str],
     shards: int,
@@ -218,13 +227,19 @@ def by_shard(
     """
     from pyspark.sql import functions as f
 
-    names = {f"c{number}": name for number, name in enumerate(wanted)}
-    inside = [
-        value_column(table, wanted[name], time_zone).alias(alias) for alias, name in names.items()
-    ]
-    # A hash passes over nulls: whether there is one is hashed too.
-    marks = [part for name in wanted.values() for part in (column(name), column(name).isNull())]
-    own = column(subscription_id).cast(id_type)
+    values = {name: value_column(table, own, time_zone) for name, own in wanted.items()}
+    if settings.dialect not in (None, SQL):
+        values[DIALECT] = f.lit(settings.dialect)
+    names = {f"c{number}": name for number, name in enumerate(values)}
+    inside = [values[name].alias(alias) for alias, name in names.items()]
+    has_filters = "filter" in wanted
+    given = [column(own) for name, own in wanted.items() if name == "filter" or not has_filters]
+    # A hash passes over nulls: whether there is one is hashed too. Of dialects it is not, so that
+    # filters in SQL are the same with a column of dialects and without it.
+    marks = [part for one in given for part in (one, one.isNull())]
+    if has_filters and DIALECT in values:
+        marks.append(f.nullif(values[DIALECT], f.lit(SQL)))
+    own = column(settings.subscription_id).cast(id_type)
     shard = f.pmod(f.xxhash64(own), f.lit(shards)).cast("int")
     rows = table.select(
         shard.alias("shard"),

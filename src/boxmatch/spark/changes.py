@@ -21,7 +21,7 @@ from boxmatch.spark.build import (
     number_of_shards,
     warn_of_rejected,
 )
-from boxmatch.spark.columns import Columns, column, require_frame, subscription_columns
+from boxmatch.spark.columns import Columns, column, require_frame
 from boxmatch.spark.entry import task
 from boxmatch.spark.metrics import described
 from boxmatch.spark.plans import require_schema
@@ -54,6 +54,7 @@ def update_index(
     shards: int | None = None,
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     keep_versions: int = 10,
 ) -> IndexVersion:
     """Apply a table of changes to the newest version of an index; returns the next version.
@@ -69,7 +70,9 @@ def update_index(
     many shards as `build_index` would choose. If nothing changes, there is no new version. Times in
     filters are in the time zone of the index.
     """
-    feed = _Feed(path, removed, order, schema, shards, subscription_id, filter, keep_versions)
+    feed = _Feed(
+        path, removed, order, schema, shards, subscription_id, filter, dialect, keep_versions
+    )
     return feed.apply(changes)
 
 
@@ -84,6 +87,7 @@ def follow_changes(
     shards: int | None = None,
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     keep_versions: int = 10,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -99,7 +103,7 @@ def follow_changes(
         raise SparkError("follow_changes takes a streaming DataFrame; use update_index for a table")
     stream = str(Folder.at(checkpoint))
     feed = _Feed(
-        str(Folder.at(path)), removed, order, schema, shards, subscription_id, filter,
+        str(Folder.at(path)), removed, order, schema, shards, subscription_id, filter, dialect,
         keep_versions, stream,
     )  # fmt: skip
     feed.check(changes, newest(path))
@@ -122,6 +126,7 @@ class _Feed:
     shards: int | None
     subscription_id: str
     filter: str
+    dialect: str | None
     keep_versions: int
     stream: str = ""
     """The checkpoint of the stream that the changes come from."""
@@ -154,9 +159,7 @@ class _Feed:
                 )
         columns.require([self.subscription_id])
         ours = [name for name in (self.removed, self.order) if name is not None]
-        id_type, wanted = subscription_columns(
-            changes.drop(*map(column, ours)), settings.schema, self.subscription_id, self.filter
-        )
+        id_type, wanted = settings.check(changes.drop(*map(column, ours)))
         if before is not None and before.id_type != id_type:
             raise SparkError(
                 f"column {self.subscription_id!r} of the changes has ids of type {id_type}, the "
@@ -172,7 +175,14 @@ class _Feed:
                     f"there is no index at {Folder.at(self.path)}: pass a schema to begin one, or "
                     "make one with build_index"
                 )
-            return IndexSettings(schema, self.shards, keep_versions=self.keep_versions)
+            return IndexSettings(
+                schema,
+                self.shards,
+                self.subscription_id,
+                self.filter,
+                keep_versions=self.keep_versions,
+                dialect=self.dialect,
+            )
         require_schema(before, schema)
         if self.shards not in (None, len(before.shards)):
             raise SparkError(
@@ -182,10 +192,13 @@ class _Feed:
         return IndexSettings(
             before.schema,
             len(before.shards),
-            index=before.index,
-            index_options=before.index_options,
-            keep_versions=self.keep_versions,
-            selectivity=before.selectivity,
+            self.subscription_id,
+            self.filter,
+            before.index,
+            before.index_options,
+            self.keep_versions,
+            before.selectivity,
+            self.dialect,
         )
 
     def apply(self, changes: DataFrame, batch: Mapping[str, int] | None = None) -> IndexVersion:
@@ -228,9 +241,7 @@ class _Feed:
         old: tuple[Shard, ...],
     ) -> tuple[Shard, ...]:
         shards, more = len(old), self._more_columns()
-        rows, names = by_shard(
-            changes, self.subscription_id, id_type, wanted, shards, time_zone, *more
-        )
+        rows, names = by_shard(changes, settings, id_type, wanted, shards, time_zone, *more)
         work = task(
             "boxmatch.spark.worker:update",
             "update_index",

@@ -57,6 +57,11 @@ def cloudevents(column: Column | str, schema: Schema | Mapping[str, AttributeSpe
 
 
 def _check(attribute: Attribute) -> None:
+    if attribute.type == "json":
+        raise SparkError(
+            f"attribute {attribute.name!r} is of type json, whose values no column of structs can "
+            "hold: match the texts themselves, with event="
+        )
     top, dot, _ = attribute.name.partition(".")
     if top == _DATA:
         return

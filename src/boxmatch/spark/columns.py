@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from boxmatch.errors import SchemaError, SparkError
+from boxmatch.model.documents import ROOT
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spark.session import require_spark
-from boxmatch.spark.versions import IdType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +69,11 @@ class Field:
         return f.col(".".join(map(quote, self.path)))
 
     @property
+    def is_leaf(self) -> bool:
+        """Whether there are no fields inside it."""
+        return self.type.typeName() != "struct"
+
+    @property
     def element(self) -> DataType | None:
         """The type of a list's elements; None if it is no list."""
         from pyspark.sql.types import ArrayType
@@ -99,12 +104,11 @@ class Columns:
         self.what = what
         kind: Any = frame.schema if inside is None else inside.element
         self.top = [Field((field.name,), field.dataType) for field in kind]
-        self.fields = self.top
-        if nested:
-            self.fields = [leaf for field in self.top for leaf in _leaves(field)]
+        known = [one for field in self.top for one in _inside(field)] if nested else self.top
+        self.fields = [field for field in known if field.is_leaf] if nested else self.top
         self.case_sensitive = is_case_sensitive(frame.sparkSession)
         self._found: dict[str, list[Field]] = {}
-        for field in dict.fromkeys([*self.top, *self.fields]):
+        for field in dict.fromkeys([*self.top, *known]):
             self._found.setdefault(self.fold(field.name), []).append(field)
 
     def fold(self, name: str) -> str:
@@ -175,14 +179,14 @@ class Transport:
         return frame.select(*self._columns.values())
 
 
-def _leaves(field: Field) -> Iterator[Field]:
+def _inside(field: Field) -> Iterator[Field]:
+    """A field and, of a struct, those inside it."""
     from pyspark.sql.types import StructType
 
-    if not isinstance(field.type, StructType):
-        yield field
-        return
-    for inner in field.type:
-        yield from _leaves(Field((*field.path, inner.name), inner.dataType))
+    yield field
+    if isinstance(field.type, StructType):
+        for inner in field.type:
+            yield from _inside(Field((*field.path, inner.name), inner.dataType))
 
 
 def _written(field: Field) -> str:
@@ -213,6 +217,13 @@ def with_names(frame: DataFrame, names: Iterable[str], what: str) -> DataFrame:
     )
 
 
+def schema_of(events: DataFrame, event_id: str, event: str | None) -> Schema:
+    """The schema of events that nobody has given: of JSON texts, an open one."""
+    if event is not None:
+        return Schema()
+    return infer_schema(events, event_id)
+
+
 def infer_schema(events: DataFrame, event_id: str) -> Schema:
     """An attribute for every column of the events that can be one, but for their id.
 
@@ -240,17 +251,72 @@ def infer_schema(events: DataFrame, event_id: str) -> Schema:
     return Schema(attributes)
 
 
-def check_events(events: DataFrame, schema: Schema, event_id: str) -> None:
-    """Raise an error unless the events have an id and the attributes, with types that fit."""
+def check_events(
+    events: DataFrame, schema: Schema, event_id: str, event: str | None = None
+) -> None:
+    """Raise an error unless the events have an id and the attributes, with types that fit.
+
+    If there is a column of JSON texts, `event`, it has the attributes.
+    """
     columns = Columns(events, "events")
-    columns.check_schema(schema)
     columns.require([event_id])
+    if event is not None:
+        (field,) = columns.require([event])
+        if field.type.typeName() not in ("string", "binary", "varchar", "char"):
+            raise SparkError(
+                f"column {event!r} of the events is of type {field.type.simpleString()}, not JSON "
+                f"text: to_json({event}) makes one of a struct, a map or a variant"
+            )
+        return
+    columns.check_schema(schema)
+    attributes = {attribute.name: attribute for attribute in schema if attribute.name != ROOT}
     columns.require(
-        schema.names,
+        attributes,
         ", which the schema of the subscriptions has (they have: {}); add a column of nulls if no "
         "event has the attribute",
     )
-    check_types(events, {attribute.name: attribute for attribute in schema}, "events")
+    check_types(events, attributes, "events")
+    if ROOT in schema:
+        row_column(events)
+
+
+def row_column(events: DataFrame) -> Column:
+    """Each row as a struct: the event, for filters that may name anything.
+
+    Columns of single values of types that no document has are payload.
+    """
+    from pyspark.sql import functions as f
+
+    shown = []
+    columns = Columns(events, "events", nested=False)
+    for field in columns.require(field.name for field in columns.top):
+        if _is_document(field.type):
+            shown.append(field.column)
+        elif field.type.typeName() in ("struct", "array", "map"):
+            raise SparkError(
+                f"column {field.name!r} of the events is of type {field.type.simpleString()}, "
+                "parts of which no event can have: drop it, or these parts"
+            )
+    return f.struct(*shown)
+
+
+def _is_document(kind: DataType) -> bool:
+    """Can values of a type be read as an attribute of type `json`?"""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return all(_is_document(field.dataType) for field in kind)
+    if isinstance(kind, t.ArrayType):
+        return _is_document(kind.elementType)
+    if isinstance(kind, t.MapType):
+        return isinstance(kind.keyType, t.StringType) and _is_document(kind.valueType)
+    if isinstance(kind, t.StringType):
+        return " collate " not in kind.simpleString()
+    plain = (
+        t.NumericType, t.BooleanType, t.CharType, t.VarcharType, t.DateType, t.TimestampType,
+        t.TimestampNTZType, t.NullType,
+    )  # fmt: skip
+    return isinstance(kind, plain)
 
 
 def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str) -> None:
@@ -259,9 +325,10 @@ def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str
     for field, attribute in zip(columns.require(attributes), attributes.values(), strict=True):
         shown = field.type.simpleString()
         if not _fits(frame, field, attribute, what):
+            advice = "cast it first" if shown != "variant" else f"pass to_json({field.name})"
             raise SparkError(
                 f"column {field.name!r} of the {what} is of type {shown}, which is no "
-                f"{attribute.type_name}: cast it first"
+                f"{attribute.type_name}: {advice}"
             )
 
 
@@ -272,6 +339,8 @@ def _fits(frame: DataFrame, field: Field, attribute: Attribute, what: str) -> bo
 
     if isinstance(field.type, NullType):
         return True
+    if attribute.type == "json":
+        return _is_document(field.type)
     if attribute.repeated:
         element = field.element
         if element is None:
@@ -355,52 +424,3 @@ def ends_of(
         elif stem in dimensions and end in ("low", "high"):
             found[name] = dimensions[stem], "low" if end == "low" else "high"
     return found
-
-
-def subscription_columns(
-    table: DataFrame, schema: Schema, subscription_id: str, filter: str
-) -> tuple[IdType, dict[str, str]]:
-    """The type of the ids, and which columns say what is wanted, by the names they go by inside."""
-    columns = Columns(table, "subscriptions", nested=False)
-    columns.check_schema(schema)
-    (own,) = columns.require([subscription_id])
-    id_type = id_type_of(own)
-    texts = columns.find(filter)
-    if texts is not None:
-        kind = texts.type.simpleString()
-        if kind.partition(" collate ")[0] != "string":
-            raise SparkError(f"column {filter!r} of the subscriptions is {kind}, not text")
-        return id_type, {"filter": texts.name}
-    bounds = ends_of(
-        (field.name for field in columns.top if field != own),
-        schema,
-        case_sensitive=columns.case_sensitive,
-    )
-    if not bounds:
-        raise SparkError(
-            f"the subscriptions have neither a column {filter!r} nor columns of bounds (NAME, "
-            f"NAME_low, NAME_high of an attribute); they have: {', '.join(table.columns)}"
-        )
-    attributes = {name: schema[dimension] for name, (dimension, _) in bounds.items()}
-    for name, attribute in attributes.items():
-        if attribute.repeated:
-            raise SparkError(
-                f"column {name!r} of the subscriptions gives bounds of {attribute.name!r}, which "
-                f"is a {attribute.type_name}: write what is wanted of it in a column {filter!r}"
-            )
-    check_types(table, attributes, "subscriptions")
-    wanted = {f"{dim}_{end}" if end else dim: name for name, (dim, end) in bounds.items()}
-    return id_type, wanted
-
-
-def id_type_of(field: Field) -> IdType:
-    """The type of a column of ids, which are strings or integers."""
-    kind = field.type.simpleString()
-    if kind in INTEGERS:
-        return "long"
-    if kind == "string":
-        return "string"
-    raise SparkError(
-        f"column {field.name!r} of the subscriptions is {kind}; an id is a string or an integer: "
-        "cast it"
-    )

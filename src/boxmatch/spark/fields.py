@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from boxmatch.errors import SparkError
+from boxmatch.model.columns import is_text
+from boxmatch.model.documents import ROOT
 from boxmatch.model.repeated import is_list
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.spark.segments import Array
@@ -54,13 +56,25 @@ def _find_paths(
     return [path for (path,) in found]
 
 
+def is_json(kind: pa.DataType) -> bool:
+    """Whether a column of a type can hold JSON texts."""
+    return is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
 def attribute_columns(
     events: pa.RecordBatch, schema: Schema, case_sensitive: bool, time_zone: str
 ) -> list[Array]:
-    """The columns of the attributes, whose filters are in a time zone, as a matcher takes them."""
-    columns = find_fields(events, schema.names, case_sensitive)
-    read = []
-    for attribute, column in zip(schema, columns, strict=True):
+    """The columns of the attributes, whose filters are in a time zone, as a matcher takes them; of
+    the whole event, if there is such an attribute, a struct.
+    """
+    named = [name for name in schema.names if name != ROOT]
+    found = dict(zip(named, find_fields(events, named, case_sensitive), strict=True))
+    read: list[Array] = []
+    for attribute in schema:
+        if attribute.name == ROOT:
+            read.append(events.to_struct_array())
+            continue
+        column = found[attribute.name]
         kind: Any = column.type
         if not (attribute.repeated and is_list(kind)):
             _require_instants(attribute, kind, time_zone, attribute.name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boxmatch.errors import SparkError
+from boxmatch.model.documents import ROOT
 from boxmatch.model.schema import Attribute, Schema, SchemaSpec
 from boxmatch.spark.build import IndexSettings
 from boxmatch.spark.columns import (
@@ -16,8 +17,9 @@ from boxmatch.spark.columns import (
     Keep,
     Transport,
     column,
-    infer_schema,
     require_frame,
+    row_column,
+    schema_of,
 )
 from boxmatch.spark.entry import task
 from boxmatch.spark.plans import (
@@ -31,6 +33,7 @@ from boxmatch.spark.plans import (
     Subscriptions,
     plan_index,
     plan_match,
+    refuse_dialect,
     require_schema,
 )
 from boxmatch.spark.store import Folder
@@ -53,9 +56,11 @@ def match(
     *,
     schema: SchemaSpec | None = None,
     how: How = "pairs",
+    event: str | None = None,
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     keep: Keep = (),
     plan: PlanChoice = "auto",
     path: str | os.PathLike[str] | None = None,
@@ -72,7 +77,12 @@ def match(
     for `spark.read`), a function from a session to one, the path of an index, or one of its
     versions. An index of a table is built at once, and kept at `path`, or until the end of the
     process where driver and workers share this machine. If it leaves out rows of the table, a
-    warning is logged. `schema` is that of the events unless given; an index has its own.
+    warning is logged. `schema` is that of the events unless given; an index has its own. A table's
+    filters are of one `dialect`, or of that in a column `dialect`.
+
+    `event` names a column with the whole event as a JSON text; else attributes are columns, or
+    fields of structs. Without a schema such events may have any structure. With the schema
+    `boxmatch.Schema()` so may rows: filters name whatever columns there are.
 
     `how` is `"pairs"` (a row for each match: `event_id`, `subscription_id`), `"arrays"` (a row for
     each event: `event_id`, `subscription_ids`, in no particular order) or `"counts"` (`event_id`,
@@ -95,10 +105,12 @@ def match(
     """
     wanted = MatchOptions(
         how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate,
-        on_null_id,
+        on_null_id, event,
     )  # fmt: skip
     subscriptions = _read(events, subscriptions, format, options)
-    return run_plan(_plan(events, subscriptions, wanted, schema, filter, path, shards), events)
+    return run_plan(
+        _plan(events, subscriptions, wanted, schema, filter, dialect, path, shards), events
+    )
 
 
 def explain(
@@ -107,9 +119,11 @@ def explain(
     *,
     schema: SchemaSpec | None = None,
     how: How = "pairs",
+    event: str | None = None,
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     keep: Keep = (),
     plan: PlanChoice = "auto",
     path: str | os.PathLike[str] | None = None,
@@ -127,10 +141,10 @@ def explain(
     """
     wanted = MatchOptions(
         how, event_id, subscription_id, keep, plan, replicate_up_to, max_false_positive_rate,
-        on_null_id,
+        on_null_id, event,
     )  # fmt: skip
     subscriptions = _read(events, subscriptions, format, options)
-    return _plan(events, subscriptions, wanted, schema, filter, path, shards)
+    return _plan(events, subscriptions, wanted, schema, filter, dialect, path, shards)
 
 
 def _read(
@@ -153,15 +167,17 @@ def _plan(
     options: MatchOptions,
     schema: SchemaSpec | None,
     filter: str,
+    dialect: str | None,
     path: str | os.PathLike[str] | None,
     shards: int | None,
 ) -> MatchPlan:
     schema = None if schema is None else Schema(schema)
     if isinstance(subscriptions, IndexVersion):
         require_schema(subscriptions, schema)
+        refuse_dialect(subscriptions, dialect)
         return plan_match(events, subscriptions, options)
-    schema = schema or infer_schema(events, options.event_id)
-    settings = IndexSettings(schema, shards, options.subscription_id, filter)
+    schema = schema or schema_of(events, options.event_id, options.event)
+    settings = IndexSettings(schema, shards, options.subscription_id, filter, dialect=dialect)
     return plan_match(events, plan_index(subscriptions, path, settings), options)
 
 
@@ -232,6 +248,8 @@ class _Inside:
     keep: tuple[str, ...]
     attributes: Mapping[str, str]
     """The column of each attribute, by the attribute's name."""
+    event: str | None
+    """The column with all of them as JSON text."""
     names: tuple[str, ...]
     """What the columns of the result are called."""
 
@@ -251,13 +269,17 @@ class _Inside:
 
         shown = (plan.options.event_id, *plan.keep)
         event_id, *keep = map(send, shown, columns.require(shown))
-        fields = columns.require(index.attributes)
-        attributes = {
-            name: send_value(index.schema[name], field)
-            for name, field in zip(index.attributes, fields, strict=True)
-        }
+        attributes, event = {}, None
+        if plan.options.event is not None:
+            event = send(plan.options.event, *columns.require([plan.options.event]))
+        else:
+            known = [name for name in index.attributes if name != ROOT]
+            for name, field in zip(known, columns.require(known), strict=True):
+                attributes[name] = send_value(index.schema[name], field)
+            if ROOT in index.attributes:
+                attributes[ROOT] = transport.add(ROOT, row_column(events), ROOT)
         names = (*shown, plan.options.found)
-        return cls(transport.select(events), event_id, tuple(keep), attributes, names)
+        return cls(transport.select(events), event_id, tuple(keep), attributes, event, names)
 
     def rename(self, found: DataFrame) -> DataFrame:
         """The result, with the names that its columns should have."""
@@ -308,6 +330,7 @@ def _search(
         shards=index.segment_names,
         id_type=index.id_type,
         attributes=dict(inside.attributes),
+        event=inside.event,
         event_id=inside.event_id,
         keep=list(inside.keep),
         found=options.found,

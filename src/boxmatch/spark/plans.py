@@ -56,6 +56,8 @@ class MatchOptions:
     replicate_up_to: int = REPLICATED_BYTES
     max_false_positive_rate: float | None = None
     on_null_id: OnNullId | Observation = "fail"
+    event: str | None = None
+    """The column that holds the events as JSON texts; None if their attributes are columns."""
 
     def __post_init__(self) -> None:
         check_rate(self.max_false_positive_rate)
@@ -156,7 +158,7 @@ def plan_match(
     require_frame(events, "events")
     schema = index.settings.schema if isinstance(index, PlannedIndex) else index.schema
     keep = columns_to_keep(events, options.keep, options.event_id, options.found)
-    check_events(events, schema, options.event_id)
+    check_events(events, schema, options.event_id, options.event)
     plan, reason = _choose(index, options)
     shards = number_of_shards(index)
     buckets = _buckets(events.sparkSession, shards) if plan == "sharded" and shards else 0
@@ -194,6 +196,15 @@ def require_schema(index: IndexVersion, schema: Schema | None) -> None:
         raise SparkError(
             f"the index at {index.path} was built for another schema:\n{index.schema}\n"
             f"and not for\n{schema}"
+        )
+
+
+def refuse_dialect(index: IndexVersion, dialect: str | None) -> None:
+    """Raise an error if a dialect is given for filters that have been compiled already."""
+    if dialect is not None:
+        raise SparkError(
+            f"the dialect {dialect!r} is that of filters of a table; those of the index at "
+            f"{index.path} were compiled when it was built"
         )
 
 

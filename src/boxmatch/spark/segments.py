@@ -33,6 +33,9 @@ from boxmatch.spark.zones import zone_of
 
 Array: TypeAlias = "pa.Array[Any]"
 
+Events: TypeAlias = "pa.RecordBatch | list[Any]"
+"""Columns of attributes, or events as mappings."""
+
 _TEXT: pa.DataType = pa.string()
 ID_TYPES: Mapping[str, Any] = {"long": pa.int64(), "string": _TEXT}
 """Ids as Spark takes them; segments keep texts with longer offsets."""
@@ -184,8 +187,8 @@ def write_segment(
 
 def texts(subscriptions: pa.Table) -> list[str | None]:
     """How rows of a table of subscriptions are shown to people."""
-    if subscriptions.column_names == ["filter"]:
-        return [row["filter"] for row in subscriptions.to_pylist()]
+    if "filter" in subscriptions.column_names:
+        return subscriptions["filter"].to_pylist()
     return [
         json.dumps({k: v for k, v in row.items() if v is not None}, default=str)
         for row in subscriptions.to_pylist()
@@ -212,7 +215,7 @@ class OpenShard:
     segments: Sequence[Segment]
     alive: Sequence[BoolArray | None]
 
-    def find(self, events: pa.RecordBatch, search: Search) -> Iterator[tuple[Int64Array, Array]]:
+    def find(self, events: Events, search: Search) -> Iterator[tuple[Int64Array, Array]]:
         """Matches as rows of the batch and ids, side by side, in several pieces."""
         for segment, alive in zip(self.segments, self.alive, strict=True):
             if segment.matcher is None:
@@ -225,9 +228,9 @@ class OpenShard:
             if len(rows):
                 yield rows, segment.ids.take(pa.array(positions))
 
-    def count(self, events: pa.RecordBatch, search: Search) -> Int64Array:
+    def count(self, events: Events, search: Search) -> Int64Array:
         """How many subscriptions want each event."""
-        total = np.zeros(events.num_rows, np.int64)
+        total = np.zeros(len(events), np.int64)
         for segment, alive in zip(self.segments, self.alive, strict=True):
             if segment.matcher is None:
                 continue
@@ -236,7 +239,7 @@ class OpenShard:
             else:
                 found = segment.matcher.match_batch(events, **search.options)
                 valid = alive[np.asarray(found.subscription)]
-                total += np.bincount(found.event[valid], minlength=events.num_rows)
+                total += np.bincount(found.event[valid], minlength=len(events))
         return total
 
 

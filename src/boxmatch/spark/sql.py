@@ -43,12 +43,14 @@ def register(
     Table functions: `boxmatch_pairs` (`event_id`, `subscription_id`), `boxmatch_arrays`
     (`event_id`, `subscription_ids`) and `boxmatch_counts` (`event_id`, `matches`). They take the
     events, the path of an index and, by name, `version` (a number; else each task uses the version
-    that is newest when it starts) and `event_id` (the column of the events' ids):
+    that is newest when it starts), `event_id` (the column of the events' ids) and `event` (that of
+    the events, if they are JSON texts):
     `SELECT * FROM boxmatch_pairs(TABLE(ticks), '/indexes/alerts', event_id => 'tick')`. Partitions
     of the events are matched in parallel.
 
-    `wanted_by('/indexes/alerts', struct(price, volume))` returns the array of ids for one event. In
-    a declarative pipeline Spark accepts table functions only, and it is left out.
+    `wanted_by('/indexes/alerts', struct(price, volume))` returns the array of ids for one event,
+    which may be a JSON text, too. In a declarative pipeline Spark accepts table functions only, and
+    it is left out.
 
     The arguments are the SQL types of ids: any for events, `"bigint"` or `"string"` for
     subscriptions. A query uses the types of the last registration before it.
@@ -81,7 +83,8 @@ def register(
 def match_function(
     index: IndexVersion | str | os.PathLike[str], *, max_false_positive_rate: float | None = None
 ) -> UserDefinedFunctionLike:
-    """A column function from a struct of attributes to the array of ids that want such an event.
+    """A column function from events, structs of attributes or JSON texts, to the arrays of ids that
+    want them.
 
     For method chains: `events.select("event_id", match_function(path)(f.struct("price")))`. It
     keeps to the version of the index that there is now, and always replicates it. `register` makes
@@ -135,14 +138,17 @@ def _table_function(how: How, **arguments: Any) -> type:
         def __init__(self) -> None:
             self.opened: dict[Any, Any] = {}
 
-        def eval(self, events: Any, index: Any, version: Any = None, event_id: Any = None) -> Any:
-            return call((self.opened, events, index, version, event_id))
+        def eval(
+            self, events: Any, index: Any, version: Any = None, event_id: Any = None,
+            event: Any = None,
+        ) -> Any:  # fmt: skip
+            return call((self.opened, events, index, version, event_id, event))
 
     return Matching
 
 
 def search(
-    given: tuple[dict[Any, IndexVersion], Any, Array, Array | None, Array | None],
+    given: tuple[dict[Any, IndexVersion], Any, Array, Array | None, Array | None, Array | None],
     *,
     how: How,
     event_type: str,
@@ -158,7 +164,7 @@ def search(
     from boxmatch.spark.fields import attribute_columns, find_fields
     from boxmatch.spark.worker import match
 
-    opened, events, index, version, event_id = given
+    opened, events, index, version, event_id, event = given
     if not isinstance(events, pa.RecordBatch):
         raise SparkError("the first argument is a table: write TABLE(name) or TABLE(SELECT …)")
     if events.num_rows == 0:
@@ -167,15 +173,22 @@ def search(
     name = _constant(event_id, "event_id") or _EVENT_ID
     (ids,) = find_fields(events, [name], case_sensitive)
     _check_id_type(name, ids.type, event_type)
-    attributes = attribute_columns(events, chosen.schema, case_sensitive, chosen.time_zone)
-    batch = pa.RecordBatch.from_arrays([ids, *attributes], [_ID_INSIDE, *chosen.schema.names])
+    text = _constant(event, "event")
+    if text is None:
+        columns = attribute_columns(events, chosen.schema, case_sensitive, chosen.time_zone)
+        names = list(chosen.schema.names)
+    else:
+        columns, names = list(find_fields(events, [text], case_sensitive)), [text]
+        _require_texts(text, columns[0].type)
+    batch = pa.RecordBatch.from_arrays([ids, *columns], [_ID_INSIDE, *names])
     matches = match(
         iter([batch]),
         how=how,
         path=chosen.path,
         shards=chosen.segment_names,
         id_type=id_type,
-        attributes={name: name for name in chosen.schema.names},
+        attributes={name: name for name in names},
+        event=text,
         event_id=_ID_INSIDE,
         keep=(),
         found=_FOUND[how],
@@ -244,6 +257,16 @@ def _check_id_type(name: str, kind: pa.DataType, wanted: str) -> None:
         raise SparkError(
             f"column {name!r} of the events is {found}, not {wanted}: call "
             f"boxmatch.spark.register with event_id={found!r}, or cast the column"
+        )
+
+
+def _require_texts(name: str, kind: pa.DataType) -> None:
+    from boxmatch.spark.fields import is_json
+
+    if not is_json(kind):
+        raise SparkError(
+            f"column {name!r} of the events is of type {kind}, not JSON text: to_json({name}) "
+            "makes one of a struct, a map or a variant"
         )
 
 

@@ -16,7 +16,7 @@ from boxmatch.errors import SparkError
 from boxmatch.model.schema import Schema, SchemaSpec
 from boxmatch.spark.adapting import BatchRates, plan_rates
 from boxmatch.spark.build import IndexSettings, next_version, warn_of_rejected
-from boxmatch.spark.columns import Keep, check_events, infer_schema, require_frame
+from boxmatch.spark.columns import Keep, check_events, require_frame, schema_of
 from boxmatch.spark.matching import run_plan, skip_null_ids
 from boxmatch.spark.metrics import METRICS, BatchMetrics, Watch, described
 from boxmatch.spark.plans import (
@@ -25,6 +25,7 @@ from boxmatch.spark.plans import (
     OnNullId,
     PlanChoice,
     plan_match,
+    refuse_dialect,
     require_schema,
 )
 from boxmatch.spark.sinks import ParquetSink, Sink, SparkSink, TableSink
@@ -57,9 +58,11 @@ def match_stream(
     checkpoint: str | os.PathLike[str],
     schema: SchemaSpec | None = None,
     how: How = "pairs",
+    event: str | None = None,
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     keep: Keep = (),
     plan: PlanChoice = "auto",
     shards: int | None = None,
@@ -79,7 +82,7 @@ def match_stream(
     path of an index that others update with `build_index`, or a function from a session to a
     DataFrame. Before each micro-batch the table is looked at, and what changed is compiled: the
     batch sees the subscriptions as they were when it started. Every row says which version of the
-    index it comes from, in `index_version`.
+    index it comes from, in `index_version`. For `event`, `schema` and `dialect` see `match`.
 
     `sink` is the path of a folder for Parquet, written exactly once, or any function of a DataFrame
     and a batch number (see `boxmatch.spark.sinks`). `checkpoint` is Spark's checkpoint location;
@@ -117,6 +120,7 @@ def match_stream(
         plan,
         max_false_positive_rate=max_false_positive_rate,
         on_null_id=on_null_id,
+        event=event,
     )
     rates = None
     if adjuster is not None:
@@ -136,15 +140,22 @@ def match_stream(
         wanted = FollowedIndex(str(Folder.at(subscriptions)))
         found = wanted.current(events.sparkSession)
         require_schema(found, schema)
+        refuse_dialect(found, dialect)
         if index not in (None, found.index):
             raise SparkError(
                 f"the index at {found.path} is of the kind {found.index!r}, not {index!r}"
             )
     else:
-        schema = schema or infer_schema(events, event_id)
-        check_events(events, schema, event_id)
+        schema = schema or schema_of(events, event_id, event)
+        check_events(events, schema, event_id, event)
         settings = IndexSettings(
-            schema, shards, subscription_id, filter, index or "tile", keep_versions=_KEPT_VERSIONS
+            schema,
+            shards,
+            subscription_id,
+            filter,
+            index or "tile",
+            keep_versions=_KEPT_VERSIONS,
+            dialect=dialect,
         )
         table = (
             SubscriptionTable(subscriptions, settings)

@@ -33,6 +33,7 @@ from boxmatch.spark.publications.regions import check_ends, check_regions, file_
 from boxmatch.spark.publications.space_follower import Space
 from boxmatch.spark.segments import open_shards
 from boxmatch.spark.store import Folder, scratch_folder
+from boxmatch.spark.subscription_tables import DIALECT, require_sql
 from boxmatch.spark.versions import (
     VERSIONS,
     IdType,
@@ -247,6 +248,8 @@ def _build(
     _, columns = settings.check(subscriptions)
     bounds = ends_of(columns, settings.schema)
     check_ends(bounds, "subscriptions")
+    if {"filter", DIALECT} <= columns.keys():
+        require_sql(subscriptions, settings.subscription_id, columns[DIALECT])
     spark = subscriptions.sparkSession
     index = next_version(subscriptions, path or scratch_folder(spark, "the index"), settings)
     if index.rejected:
@@ -290,7 +293,7 @@ def _check_updates(
         )
     dimensions = {name: schema[dimension] for name, (dimension, _) in ends.items()}
     for name, attribute in dimensions.items():
-        if attribute.repeated:
+        if attribute.repeated or attribute.type == "json":
             raise SparkError(
                 f"column {name!r} of the updates is of dimension {attribute.name!r}, a "
                 f"{attribute.type_name}: a publication has one value or range of a dimension"

@@ -11,13 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from boxmatch.arrays import Int64Array
-from boxmatch.errors import SparkError
+from boxmatch.errors import EventError, SparkError
+from boxmatch.model.documents import ROOT
+from boxmatch.model.json_texts import read_event, read_events
 from boxmatch.model.schema import Schema
-from boxmatch.spark.fields import attribute_columns
+from boxmatch.spark.fields import attribute_columns, is_json
 from boxmatch.spark.segments import (
     ID_TYPES,
     REJECTED,
     Array,
+    Events,
     OpenShard,
     Recipe,
     Search,
@@ -136,6 +139,7 @@ def match(
     shards: Sequence[Sequence[str]],
     id_type: str,
     attributes: Mapping[str, str],
+    event: str | None,
     event_id: str,
     keep: Sequence[str],
     found: str,
@@ -144,13 +148,19 @@ def match(
 ) -> Batches:
     """Match events with all shards, or with the one that `shard_column` names in every row.
 
-    `attributes` gives the column of each attribute.
+    `attributes` gives the column of each attribute, or `event` one of JSON texts.
     Yields the events' ids, the columns to keep, and a column `found` with what was found.
     `skipped` names the attributes whose predicates are not checked.
     """
     answer = {"pairs": _pairs, "arrays": _arrays, "counts": _counts}[how]
     threads = task_threads()
     pace = Pace()
+
+    def values_of(events: pa.RecordBatch) -> Events:
+        if event is None:
+            return _with_names(events, attributes)
+        return read_texts(events.column(event), f"column {event!r}", events.column(event_id))
+
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -162,7 +172,7 @@ def match(
         for events in pace.slices(batch):
             shown = events.select([event_id, *keep])
             for rows, values, matches in answer(
-                opened, _rename(events, attributes), Search(threads, skipped), id_type
+                opened, values_of(events), Search(threads, skipped), id_type
             ):
                 pace.matches += matches
                 columns = shown.columns if rows is None else shown.take(rows).columns
@@ -180,24 +190,53 @@ def wanted_by(
     time_zone: str,
     skipped: Sequence[str] | None = None,
 ) -> Array:
-    """For each event, a struct with its attributes, the ids of the subscriptions that want it."""
+    """The ids of the subscriptions that want each event, a struct of attributes or a JSON text."""
     known = Schema.from_json(schema)
-    if not pa.types.is_struct(events.type):
+    values: Events
+    if pa.types.is_struct(events.type):
+        table = pa.RecordBatch.from_struct_array(events)
+        columns = attribute_columns(table, known, case_sensitive, time_zone)
+        batch = pa.RecordBatch.from_arrays(columns, list(known.names))
+        values = _with_names(batch, {name: name for name in known.names})
+    elif is_json(events.type):
+        values = read_texts(events, "an event")
+    else:
+        fields = ", ".join(known.names) if ROOT not in known else "*"
         raise SparkError(
-            f"an event is a struct with the attributes as fields, not of type {events.type}: write "
-            f"struct({', '.join(known.names)})"
+            "an event is a struct with the attributes as fields, or a JSON text, not of type "
+            f"{events.type}: write struct({fields})"
         )
-    table = pa.RecordBatch.from_struct_array(events)
-    columns = attribute_columns(table, known, case_sensitive, time_zone)
-    batch = pa.RecordBatch.from_arrays(columns, list(known.names))
     opened = open_shards(path, shards)
     search = Search(task_threads(), skipped)
-    ((_, arrays, _),) = _arrays(opened, batch, search, id_type)
+    ((_, arrays, _),) = _arrays(opened, values, search, id_type)
     return arrays
 
 
-def _rename(events: pa.RecordBatch, attributes: Mapping[str, str]) -> pa.RecordBatch:
-    return events.select(list(attributes.values())).rename_columns(list(attributes))
+def _with_names(events: pa.RecordBatch, attributes: Mapping[str, str]) -> pa.RecordBatch:
+    """The columns of attributes by the attributes' names, and those of the whole event, if filters
+    may name any.
+    """
+    columns = {name: events.column(inside) for name, inside in attributes.items()}
+    if ROOT in columns:
+        whole: Any = columns.pop(ROOT)
+        fields = {field.name: pc.struct_field(whole, [n]) for n, field in enumerate(whole.type)}
+        columns = fields | columns
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def read_texts(texts: Array, what: str, ids: Array | None = None) -> list[Any]:
+    """Events of a column of JSON texts; a null is an event in which there is nothing."""
+    listed = ["{}" if text is None else text for text in texts.to_pylist()]
+    try:
+        return read_events(listed)
+    except EventError as error:
+        row = error.row or 0
+        where = what if ids is None else f"{what} of the event {ids[row].as_py()!r}"
+        try:
+            read_event(listed[row])
+        except EventError as plain:
+            raise SparkError(f"{where}: {plain}") from None
+        raise
 
 
 def _refuse_null_ids(batch: pa.RecordBatch, event_id: str) -> None:
@@ -246,30 +285,24 @@ _Answer = Iterator[tuple[Int64Array | None, Array, int]]
 listed for it."""
 
 
-def _pairs(
-    shards: Sequence[OpenShard], events: pa.RecordBatch, search: Search, id_type: str
-) -> _Answer:
+def _pairs(shards: Sequence[OpenShard], events: Events, search: Search, id_type: str) -> _Answer:
     for shard in shards:
         for rows, ids in shard.find(events, search):
             yield rows, ids.cast(ID_TYPES[id_type]), len(rows)
 
 
-def _arrays(
-    shards: Sequence[OpenShard], events: pa.RecordBatch, search: Search, id_type: str
-) -> _Answer:
+def _arrays(shards: Sequence[OpenShard], events: Events, search: Search, id_type: str) -> _Answer:
     pieces = [piece for shard in shards for piece in shard.find(events, search)]
     rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
     ids = pa.chunked_array([ids.cast(ID_TYPES[id_type]) for _, ids in pieces], ID_TYPES[id_type])
     by_event: Any = ids.combine_chunks().take(np.argsort(rows, kind="stable"))
-    ends = np.cumsum(np.bincount(rows, minlength=events.num_rows))
+    ends = np.cumsum(np.bincount(rows, minlength=len(events)))
     offsets: Any = pa.array(np.concatenate([[0], ends]), pa.int32())
     yield None, pa.ListArray.from_arrays(offsets, by_event), len(rows)
 
 
-def _counts(
-    shards: Sequence[OpenShard], events: pa.RecordBatch, search: Search, id_type: str
-) -> _Answer:
-    total = np.zeros(events.num_rows, np.int64)
+def _counts(shards: Sequence[OpenShard], events: Events, search: Search, id_type: str) -> _Answer:
+    total = np.zeros(len(events), np.int64)
     for shard in shards:
         total += shard.count(events, search)
     yield None, pa.array(total), 0

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from decimal import Decimal
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from math import isfinite
 from typing import Any, Final, NamedTuple, get_args
 from typing import Literal as Choice
 
@@ -36,6 +39,7 @@ from boxmatch.model.expressions.nodes import (
     read_path,
     walk,
 )
+from boxmatch.model.keys import is_absent
 
 Form = Choice["", "folded", "reversed", "reversed folded", "address"]
 """What is compared of a text: itself, or of a string something that is made of it."""
@@ -172,14 +176,29 @@ def float_of(value: Any) -> float | None:
             return float(value)
         except OverflowError:
             return None
+    if isinstance(value, Decimal) and value.is_finite():
+        found = float(value)
+        return found if isfinite(found) else None
     return None
+
+
+def string_of(value: Any) -> str | None:
+    """A string; a date or a time, of a table or a dict, is the one that JSON has for it."""
+    if isinstance(value, date):
+        return None if is_absent(value) else value.isoformat()
+    return value if type(value) is str else None
+
+
+def _timestamp_of(value: Any) -> int | None:
+    text = string_of(value)
+    return None if text is None else timestamp_of(text)
 
 
 _VALUES: Final[dict[str, Callable[[Any], Any]]] = {
     "float": float_of,
-    "string": lambda value: value if type(value) is str else None,
+    "string": string_of,
     "bool": lambda value: value if type(value) is bool else None,
-    "timestamp": lambda value: timestamp_of(value) if type(value) is str else None,
+    "timestamp": _timestamp_of,
 }
 
 

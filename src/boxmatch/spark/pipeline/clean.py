@@ -26,6 +26,7 @@ from boxmatch.spark.columns import (
 )
 from boxmatch.spark.pipeline.failures import translate_errors
 from boxmatch.spark.pipeline.read import MALFORMED
+from boxmatch.spark.subscription_tables import DIALECT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -139,16 +140,17 @@ def clean_subscriptions(
 ) -> Cleaned:
     """Subscriptions with an id of their own; whether their filters compile is seen later.
 
-    Of several with the same id and the same filter one stays. With different filters nobody can
+    Of several with the same id, filter and dialect one stays. With different filters nobody can
     tell which is meant, so none does.
     """
-    subscriptions = with_names(subscriptions, [subscription_id, filter], "subscriptions")
+    known = [subscription_id, filter, DIALECT]
+    subscriptions = with_names(subscriptions, known, "subscriptions")
     _check_columns(subscriptions, [subscription_id], "subscriptions")
     faults = [*_malformed(subscriptions), _missing(subscription_id)]
     says: Sequence[str] = subscriptions.columns
     if filter in subscriptions.columns:
         faults.append(_missing(filter))
-        says = [filter]
+        says = [name for name in (filter, DIALECT) if name in subscriptions.columns]
     judged = _judge(subscriptions, {}, faults, [subscription_id], [], agree_on=says)
     return Cleaned(judged, subscription_id)
 
@@ -278,7 +280,7 @@ def _cast_values(field: Field, attribute: Attribute, raw: Column) -> tuple[Colum
     plain = kind.partition("(")[0]
     if plain.startswith(("varchar", "char")):
         plain = "string"
-    if plain not in _CASTS[wanted]:
+    if plain not in _CASTS.get(wanted, ()):
         raise _no_cast(field, attribute)
     if wanted == "decimal":
         value, rounded = _as_decimal(raw, kind, attribute)

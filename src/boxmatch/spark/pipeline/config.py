@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from boxmatch.adaptive.skipping import is_rate
-from boxmatch.errors import SchemaError, SparkError
+from boxmatch.errors import FilterError, SchemaError, SparkError
 from boxmatch.extras import requires
+from boxmatch.model.dialects.registry import check_dialect
 from boxmatch.model.schema import Schema
 
 Section = TypeVar("Section")
@@ -59,6 +60,12 @@ class EventsConfig(Source):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for attribute in self.attributes:
+            if attribute.type == "json":
+                raise ValueError(
+                    f"attributes.{attribute.name} is of type json, and a pipeline cleans values of "
+                    "other types only: match such events with boxmatch.spark.match"
+                )
         time = self.event_time
         if time is not None and time in self.attributes:
             kind = self.attributes[time].type
@@ -72,6 +79,15 @@ class EventsConfig(Source):
 class SubscriptionsConfig(Source):
     subscription_id: str = "subscription_id"
     filter: str = "filter"
+    dialect: str | None = None
+    """Of all filters; that in a column `dialect`, or SQL, if left out."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            check_dialect(self.dialect)
+        except FilterError as error:
+            raise ValueError(f"dialect: {error.reason}") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from boxmatch.indexes.registry import index_class
 from boxmatch.reports import require_plotting
 from boxmatch.spark.build import build_index
-from boxmatch.spark.columns import columns_to_keep, subscription_columns
+from boxmatch.spark.columns import columns_to_keep
 from boxmatch.spark.matching import run_plan
 from boxmatch.spark.pipeline.clean import (
     REASON,
@@ -50,6 +50,7 @@ from boxmatch.spark.pipeline.summary import as_json, summarise
 from boxmatch.spark.plans import MatchOptions, MatchPlan, plan_match
 from boxmatch.spark.skipping import skipping_pays
 from boxmatch.spark.store import Folder
+from boxmatch.spark.subscription_tables import subscription_columns
 from boxmatch.spark.versions import IndexVersion, read_version
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class _Run:
             "filter": config.subscriptions.filter,
         }
         self.subscription_id = config.subscriptions.subscription_id
+        self.dialect = config.subscriptions.dialect
         rate = config.match.max_false_positive_rate
         self.skips = bool(rate) and skipping_pays(config.match.index)
 
@@ -205,7 +207,7 @@ class _Run:
             self.keep.append(config.event_time)
         self.date = date_column((self.event_id, self.subscription_id, *self.keep))
         self.wanted = clean_subscriptions(read(self.spark, self.config.subscriptions), **self.names)
-        subscription_columns(self.wanted.good, self.schema, **self.names)
+        subscription_columns(self.wanted.good, self.schema, **self.names, dialect=self.dialect)
         sources = (config, self.config.subscriptions)
         files = [input_files(source, self.spark) or [] for source in sources]
         return None, {
@@ -248,6 +250,7 @@ class _Run:
             shards=settings.shards,
             subscription_id=self.subscription_id,
             filter=self.names["filter"],
+            dialect=self.dialect,
             index=settings.index,
             index_options=settings.index_options,
             selectivity=None if measured is None else measured.shares,
@@ -270,6 +273,7 @@ class _Run:
             self.schema,
             event_id=self.event_id,
             sample=self.config.statistics.sample,
+            dialect=self.dialect,
             **self.names,
         )
 

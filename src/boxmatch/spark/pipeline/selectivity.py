@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boxmatch.model.schema import Attribute, Schema
-from boxmatch.spark.columns import Columns, column, subscription_columns
+from boxmatch.spark.columns import Columns, column
 from boxmatch.spark.entry import task
+from boxmatch.spark.subscription_tables import DIALECT, subscription_columns
 from boxmatch.spark.zones import session_zone, value_column, zone_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def measure_selectivities(
     event_id: str = "event_id",
     subscription_id: str = "subscription_id",
     filter: str = "filter",
+    dialect: str | None = None,
     sample: int = 10_000,
 ) -> Selectivities:
     """Measure them on clean events. Subscriptions whose filter cannot be compiled are passed over.
@@ -89,7 +91,7 @@ def measure_selectivities(
     """
     from pyspark.sql import functions as f
 
-    _, wanted = subscription_columns(subscriptions, schema, subscription_id, filter)
+    _, wanted = subscription_columns(subscriptions, schema, subscription_id, filter, dialect)
     chosen = sample_events(events, event_id, sample)
     fields = Columns(events, "events").require(schema.names)
     shown = zip(schema.names, fields, strict=True)
@@ -98,6 +100,7 @@ def measure_selectivities(
     asked = subscriptions.select(
         column(subscription_id).alias("id"),
         *(value_column(subscriptions, name, zone).alias(alias) for alias, name in wanted.items()),
+        *([] if dialect is None else [f.lit(dialect).alias(DIALECT)]),
     )
     work = task(
         "boxmatch.spark.pipeline.selectivity:count_predicates", "selectivities",

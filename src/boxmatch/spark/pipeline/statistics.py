@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from boxmatch.model.schema import Schema
-from boxmatch.spark.columns import column, subscription_columns
+from boxmatch.spark.columns import column
+from boxmatch.spark.subscription_tables import subscription_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,10 +11,11 @@ import pyarrow as pa
 from boxmatch.errors import BoxmatchError, RegionError, SparkError
 from boxmatch.model.axis import ABSENT
 from boxmatch.spaces.dimensions import ONLY_REGION
-from boxmatch.spark.columns import Columns, End, check_types, column, ends_of, id_type_of
+from boxmatch.spark.columns import Columns, End, check_types, column, ends_of
 from boxmatch.spark.publications.search import require_boxes
 from boxmatch.spark.publications.space_follower import Body, Space, load
 from boxmatch.spark.segments import OpenShard
+from boxmatch.spark.subscription_tables import id_type_of
 from boxmatch.spark.versions import IdType
 from boxmatch.spark.zones import instants, is_local
 
