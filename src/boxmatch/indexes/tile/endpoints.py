@@ -1,7 +1,7 @@
 """The endpoints of predicates, cell by cell: what settles every doubt that lines leave, in rows.
 
-Tiles are taken in blocks whose boxes have numbers of 16 bits. Within a cell and a block, lower ends
-lie by rank, and then upper ends. So for one event, those on the wrong side of its rank lie
+Tiles are taken in blocks whose candidates stay in the second-level cache. Within a cell and a
+block, lower ends lie by rank, and then upper ends. So for one event, those on the wrong side of its rank lie
 together, and only those of its own rank are compared with its key.
 """
 
@@ -44,12 +44,12 @@ class Endpoints(NamedTuple):
     base: Int64Array
     start: Int64Array
     key: Int64Array
-    box: UInt16Array
+    box: Int32Array
 
 
 def no_endpoints() -> Endpoints:
     keys = np.zeros(0, np.int64)
-    return Endpoints(keys, np.zeros(1, np.int64), keys, np.zeros(0, np.uint16))
+    return Endpoints(keys, np.zeros(1, np.int64), keys, np.zeros(0, np.int32))
 
 
 def collect_endpoints(
@@ -69,7 +69,7 @@ def collect_endpoints(
     each(lambda part: _count(*ruled, bounds, *part, start), parts)
     np.cumsum(start, out=start)
     keys = large_zeros((int(start[-1]),), np.int64)
-    owner = large_zeros((int(start[-1]),), np.uint16)
+    owner = large_zeros((int(start[-1]),), np.int32)
     each(lambda part: _fill(*ruled, bounds, *part, start, keys, owner), parts)
     return Endpoints(base, start[:-1], keys, owner)
 
@@ -168,7 +168,7 @@ def _fill(
     last_tile: Int,
     start: Int64Array,
     keys: Int64Array,
-    owner: UInt16Array,
+    owner: Int32Array,
 ) -> None:
     """Write the endpoints of some tiles, and move `start` to where each group begins."""
     low, high = bounds

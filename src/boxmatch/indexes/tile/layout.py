@@ -14,8 +14,9 @@ from boxmatch.arrays import (
 )
 from boxmatch.kernels.packing import packing
 
-BLOCK_TILES = 128
-"""Tiles that one event passes together, in rows."""
+BLOCK_TILES = 1_024
+"""Tiles that one event passes together, in rows: lines and endpoints are read in long runs, while
+64 kB of candidates stay in the second-level cache."""
 
 
 class RankedPredicates(NamedTuple):
@@ -88,7 +89,7 @@ class TileState(NamedTuple):
     endpoint_base: Int64Array
     endpoint_start: Int64Array
     endpoint_key: Int64Array
-    endpoint_box: UInt16Array
+    endpoint_box: Int32Array
     rare_start: Int64Array
     rare_low: Int64Array
     rare_low_box: Int32Array

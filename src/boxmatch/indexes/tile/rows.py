@@ -40,7 +40,7 @@ ROWS_SHARE = 8
 
 _STEPS_AHEAD = 2
 _BOXES_AHEAD = 128
-_BOXES_IN_LINE = 32
+_BOXES_IN_LINE = 16
 """Steps whose data is fetched ahead, and how many boxes of each side; boxes in a cache line."""
 
 
@@ -84,7 +84,7 @@ def _pass_rows(
 ) -> None:
     """One line per tile: the boxes that hold the event, as far as slots can tell.
 
-    A block of tiles at a time, whose candidates stay in the first-level cache.
+    A block of tiles at a time, whose candidates stay in the second-level cache.
     """
     lines, row_tile, row_block = state.lines, state.row_tile, state.row_block
     tiles, attributes = len(candidates), keys.shape[1]
