@@ -1,8 +1,8 @@
 """The endpoints of predicates, cell by cell: what settles every doubt that lines leave, in rows.
 
 Tiles are taken in blocks whose candidates stay in the second-level cache. Within a cell and a
-block, lower ends lie by rank, and then upper ends. So for one event, those on the wrong side of its rank lie
-together, and only those of its own rank are compared with its key.
+block, lower ends lie by rank, and then upper ends. So for one event, those on the wrong side of its
+rank lie together, and only those of its own rank are compared with its key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from boxmatch.arrays import (
     Int32Array,
     Int64Array,
     UInt8Array,
-    UInt16Array,
 )
 from boxmatch.indexes.tile.layout import BLOCK_TILES, RankedPredicates
 from boxmatch.indexes.tile.ranks import RANK, cell_of
