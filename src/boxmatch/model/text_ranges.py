@@ -94,9 +94,9 @@ def others(ranges: TextRanges) -> TextRanges:
     return tuple(gaps)
 
 
-def common(one: TextRanges, other: TextRanges) -> TextRanges:
-    """What two sets share."""
-    return others(united((*others(one), *others(other))))
+def common(*sets: TextRanges) -> TextRanges:
+    """What sets share."""
+    return others(united(gap for one in sets for gap in others(one)))
 
 
 def ends_of_ranges(ranges: TextRanges) -> Iterable[str]:

@@ -22,6 +22,7 @@ from boxmatch.model.documents import string_text, text_of
 from boxmatch.model.expressions.documents import Form, address_digits, fold
 from boxmatch.model.text_ranges import (
     ANY_TEXT,
+    TextRange,
     TextRanges,
     common,
     compared,
@@ -148,25 +149,25 @@ def _others(test: TextTest) -> TextTest:
 
 
 def _any_of(tests: list[TextTest]) -> TextTest:
-    merged: dict[Form, TextRanges] = {}
+    found: dict[Form, list[TextRange]] = {}
     for test in tests:
         # One of the sets of each test has all that pass it.
         for form, ranges in test.sets[0].items():
-            merged[form] = united((*merged.get(form, ()), *ranges))
+            found.setdefault(form, []).extend(ranges)
+    merged = {form: united(ranges) for form, ranges in found.items()}
     return TextTest([merged], exact=all(is_one_set(test) for test in tests))
 
 
 def _all_of(tests: list[TextTest]) -> TextTest:
-    shared: dict[Form, Sets] = {}
+    shared: dict[Form, list[Sets]] = {}
     rest: list[Sets] = []
     for one in (one for test in tests for one in test.sets):
         form = _form_of_strings(one)
         if form is None:
             rest.append(one)
         else:
-            known = shared.get(form)
-            shared[form] = one if known is None else _in_both(known, one)
-    sets = [*shared.values(), *rest] or [_ANY]
+            shared.setdefault(form, []).append(one)
+    sets = [*map(_in_all, shared.values()), *rest] or [_ANY]
     needle = max((test.needle for test in tests), key=len, default="")
     exact = all(map(is_one_set, tests)) and len(sets) == 1
     return TextTest(sets, needle, exact or (len(tests) == 1 and tests[0].exact))
@@ -181,8 +182,9 @@ def _form_of_strings(sets: Sets) -> Form | None:
     return forms[0] if len(forms) == 1 and not strings else None
 
 
-def _in_both(one: Sets, other: Sets) -> Sets:
-    return {form: common(one.get(form, ()), other.get(form, ())) for form in one | other}
+def _in_all(sets: list[Sets]) -> Sets:
+    forms = dict.fromkeys(form for one in sets for form in one)
+    return {form: common(*(one.get(form, ()) for one in sets)) for form in forms}
 
 
 def is_one_set(test: TextTest) -> bool:
