@@ -22,6 +22,7 @@ from boxmatch.indexes.scan import FAILURE, NEVER, rank_failures
 from boxmatch.model.dialects.registry import without_dialect
 from boxmatch.model.documents import value_of_text
 from boxmatch.model.explanation import Explanation, Predicate
+from boxmatch.model.expressions.documents import as_written
 from boxmatch.model.expressions.nodes import Call, Node
 from boxmatch.model.expressions.rendering import render as render_node
 from boxmatch.model.filters import compile_filter
@@ -246,7 +247,7 @@ class _Seen:
                     break
                 [node] = node.arguments
             if axis.is_of_texts:
-                return _shown_texts(self._value(node))
+                return _shown_texts(self._value(as_written(node)))
             return _shown(self._value(node), node.type.name)
         attribute = axes.schema.attributes[position]
         got = self._event.get(attribute.name)

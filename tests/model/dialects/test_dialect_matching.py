@@ -145,3 +145,32 @@ def test_an_element_of_a_list_satisfies_all_fields() -> None:
         matcher.match(many)
     with pytest.raises(bm.EventError, match=r"row 1: .*'items'"):
         matcher.match_batch([one, many])
+
+
+def test_explanations_show_values_as_events_have_them() -> None:
+    """Not turned around, nor in one case, as they are compared."""
+    matcher = bm.Matcher()
+    event = {"a": "Xyz", "ip": "10.0.0.7", "tags": ["ab", "Cb"]}
+    for id, field, condition in (
+        ("suffix", "a", {"suffix": "yz"}),
+        ("case", "a", {"equals-ignore-case": "XYZ"}),
+        ("both", "a", {"suffix": {"equals-ignore-case": "YZ"}}),
+        ("cidr", "ip", {"cidr": "10.0.0.0/24"}),
+        ("list", "tags", {"suffix": "b"}),
+    ):
+        matcher.subscribe(id, {field: [condition]}, dialect="eventbridge")
+        [found] = matcher.explain(event, id).predicates
+        assert (found.got, found.satisfied) == (event[field], True)
+
+
+def test_thousands_of_values_are_put_together_at_once() -> None:
+    many = [str(number) for number in range(20_000)]
+    pattern = {"a": [{"anything-but": many}]}
+    with pytest.raises(bm.FilterTooLargeError, match="20001 boxes"):
+        bm.Matcher().subscribe(0, pattern, dialect="eventbridge")
+    matcher = bm.Matcher(max_boxes=50_000)
+    matcher.subscribe(0, pattern, dialect="eventbridge")
+    names = ", ".join(f"'{one}'" for one in many)
+    matcher.subscribe(1, f"a IN ({names})", dialect="jms")
+    found = [matcher.match({"a": one}) for one in (many[0], many[-1], "x", 5, None)]
+    assert found == [[1], [1], [0], [0], [0]]

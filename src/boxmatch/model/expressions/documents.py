@@ -73,6 +73,16 @@ def texts_at(subject: Node, path: Path, form: Form = "") -> Node:
     return Call("texts", (subject, path_literal(path), Literal(form, STRING)), _TEXTS)
 
 
+def as_written(node: Node) -> Node:
+    """Texts of which something is compared that is made of them, as they are."""
+    match node:
+        case Call("text", (subject, path, _)):
+            return text_at(subject, path_of(path))
+        case Call("texts", (subject, path, _)):
+            return texts_at(subject, path_of(path))
+    return node
+
+
 def missing_at(subject: Node, path: Path, within: int = 0) -> Node:
     """Whether a path has no member; for `within` see `documents.members`."""
     return Call("is_missing", (subject, path_literal(path), Literal(within, INT)), BOOL)
