@@ -288,3 +288,8 @@ def test_infer_mixes_int_and_float_only() -> None:
 def test_infer_errors(source: object, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         Schema.infer(source)
+
+
+def test_documents_have_no_type_in_arrow() -> None:
+    with pytest.raises(SchemaError, match="'data': a json has no type in Arrow"):
+        Schema({"x": "int", "data": "json"}).to_arrow()

@@ -89,9 +89,12 @@ def csv_types(schema: Schema) -> dict[str, pa.DataType]:
     """The types that columns of a CSV file have if they are attributes of this schema."""
     import pyarrow as pa
 
+    from boxmatch.model.schema import Schema
+
+    typed = [one for one in schema if one.type != "json"]
     return {
         field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type
-        for field in schema.to_arrow()
+        for field in (Schema(typed).to_arrow() if typed else ())
         if not pa.types.is_nested(field.type)  # there are no lists in CSV
     }
 

@@ -104,6 +104,8 @@ def _arrow_type(attribute: Attribute) -> Any:
             kind = pa.decimal128(attribute.precision, attribute.scale)
         case "struct":
             kind = pa.struct([(field.name, _arrow_type(field)) for field in attribute.fields])
+        case "json":
+            raise SchemaError(f"attribute {attribute.name!r}: a json has no type in Arrow")
     return pa.list_(kind) if attribute.repeated else kind
 
 
