@@ -123,6 +123,20 @@ class TestCheck:
 def test_sizes(size: int, text: str) -> None:
     assert format_bytes(size) == text
 
+    def test_another_dialect(self, run_boxmatch: Command) -> None:
+        pattern = '{"state": [{"prefix": "stop"}], "n": [{"numeric": [">", 3]}]}'
+        done = run_boxmatch("check", pattern, "--dialect", "eventbridge", "--json")
+        found = json.loads(done.out)
+        assert found["boxes"] == ["ANY(n) > 3 AND ANY(state) LIKE 'stop%'"]
+        assert (found["axes"], found["cost"]) == (["n", "state"], "axis")
+        typed = ("--attribute", "price=float", "--dialect", "jms")
+        assert "price > 3" in run_boxmatch("check", "price > 3", *typed).out
+        for text, said in (("prize > 3", "no attribute 'prize'"), ("price >", "  price >\n")):
+            wrong = run_boxmatch("check", text, *typed)
+            assert (wrong.code, said in wrong.err) == (2, True), wrong.err
+        unknown = run_boxmatch("check", "x", "--dialect", "nope")
+        assert "(known are sql, eventbridge, sns, sns-body, cesql, jms)" in unknown.err
+
 
 class TestInfo:
     def test_describes_a_saved_matcher(self, run_boxmatch: Command, tmp_path: Path) -> None:

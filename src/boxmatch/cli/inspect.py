@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_id, given_schema
+from boxmatch.cli.schemas import (
+    Attributes,
+    Dialect,
+    SchemaFile,
+    given_filter,
+    given_id,
+    given_schema,
+)
 from boxmatch.cli.terminal import AsJson, format_bytes, print_json, show_spinner
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ _PARTS = {
 
 _AXES = {
     "value": "{}",
+    "elements": "{}",
     "needles": "strings in {}",
     "regexes": "regular expressions in {}",
 }
@@ -42,26 +50,36 @@ _AXES = {
     """boxmatch check '{"price": {"low": 3, "high": 5}}' --attribute price=float""",
     "boxmatch check 'price > 3 OR price IS NULL' --schema schema.json --json",
     """boxmatch check "'urgent' = ANY(tags)" --attribute 'tags=list of string'""",
+    """boxmatch check '{"state": [{"prefix": "stop"}]}' --dialect eventbridge""",
 )
 def check(
     text: Annotated[
-        str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression, or a JSON object.")
+        str,
+        typer.Argument(
+            metavar="FILTER",
+            help="A SQL WHERE expression, a JSON object, or what the dialect has.",
+        ),
     ],
     schema: SchemaFile = None,
     attribute: Attributes = None,
+    dialect: Dialect = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a filter: show its boxes and cost, or where an error is.
 
     The cost is box (conditions on attributes), axis (values of expressions, worked out once for
-    each event), or residual (conditions that are checked for the events in a box).
+    each event), or residual (conditions that are checked for the events in a box). With a dialect
+    no schema is needed: events may have any attributes.
     """
     from boxmatch.model.filters import compile_filter, render
+    from boxmatch.model.schema import Schema
 
     known = given_schema(schema, attribute or [])
+    if known is None and dialect is not None:
+        known = Schema()
     if known is None:
         raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
-    compiled = compile_filter(known, given_filter(text))
+    compiled = compile_filter(known, given_filter(text, dialect), dialect=dialect)
     boxes = [render(known, [box], compiled.axes) for box in compiled.boxes]
     axes = [_AXES[axis.kind].format(axis.text) for axis in compiled.axes]
     checked = compiled.checked

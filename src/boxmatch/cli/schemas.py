@@ -49,9 +49,27 @@ Attributes = Annotated[
 ]
 
 
-def given_filter(text: str) -> str | dict[str, Any]:
-    """A filter as it is typed: SQL, or an object of JSON."""
-    if not text.lstrip().startswith("{"):
+def dialect_names(incomplete: str) -> list[str]:
+    """The dialects of filters that a shell offers."""
+    from boxmatch.model.dialects.registry import DIALECTS, SQL
+
+    return filter_by_prefix((SQL, *DIALECTS), incomplete)
+
+
+Dialect = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The language of the filter: sql (the default), eventbridge, sns, sns-body, cesql or "
+        "jms.",
+        autocompletion=dialect_names,
+    ),
+]
+
+
+def given_filter(text: str, dialect: str | None = None) -> str | dict[str, Any]:
+    """A filter as it is typed: SQL, an object of JSON, or what another dialect has."""
+    if dialect not in (None, "sql") or not text.lstrip().startswith("{"):
         return text
     try:
         found: dict[str, Any] = json.loads(text)

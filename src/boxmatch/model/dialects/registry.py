@@ -54,7 +54,7 @@ def check_dialect(dialect: object) -> str | None:
     if dialect not in DIALECTS:
         known = ", ".join((SQL, *DIALECTS))
         hint = did_you_mean(dialect, (SQL, *DIALECTS))
-        raise FilterError(f"there is no dialect {dialect!r}{hint}; known are {known}")
+        raise FilterError(f"there is no dialect {dialect!r} (known are {known}){hint}")
     return str(dialect)
 
 
