@@ -22,8 +22,9 @@ class Remembering:
     def __init__(self) -> None:
         self.made: list[Feed] = []
 
-    def create_feed(self, name: str, schema: bm.Schema, *, unknown: str) -> Feed:
-        self.made.append(Feed(name=name, schema_json=json.loads(schema.to_json()), unknown=unknown))
+    def create_feed(self, name: str, schema: bm.Schema | None, *, unknown: str) -> Feed:
+        written = json.loads(bm.Schema(schema).to_json())
+        self.made.append(Feed(name=name, schema_json=written, unknown=unknown))
         return self.made[-1]
 
     def feeds(self) -> list[Feed]:

@@ -110,7 +110,7 @@ class TestDebug:
         (("backup", "new", "--data", "nowhere"), "nowhere holds no broker"),
         (("admin", "check", "--data", "nowhere"), "nowhere holds no broker"),
         (("admin", "keys", "list", "--data", "nowhere"), "there are no keys in nowhere"),
-        (("feeds", "create", "x"), "give the schema with --schema FILE or --attribute NAME=TYPE"),
+        (("check", "x > 1"), "give the schema with --schema FILE or --attribute NAME=TYPE"),
         (("feeds", "list", "--url", "nonsense"), "not the address of a broker"),
         (("bench", "reproduce", "rein", "--out", "bad.jsonl"), "bad.jsonl"),
     ],

@@ -65,7 +65,12 @@ def test_a_feed_is_made_shown_extended_and_dropped(http: httpx.Client) -> None:
         ({"name": "x", "schema": {"a": "decimal(39, 0)"}}, "a decimal has 1 to 38 digits"),
         ({"name": "x", "schema": {"a": 3}}, "body/schema/a: unknown type; known types are"),
         ({"name": "x", "schema": {}}, "at least one"),
-        ({"name": "x"}, "give a schema"),
+        ({"name": "x", "kind": "state"}, "a state feed needs spaces"),
+        ({"name": "x", "schema": TRADES, "spaces": {"s": TRADES}}, "give a schema, or"),
+        (
+            {"name": "x", "kind": "state", "spaces": {"s": {"$": "json"}}},
+            "'$' of space 's' is a json",
+        ),
         ({"name": "x", "schema": TRADES, "extra": 1}, "body/extra"),
         ({"name": "x", "spaces": {"s": TRADES}}, "spaces are for state feeds"),
         ({"name": "x", "schema": {"a": {"type": "int", "domain": [5, 1]}}}, "domain"),

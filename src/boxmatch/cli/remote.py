@@ -19,10 +19,12 @@ from boxmatch.cli.files import (
     lines_as_they_come,
     open_input,
     tables,
+    translate_errors,
 )
 from boxmatch.cli.help import Command, command_group, examples, filter_by_prefix
 from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
 from boxmatch.cli.terminal import AsJson, output, print_json, show_count
+from boxmatch.cli.text_columns import infer_types, read_text
 from boxmatch.errors import ClientError
 
 if TYPE_CHECKING:
@@ -117,6 +119,7 @@ feeds = command_group(
 @examples(
     "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
     "boxmatch feeds create orders --schema schema.json --unknown carry",
+    "boxmatch feeds create ec2   # events of any structure",
 )
 def create(
     name: Annotated[str, typer.Argument(metavar="FEED", help="Name of the feed.")],
@@ -131,16 +134,18 @@ def create(
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a feed of events."""
+    """Create a feed of events.
+
+    Without a schema events may have any attributes.
+    """
     known = given_schema(schema, attribute or [])
-    if known is None:
-        raise typer.BadParameter("give the schema with --schema FILE or --attribute NAME=TYPE")
     with connect(url, key, trust) as client:
         made = client.create_feed(name, known, unknown=unknown)
     if as_json:
         print_json(_feed_document(made))
     else:
-        typer.echo(f"Created feed {made.name} with {', '.join(made.schema.names)}.")
+        shape = f"with {', '.join(made.schema.names)}" if known is not None else "without a schema"
+        typer.echo(f"Created feed {made.name} {shape}.")
 
 
 @feeds.command("list", cls=Command)
@@ -164,13 +169,15 @@ def list_feeds(
     from rich.table import Table
     from rich.text import Text
 
+    from boxmatch.model.documents import ROOT
+
     table = Table("feed", "kind", box=None)
     table.add_column("subscriptions", justify="right")
     table.add_column("last sequence", justify="right")
     table.add_column("attributes")
     for feed in found:
         attributes = ", ".join(
-            f"{attribute.name} {attribute.type_name}"
+            "any" if attribute.name == ROOT else f"{attribute.name} {attribute.type_name}"
             for schema in feed.spaces.values()
             for attribute in schema
         )
@@ -319,9 +326,16 @@ def _events(kind: Format, source: IO[bytes], client: Client, feed: str, nulls: l
         return chain.from_iterable(lines_as_they_come(source, orjson.loads))
     if kind == "json":
         return document(source.read(), orjson.loads)
-    # Columns of a CSV file have the types of the feed's schema.
-    types = csv_types(client.feed(feed).schema) if kind == "csv" else {}
-    return tables(kind, source, types, nulls)
+    if kind != "csv":
+        return tables(kind, source, {}, nulls)
+    from boxmatch.model.documents import ROOT
+
+    schema = client.feed(feed).schema
+    if ROOT in schema:
+        with translate_errors(kind):
+            return infer_types(read_text(source, nulls)).table
+    # Columns have the types of the feed's schema.
+    return tables(kind, source, csv_types(schema), nulls)
 
 
 @examples(

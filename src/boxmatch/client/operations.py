@@ -82,9 +82,10 @@ class Operations:
     ) -> Operation[Feed]:
         """Make a feed: of events with a `schema`, or a state feed with named `spaces`.
 
-        Not asked again if the connection breaks before the answer: the feed may be there by then.
+        With neither, events may have any structure. Not asked again if the connection breaks before
+        the answer: the feed may be there by then.
         """
-        if (schema is None) == (spaces is None):
+        if schema is not None and spaces is not None:
             raise ClientError("a feed of events has a schema, a state feed has spaces: give one")
         wanted = requests.NewFeed(
             name=name,

@@ -61,13 +61,14 @@ class AttributeSpec(RequestBody, frozen=True, omit_defaults=True):
 TypeName = Annotated[
     str,
     Meta(
-        description="int, float, decimal(p, s), string, bool, timestamp, or `list of` one of these",
+        description="int, float, decimal(p, s), string, bool, timestamp, or `list of` one of "
+        "these; or json, for values of any structure",
         examples=["float", "decimal(10, 2)", "list of string"],
     ),
 ]
 _TYPES = (
     'unknown type; known types are int, float, decimal(p, s), string, bool, timestamp, "list of" '
-    "one of these, a list of texts, or an object with a type"
+    "one of these, json, a list of texts, or an object with a type"
 )
 
 Attributes = dict[
@@ -101,7 +102,10 @@ class Adaptive(RequestBody, frozen=True):
 class NewFeed(RequestBody, frozen=True):
     name: NameText
     kind: FeedKind = "events"
-    schema: Attributes | None = None
+    schema: Annotated[
+        Attributes | None,
+        Meta(description="Of a feed of events; without one they may have any attributes."),
+    ] = None
     spaces: dict[NameText, Attributes] | None = None
     unknown: Unknown = "refuse"
     leave: bool = True

@@ -18,6 +18,7 @@ from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory, Feed
 from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
+from boxmatch.model.filters.document_axes import document_at
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive
 
@@ -80,6 +81,11 @@ class Feeds:
             for attribute in more:
                 if attribute.name in known.names:
                     raise SchemaError(f"feed {name!r} has an attribute {attribute.name!r} already")
+                if document_at(known, attribute.name):  # filters compare it with any type
+                    raise SchemaError(
+                        f"events of feed {name!r} may have an attribute {attribute.name!r} "
+                        "already, of any type"
+                    )
             spec = replace(feed.spec, spaces={name: Schema([*known, *more])})
             await self._store.commit(
                 lambda transaction: transaction.replace_feed(feed.number, spec)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from boxmatch.model.documents import ROOT
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive, FeedKind, Unknown
 
@@ -30,6 +31,11 @@ class FeedSpec:
     def schema(self) -> Schema:
         """The schema of a feed of events."""
         return next(iter(self.spaces.values()))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether events may have any attributes, as those of a feed without a schema."""
+        return ROOT in self.schema
 
 
 class FeedInfo(NamedTuple):

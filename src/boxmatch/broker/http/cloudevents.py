@@ -16,6 +16,7 @@ from typing import Any, Final
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.bodies import check_count, dump_json, load_json
 from boxmatch.broker.http.problems import MOST_FAULTS, Problem, faulty
+from boxmatch.model.documents import ROOT
 from boxmatch.model.schema import Schema
 from boxmatch.wire.cloudevents import (
     ATTRIBUTES,
@@ -173,10 +174,11 @@ def _as_row(event: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """What is matched. Attributes of the specification are no mistakes where the feed has no such
     name; extensions and data may be.
     """
+    is_open = ROOT in schema
     return {
         name: value
         for name, value in event.items()
-        if name in schema.index or name not in _NEVER_UNKNOWN
+        if is_open or name in schema.index or name not in _NEVER_UNKNOWN
     }
 
 

@@ -35,7 +35,7 @@ publications = Router(tags=["state"])
 
 @router.serve("POST /feeds", 409, status=201)
 async def create_feed(asked: requests.NewFeed, caller: Admin) -> responses.Feed:
-    """Make a feed: of events, with a schema, or a state feed, with named spaces."""
+    """Make a feed: of events, with a schema or without one, or a state feed, with named spaces."""
     spec = FeedSpec(
         name=asked.name,
         kind=asked.kind,
@@ -158,7 +158,7 @@ def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None
 
 def _spaces(asked: requests.NewFeed) -> dict[str, Schema]:
     spaces = asked.spaces if asked.schema is None else {asked.name: asked.schema}
-    if spaces is None or (asked.schema is not None and asked.spaces is not None):
+    if asked.schema is not None and asked.spaces is not None:
         raise Problem(422, "body", "give a schema, or for a state feed spaces")
     if asked.spaces is not None and asked.kind == "events":
         raise Problem(422, "body", "a feed of events has a schema; spaces are for state feeds")
@@ -166,6 +166,10 @@ def _spaces(asked: requests.NewFeed) -> dict[str, Schema]:
 
 
 def _feed(feed: FeedInfo) -> responses.Feed:
+    if spaces is None and asked.kind == "state":
+        raise Problem(422, "body", "a state feed needs spaces, whose dimensions have types")
+    if spaces is None:
+        return {asked.name: Schema()}
     spec = feed.spec
     spaces = {name: orjson.loads(one.to_json()) for name, one in spec.spaces.items()}
     return responses.Feed(
