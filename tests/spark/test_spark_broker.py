@@ -623,3 +623,33 @@ def test_lists_and_nested_values_have_columns() -> None:
     assert found["sums"] == [Decimal(1), Decimal("2.50")]
     assert found["items"] == [{"n": 1, "made.at": moment}, None]
     assert nothing["order.id"] is nothing["items"] is None
+
+
+@pytest.mark.slow
+def test_feeds_without_a_schema_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    register_broker(spark)
+    with real_broker(tmp_path / "data") as server:
+        with Client(server.url) as client:
+            client.create_feed("any")
+            client.create_feed("half", {"n": "int", "data": "json"})
+            client.subscribe("alice", "two", "any", '{"order": {"n": [2]}}', dialect="eventbridge")
+        frame = spark.sql("SELECT n, struct(n, 'x' AS state) AS order FROM VALUES (1), (2) AS t(n)")
+        write = frame.write.format("boxmatch").mode("append").option("url", server.url)
+        write.option("feed", "any").save()
+        half = frame.selectExpr("n", "order AS data").write.format("boxmatch").mode("append")
+        half.option("url", server.url).option("feed", "half").save()
+
+        def reader(feed: str) -> Any:
+            return spark.read.format("boxmatch").options(url=server.url, feed=feed)
+
+        found = reader("any").load()
+        assert found.columns == ["_sequence", "_at", "_body"]
+        bodies = sorted(json.loads(row._body)["order"]["n"] for row in found.collect())
+        assert bodies == [1, 2]
+        named = reader("any").schema("`order.state` string, n int").load()
+        assert seen(named, "`order.state`", "n") == [("x", 1), ("x", 2)]
+        found = reader("half").load()
+        assert found.columns == ["n", "_sequence", "_at", "_body"]
+        with Client(server.url) as client:
+            [notified] = client.notifications("alice").notifications
+            assert notified.event == {"n": 2, "order": {"n": 2, "state": "x"}}

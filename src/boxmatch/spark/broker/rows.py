@@ -34,14 +34,17 @@ _SPARK_TYPES: Mapping[str, str] = {
 def feed_columns(feed: Feed, *, body: bool) -> StructType:
     """The columns of a feed: its attributes, then the number and the time of each event.
 
-    A state feed has no attributes: what changed is in the body.
+    A state feed has no attributes: what changed is in the body. So is what has no type.
     """
     from pyspark.sql.types import StructType
 
     columns = StructType()
     if feed.kind == "events":
         for attribute in feed.schema:
-            columns.add(attribute.name, spark_type(attribute))
+            if attribute.type == "json":
+                body = True
+            else:
+                columns.add(attribute.name, spark_type(attribute))
     taken = {SEQUENCE, AT, BODY} & set(columns.fieldNames())
     if taken:
         raise SparkError(

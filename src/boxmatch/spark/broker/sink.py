@@ -43,6 +43,7 @@ from pyspark.sql.datasource import (
 
 from boxmatch.errors import AttributeValueError, EventError, SparkError
 from boxmatch.model.columns import readable
+from boxmatch.model.documents import ROOT
 from boxmatch.model.events import EventEncoder
 from boxmatch.model.repeated import is_list
 from boxmatch.model.schema import Attribute, Schema
@@ -127,8 +128,8 @@ class Writing:
             )
 
     def _check_values(self, batch: pa.RecordBatch) -> None:
-        # Of strings the type says all.
-        needed = [attribute.type != "string" for attribute in self.schema]
+        # Of strings the type says all, and documents have any.
+        needed = [attribute.type not in ("string", "json") for attribute in self.schema]
         try:
             EventEncoder(self.schema, {}).encode(batch, np.array(needed))
         except (AttributeValueError, EventError) as error:
@@ -270,12 +271,13 @@ def _check_columns(feed: Feed, columns: StructType) -> None:
     parents = {name[:at] for name in names for at, sign in enumerate(name) if sign == "."}
     parents &= {name for name, kind in found.items() if t.is_struct(kind)}
     unknown = [name for name in found if name not in names and name not in parents]
-    if unknown and feed.unknown == "refuse":
+    is_open = ROOT in names
+    if unknown and feed.unknown == "refuse" and not is_open:
         raise SparkError(
             f"feed {feed.name!r} has no attribute {', '.join(map(repr, unknown))} (it has: "
             f"{', '.join(names)}): drop the column, or add the attribute to the feed"
         )
-    if not set(found) & {*names, *parents}:
+    if not is_open and not set(found) & {*names, *parents}:
         raise SparkError(
             f"no column is an attribute of feed {feed.name!r} (it has: {', '.join(names)})"
         )
@@ -292,6 +294,8 @@ def _is_readable(attribute: Attribute, kind: Any) -> bool:
     """Whether the broker can read an attribute from a column of this type."""
     import pyarrow.types as t
 
+    if attribute.type == "json":
+        return True
     if attribute.repeated:
         if not is_list(kind):
             return False
