@@ -30,8 +30,12 @@ class Remembering:
     def feeds(self) -> list[Feed]:
         return self.made
 
-    def subscribe(self, subscriber: str, id: str, feed: str, filter: Any, *, exact: bool) -> Any:
-        return Subscription(subscriber=subscriber, id=id, feed=feed, filter=filter, exact=exact)
+    def subscribe(
+        self, subscriber: str, id: str, feed: str, filter: Any, *, dialect: str | None, exact: bool
+    ) -> Any:
+        return Subscription(
+            subscriber=subscriber, id=id, feed=feed, filter=filter, dialect=dialect, exact=exact
+        )
 
 
 @pytest.fixture

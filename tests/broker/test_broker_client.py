@@ -154,8 +154,10 @@ def test_feeds(fake: ScriptedBroker, call: Any) -> None:
     assert fake.requests[-1].json() == {"attributes": {"size": "int"}}
     fake.answer("DELETE", "/feeds/ticks", Response(status_code=204))
     assert call("drop_feed", "ticks") is None
+    call("create_feed", "ticks")
+    assert fake.requests[-1].json() == {"name": "ticks"}
     with pytest.raises(ClientError, match="give one"):
-        call("create_feed", "ticks")
+        call("create_feed", "ticks", {"price": "float"}, spaces={"road": {"x": "int"}})
 
 
 def test_the_log(fake: ScriptedBroker, call: Any) -> None:
@@ -222,6 +224,29 @@ def test_filters_mean_the_same_as_elsewhere(fake: ScriptedBroker, call: Any) -> 
         assert compile_filter(schema, received) == compile_filter(schema, wanted)
     with pytest.raises(ClientError, match=r"'a': \(1, 2, 3\) is not a range"):
         call("subscribe", "o", "s", "ticks", {"a": (1, 2, 3)})
+
+
+def test_dialects_go_with_the_filters_of_a_request(fake: ScriptedBroker, call: Any) -> None:
+    stored = {"subscriber": "o", "id": "s", "feed": "f", "filter": {}, "dialect": "sns"}
+    fake.answer("PUT", "/subscribers/o/subscriptions/s", JSONResponse(stored))
+    assert call("subscribe", "o", "s", "f", {"a": ["x"]}, dialect="sns").dialect == "sns"
+    assert fake.requests[-1].json() == {"feed": "f", "filter": {"a": ["x"]}, "dialect": "sns"}
+    fake.answer("POST", "/subscribers/o/subscriptions", JSONResponse({"count": 1}))
+    many = {f"s{n}": "a = 'x'" for n in range(1_001)} | {"s1000": {"a": (1, 2)}}
+    dialects = {"s0": "jms", "s1": None, "s999": "cesql"}
+    call("subscribe_many", "o", "f", many, dialect=dialects)
+    first, second = (request.json() for request in fake.requests[-2:])
+    assert first["dialect"] == {"s0": "jms", "s999": "cesql"}
+    # SQL: a range, and no list of values.
+    assert second == {"feed": "f", "filters": {"s1000": {"a": {"low": 1, "high": 2}}}}
+    call("subscribe_many", "o", "f", {"p": {"a": [1, 2]}}, dialect="sns-body")
+    assert fake.requests[-1].json() == {
+        "feed": "f", "filters": {"p": {"a": [1, 2]}}, "dialect": "sns-body"
+    }  # fmt: skip
+    with pytest.raises(ClientError, match="a dialect for 'y'"):
+        call("subscribe_many", "o", "f", {"x": "a"}, dialect={"y": "jms"})
+    with pytest.raises(ClientError, match="cannot be said in JSON"):
+        call("subscribe", "o", "s", "f", {"a": [2**70]}, dialect="eventbridge")
 
 
 def test_dry_run_and_explain(fake: ScriptedBroker, call: Any) -> None:

@@ -195,7 +195,8 @@ def test_the_busiest_and_the_dead(watched: Watched) -> None:
     [often] = answer["subscriptions"]
     assert often.pop("created") < time.time() + 1
     assert often == {
-        "subscriber": "ann", "id": "often", "filter": "price > 0", "exact": False, "matches": 3,
+        "subscriber": "ann", "id": "often", "filter": "price > 0", "dialect": None,
+        "exact": False, "matches": 3,
     }  # fmt: skip
     for role in ("publisher", "reader"):
         assert watched.call(role, "GET", "/feeds/mine/subscriptions").status_code == 403

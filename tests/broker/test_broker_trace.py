@@ -71,7 +71,13 @@ def test_who_gets_it_and_why_not_the_others(traced: Traced) -> None:
     assert (told["sequence"], told["rate"]) == (None, 0.0)
     assert (told["matched"], told["missed"]) == (1, 3)
     assert told["gets"] == [
-        {"subscriber": "bob", "id": "any", "filter": FILTERS["bob", "any"], "exact": False}
+        {
+            "subscriber": "bob",
+            "id": "any",
+            "filter": FILTERS["bob", "any"],
+            "dialect": None,
+            "exact": False,
+        }
     ]
     assert names(told["misses"]) == [("ann", "ibm"), ("ann", "cheap"), ("bob", "dear")]
     assert [one["failed"] for one in told["misses"]] == [1, 1, 2]

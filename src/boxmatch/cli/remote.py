@@ -22,7 +22,7 @@ from boxmatch.cli.files import (
     translate_errors,
 )
 from boxmatch.cli.help import Command, command_group, examples, filter_by_prefix
-from boxmatch.cli.schemas import Attributes, SchemaFile, given_filter, given_schema
+from boxmatch.cli.schemas import Attributes, Dialect, SchemaFile, given_filter, given_schema
 from boxmatch.cli.terminal import AsJson, output, print_json, show_count
 from boxmatch.cli.text_columns import infer_types, read_text
 from boxmatch.errors import ClientError
@@ -206,14 +206,20 @@ def _feed_document(feed: Feed) -> dict[str, Any]:
     """boxmatch subscribe alice large ticks '{"volume": {"low": 5000}}'""",
     "boxmatch subscribe alice big ticks 'price * volume > 1e6'",
     "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
+    """boxmatch subscribe ops a ec2 '{"state": ["off"]}' --dialect eventbridge""",
 )
 def subscribe(
     subscriber: SubscriberName,
     id_: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.")],
     feed: FeedName,
     filter_: Annotated[
-        str, typer.Argument(metavar="FILTER", help="A SQL WHERE expression, or a JSON object.")
+        str,
+        typer.Argument(
+            metavar="FILTER",
+            help="A SQL WHERE expression, a JSON object, or what the dialect has.",
+        ),
     ],
+    dialect: Dialect = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
@@ -229,10 +235,10 @@ def subscribe(
 
     A subscription with the same id is replaced.
     """
-    wanted = given_filter(filter_)
+    wanted = given_filter(filter_, dialect)
     with connect(url, key, trust) as client:
         if try_:
-            tried = client.dry_run(feed, wanted)
+            tried = client.dry_run(feed, wanted, dialect=dialect)
             if as_json:
                 document = {"matches": tried.matches, "events": tried.events, "cost": tried.cost}
                 print_json(document | ({"warning": tried.warning} if tried.warning else {}))
@@ -240,9 +246,10 @@ def subscribe(
                 typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
                 _warn(tried.warning)
             return
-        made = client.subscribe(subscriber, id_, feed, wanted, exact=exact)
+        made = client.subscribe(subscriber, id_, feed, wanted, dialect=dialect, exact=exact)
     if as_json:
-        print_json({"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted})
+        named = {"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted}
+        print_json(named | ({"dialect": made.dialect} if made.dialect else {}))
     else:
         typer.echo(f"Subscribed {made.subscriber}/{made.id} to {feed}: {filter_}")
     _warn(made.warning)

@@ -10,6 +10,7 @@ import orjson
 from msgspec.structs import fields, replace
 
 from boxmatch.errors import AttributeValueError, ClientError
+from boxmatch.model.dialects.registry import SQL
 from boxmatch.wire.requests import RequestBody
 from boxmatch.wire.responses import Receipt
 
@@ -98,11 +99,25 @@ def schema_json(schema: Schema | Mapping[str, Any]) -> Any:
     return orjson.loads(Schema(schema).to_json())
 
 
-def filter_json(filter: str | Mapping[str, Any] | None) -> Any:
-    """A filter as it is sent: a range is an object, since a tuple would become a list of values."""
-    if not isinstance(filter, Mapping):
+def filter_json(filter: str | Mapping[str, Any] | None, dialect: str | None = None) -> Any:
+    """A filter as it is sent: a range of SQL is an object, since a tuple would become a list of
+    values.
+    """
+    if not isinstance(filter, Mapping) or dialect not in (None, SQL):
         return filter
     return {name: _wanted(name, wanted) for name, wanted in filter.items()}
+
+
+def dialects_by_id(
+    filters: Mapping[str, Any], dialect: str | Mapping[str, str | None] | None
+) -> dict[str, str]:
+    """The dialects of filters; those that are not in it are SQL."""
+    if dialect is None or isinstance(dialect, str):
+        return {} if dialect is None else dict.fromkeys(filters, dialect)
+    for id in dialect:
+        if id not in filters:
+            raise ClientError(f"there is a dialect for {id!r}, and no filter")
+    return {id: one for id, one in dialect.items() if one is not None}
 
 
 def _wanted(name: str, wanted: Any) -> Any:

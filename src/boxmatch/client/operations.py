@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from boxmatch.client.batches import BATCH, parts
 from boxmatch.client.documents import (
+    dialects_by_id,
     filter_json,
     join_receipts,
     number_among_all,
@@ -188,15 +189,20 @@ class Operations:
         feed: str,
         filter: Filter | None = None,
         *,
+        dialect: str | None = None,
         regions: Mapping[str, Mapping[str, Any]] | None = None,
         region_filter: str | None = None,
         ttl: float | None = None,
         exact: bool = False,
     ) -> Operation[Subscription]:
-        """Make or replace a subscription: by a `filter` of events, or `regions` of a state feed."""
+        """Make or replace a subscription: by a `filter` of events, or `regions` of a state feed.
+
+        A filter is SQL, or of another `dialect`; filters that are JSON may be mappings, too.
+        """
         wanted = requests.Wanted(
             feed=feed,
-            filter=filter_json(filter),
+            filter=filter_json(filter, dialect),
+            dialect=dialect,
             regions=None if regions is None else regions_json(regions),
             region_filter=region_filter,
             ttl=ttl,
@@ -206,16 +212,28 @@ class Operations:
 
     @operation
     def subscribe_many(
-        self, subscriber: str, feed: str, filters: Mapping[str, Filter]
+        self,
+        subscriber: str,
+        feed: str,
+        filters: Mapping[str, Filter],
+        *,
+        dialect: str | Mapping[str, str | None] | None = None,
     ) -> Operation[int]:
         """Make or replace many subscriptions to a feed of events, by filters under their ids.
 
-        Returns how many. A thousand go in one request, of which all are taken or none.
+        All are of one `dialect`, or each of that under its id; those without one are SQL. Returns
+        how many. A thousand go in one request, of which all are taken or none.
         """
+        dialects = dialects_by_id(filters, dialect)
         listed = list(filters.items())
         for start in range(0, len(listed), _FILTERS_AT_ONCE):
-            some = {id: filter_json(one) for id, one in listed[start : start + _FILTERS_AT_ONCE]}
-            body = requests.ManyWanted(feed=feed, filters=some)
+            part = listed[start : start + _FILTERS_AT_ONCE]
+            own: dict[str, str | None] = {id: dialects[id] for id, _ in part if id in dialects}
+            body = requests.ManyWanted(
+                feed=feed,
+                filters={id: filter_json(one, dialects.get(id)) for id, one in part},
+                dialect=dialect if isinstance(dialect, str) else own or None,
+            )
             yield from ask(NoneType, f"POST {_SUBSCRIPTIONS}", subscriber, body=body)
         return len(listed)
 
@@ -247,9 +265,11 @@ class Operations:
             after = found[-1].id
 
     @operation
-    def dry_run(self, feed: str, filter: Filter) -> Operation[DryRun]:
+    def dry_run(
+        self, feed: str, filter: Filter, *, dialect: str | None = None
+    ) -> Operation[DryRun]:
         """How many of a feed's last events a filter would have wanted."""
-        body = requests.DryRunQuestion(filter=filter_json(filter))
+        body = requests.DryRunQuestion(filter=filter_json(filter, dialect), dialect=dialect)
         return ask(DryRun, "POST /feeds/{}/dry-run", feed, body=body)
 
     @operation
@@ -260,6 +280,7 @@ class Operations:
         event: Mapping[str, Any] | None = None,
         sequence: int | None = None,
         filter: Filter | None = None,
+        dialect: str | None = None,
         subscriber: str | None = None,
         subscription: str | None = None,
     ) -> Operation[Explanation]:
@@ -267,7 +288,8 @@ class Operations:
         wanted = requests.Question(
             event=None if event is None else dict(event),
             sequence=sequence,
-            filter=filter_json(filter),
+            filter=filter_json(filter, dialect),
+            dialect=dialect,
             subscriber=subscriber,
             subscription=subscription,
         )

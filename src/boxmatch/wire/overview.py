@@ -108,6 +108,7 @@ class SubscriptionBrief(ResponseBody, frozen=True, kw_only=True):
     subscriber: str
     id: str
     filter: Any
+    dialect: str | None
     exact: bool
 
 

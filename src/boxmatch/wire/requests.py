@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from boxmatch.model.dialects.registry import DIALECTS, SQL
 from boxmatch.wire.http import MOST_NAME, MOST_SEQUENCE, NAME_PATTERN
 
 NameText = Annotated[str, Meta(pattern=NAME_PATTERN, min_length=1, max_length=MOST_NAME)]
@@ -34,6 +35,16 @@ Filter = Annotated[
             "price < 10 AND symbol IN ('A', 'B')",
             {"price": {"high": 10}, "title": {"contains": "crude"}},
         ],
+    ),
+]
+
+# The names are not checked here: `check_dialect` says which there are.
+Dialect = Annotated[
+    str,
+    Meta(
+        description="The language of the filter, if that is not SQL. Filters of dialects are "
+        "texts; those that are JSON may be objects, too.",
+        extra_json_schema={"enum": [SQL, *DIALECTS]},
     ),
 ]
 
@@ -134,6 +145,7 @@ class Wanted(RequestBody, frozen=True):
 
     feed: NameText
     filter: Filter | None = None
+    dialect: Dialect | None = None
     region: Region | None = None
     regions: Annotated[dict[str, Region], Meta(min_length=1)] | None = None
     region_filter: str | None = None
@@ -147,10 +159,15 @@ class Wanted(RequestBody, frozen=True):
 class ManyWanted(RequestBody, frozen=True):
     feed: NameText
     filters: Annotated[dict[str, Filter], Meta(min_length=1, max_length=10_000)]
+    dialect: Annotated[
+        Dialect | dict[str, Dialect | None] | None,
+        Meta(description="Of all filters, or by id; those without one are SQL."),
+    ] = None
 
 
 class DryRunQuestion(RequestBody, frozen=True):
     filter: Filter
+    dialect: Dialect | None = None
     recent: Annotated[int, Meta(ge=0, le=50)] = 0
 
 
@@ -158,6 +175,7 @@ class Question(RequestBody, frozen=True):
     event: dict[str, Any] | None = None
     sequence: Sequence | None = None
     filter: Filter | None = None
+    dialect: Dialect | None = None
     subscriber: NameText | None = None
     subscription: NameText | None = None
 

@@ -127,6 +127,8 @@ class Subscription(ResponseBody, frozen=True, kw_only=True):
     id: str
     feed: str
     filter: str | dict[str, Any] | None = None
+    dialect: str | None = None
+    """Of the filter; None is SQL."""
     regions: dict[str, dict[str, Any]] | None = None
     region_filter: str | None = None
     ttl: float | None = None

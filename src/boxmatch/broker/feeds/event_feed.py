@@ -16,10 +16,13 @@ from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, FilterError, FilterTooLargeError
 from boxmatch.indexes.registry import index_class
+from boxmatch.model.dialects.registry import DialectFilter, in_dialect
 from boxmatch.model.event_names import KnownNames
 from boxmatch.model.filters import CompiledFilter, DerivedAxis, compile_filter
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Adaptive, Wanted
+
+GivenFilter = str | Mapping[str, Any] | DialectFilter
 
 log = structlog.get_logger(__name__)
 
@@ -299,8 +302,9 @@ def compile_wanted(spec: FeedSpec, wanted: Wanted) -> CompiledFilter:
     return compile_filter(spec.schema, filter_of(wanted), lists=lists)
 
 
-def filter_of(wanted: Wanted) -> str | Mapping[str, Any]:
+def filter_of(wanted: Wanted) -> GivenFilter:
     """The filter, which a subscription to events must have."""
     if wanted.filter is None:
         raise FilterError("a subscription needs a filter")
-    return wanted.filter
+    given: GivenFilter = in_dialect(wanted.filter, wanted.dialect)
+    return given

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from boxmatch.arrays import BoolArray
-from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.event_feed import EventFeed, GivenFilter, filter_of
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import LoggedEvent, Store
 from boxmatch.broker.subscribers.directory import Directory
@@ -26,7 +26,6 @@ from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import BrokerError, UnknownEventError
 from boxmatch.model.explanation import Explanation, Predicate
 from boxmatch.model.filters import CompiledFilter, compile_filter
-from boxmatch.wire.requests import Filter
 
 _EXAMPLES = 5
 """Events that matched, which are shown."""
@@ -86,7 +85,7 @@ class Preview:
         self._recent_events = recent_events
         self._tracing = asyncio.Lock()
 
-    async def dry_run(self, name: str, filter: Filter, recent: int = 0) -> DryRun:
+    async def dry_run(self, name: str, filter: GivenFilter, recent: int = 0) -> DryRun:
         """What a subscription would have got of the last events, `recent` of them explained."""
         feed = self._feed(name)
 
@@ -112,7 +111,7 @@ class Preview:
         *,
         event: dict[str, Any] | None = None,
         sequence: int | None = None,
-        filter: Filter | None = None,
+        filter: GivenFilter | None = None,
         subscriber: str | None = None,
         subscription: str | None = None,
     ) -> Explanation:
@@ -126,7 +125,7 @@ class Preview:
             known = self._directory.subscription(subscriber or "", subscription or "")
             if known.wanted.feed != name:
                 raise BrokerError(f"subscription {subscription!r} is not one to feed {name!r}")
-            filter = known.wanted.filter or ""
+            filter = filter_of(known.wanted)
 
         def run() -> Explanation:
             matcher = _matcher(feed.spec, compile_filter(feed.spec.schema, filter))

@@ -232,7 +232,7 @@ def check_wanted(spec: FeedSpec, wanted: Wanted) -> None:
 
 def regions_of(spec: FeedSpec, wanted: Wanted) -> dict[str, RegionSpec]:
     """The regions as `Spaces` takes them."""
-    if wanted.filter is not None:
+    if wanted.filter is not None or wanted.dialect is not None:
         raise BrokerError(f"feed {spec.name!r} is a state feed: give regions, not a filter")
     if not wanted.regions:
         raise RegionError("a subscription to a state feed needs regions")

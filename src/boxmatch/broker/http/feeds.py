@@ -25,6 +25,7 @@ from boxmatch.broker.http.events import event_response
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.engine.explain import Wanted
+from boxmatch.model.dialects.registry import in_dialect
 from boxmatch.model.schema import Schema
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
@@ -95,8 +96,9 @@ async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> 
     # Events of the past are shown to those who may read the log.
     may_read = caller.grant.may_read(feed)
     caller.check_filter(asked.filter)
+    filter = in_dialect(asked.filter, asked.dialect)
     recent_count = asked.recent if may_read else 0
-    result = await caller.broker.preview.dry_run(feed, asked.filter, recent_count)
+    result = await caller.broker.preview.dry_run(feed, filter, recent_count)
     recent = [
         responses.RecentEvent(
             one.event.sequence,
@@ -135,7 +137,7 @@ async def explain(feed: Name, asked: requests.Question, caller: Asker) -> respon
         feed,
         event=asked.event,
         sequence=asked.sequence,
-        filter=asked.filter,
+        filter=None if asked.filter is None else in_dialect(asked.filter, asked.dialect),
         subscriber=asked.subscriber,
         subscription=asked.subscription,
     )
@@ -149,6 +151,8 @@ def _check_question(feed: str, asked: requests.Question, caller: Caller) -> None
     half = (asked.subscriber is None) != (asked.subscription is None)
     if half or stored == (asked.filter is not None):
         raise Problem(422, "body", "give a filter, or a subscriber and one of its subscriptions")
+    if asked.dialect is not None and asked.filter is None:
+        raise Problem(422, "body", "a dialect is that of a filter: give both")
     if asked.subscriber is not None:
         caller.must("subscribe", asked.subscriber)
         caller.subscription(asked.subscriber, asked.subscription or "")
@@ -162,14 +166,14 @@ def _spaces(asked: requests.NewFeed) -> dict[str, Schema]:
         raise Problem(422, "body", "give a schema, or for a state feed spaces")
     if asked.spaces is not None and asked.kind == "events":
         raise Problem(422, "body", "a feed of events has a schema; spaces are for state feeds")
-    return {name: Schema(to_builtins(one)) for name, one in spaces.items()}
-
-
-def _feed(feed: FeedInfo) -> responses.Feed:
     if spaces is None and asked.kind == "state":
         raise Problem(422, "body", "a state feed needs spaces, whose dimensions have types")
     if spaces is None:
         return {asked.name: Schema()}
+    return {name: Schema(to_builtins(one)) for name, one in spaces.items()}
+
+
+def _feed(feed: FeedInfo) -> responses.Feed:
     spec = feed.spec
     spaces = {name: orjson.loads(one.to_json()) for name, one in spec.spaces.items()}
     return responses.Feed(

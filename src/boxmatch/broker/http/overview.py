@@ -141,6 +141,7 @@ def _brief(one: Subscription) -> dict[str, Any]:
         "subscriber": one.subscriber,
         "id": one.id,
         "filter": one.regions if one.filter is None else one.filter,
+        "dialect": one.dialect,
         "exact": one.exact,
     }
 

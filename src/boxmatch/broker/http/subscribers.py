@@ -16,6 +16,7 @@ from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import LimitError
+from boxmatch.model.dialects.registry import check_dialect
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
 from boxmatch.wire.http import MOST_SEQUENCE, NAME_PATTERN
@@ -38,7 +39,12 @@ async def put_subscription(
     caller.check_change(subscriber, [id], asked.feed)
     caller.check_filter(asked.filter)
     caller.check_filter(asked.region_filter)
-    wanted = replace(asked, region=None, regions=named_regions(asked.region, asked.regions))
+    wanted = replace(
+        asked,
+        region=None,
+        regions=named_regions(asked.region, asked.regions),
+        dialect=check_dialect(asked.dialect),
+    )
     _check_room(subscriber, [id], caller)
     return await caller.broker.subscriptions.put(subscriber, id, wanted)
 
@@ -51,14 +57,25 @@ async def put_subscriptions(
     them, or with an error none.
     """
     caller.check_change(subscriber, asked.filters, asked.feed)
+    dialects = _dialects(asked)
     wanted: dict[str, requests.Wanted] = {}
     for id, filter in asked.filters.items():
         check_name("subscription", id)
         caller.check_filter(filter)
-        wanted[id] = requests.Wanted(feed=asked.feed, filter=filter)
+        wanted[id] = requests.Wanted(feed=asked.feed, filter=filter, dialect=dialects.get(id))
     _check_room(subscriber, wanted, caller)
     made = await caller.broker.subscriptions.put_many(subscriber, wanted)
     return responses.Counted(len(made))
+
+
+def _dialects(asked: requests.ManyWanted) -> dict[str, str | None]:
+    """The dialects of filters by id; those that are not in it are SQL."""
+    if not isinstance(asked.dialect, dict):
+        return dict.fromkeys(asked.filters, check_dialect(asked.dialect))
+    for id in asked.dialect:
+        if id not in asked.filters:
+            raise Problem(422, "body", f"there is a dialect for {id!r}, and no filter")
+    return {id: check_dialect(one) for id, one in asked.dialect.items()}
 
 
 def _check_room(subscriber: str, ids: Collection[str], caller: Caller) -> None:

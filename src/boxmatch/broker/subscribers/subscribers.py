@@ -56,6 +56,7 @@ class Subscription:
             id=self.id,
             feed=wanted.feed,
             filter=wanted.filter,
+            dialect=wanted.dialect,
             regions=wanted.regions,
             region_filter=wanted.region_filter,
             ttl=wanted.ttl,
