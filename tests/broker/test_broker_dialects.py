@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import orjson
@@ -18,6 +20,7 @@ import boxmatch as bm
 from boxmatch.broker.backup import back_up
 from boxmatch.broker.store import Store
 from boxmatch.broker.verify import verify
+from boxmatch.cli.schemas import Dialect, dialect_names
 from boxmatch.client import AsyncClient, Client
 from boxmatch.model.dialects.registry import DIALECTS
 from command_line import Command
@@ -386,3 +389,18 @@ def test_hostile_filters_take_no_time(http: httpx.Client) -> None:
     began = time.perf_counter()
     assert http.post("/feeds/hostile/events", json={"a": "a" * 10_000}).status_code == 200
     assert time.perf_counter() - began < 5
+
+
+def test_every_dialect_is_offered_where_one_is_chosen() -> None:
+    """In the playground and in the descriptions of commands and of the API."""
+    names = ["sql", *DIALECTS]
+    dashboard = files("boxmatch.broker").joinpath("dashboard")
+    page = dashboard.joinpath("index.html").read_text(encoding="utf-8")
+    select = page.partition('<select id="filter-dialect">')[2].partition("</select>")[0]
+    assert re.findall(r'<option value="([\w-]+)">', select) == names
+    script = dashboard.joinpath("dialects.js").read_text(encoding="utf-8")
+    described = script.partition("const DIALECTS = {")[2]
+    assert re.findall(r'^  "?([\w-]+)"?: (?:SQL|\{)', described, re.MULTILINE) == names
+    assert dialect_names("") == names
+    option = get_args(Dialect)[1]
+    assert [name for name in names if f"{name}" not in option.help] == []

@@ -87,7 +87,7 @@ export const subscriber = (name) => request(`subscribers/${encodeURIComponent(na
 export const events = (name, after, signal) => request(`${named(name)}/events?after=${after}&limit=1`, { signal });
 export const subscriptions = (name, order, signal) =>
   request(`${named(name)}/subscriptions?order=${order}&limit=20`, { signal });
-export const dryRun = (name, filter, signal) =>
-  request(`${named(name)}/dry-run`, { body: { filter, recent: 25 }, signal });
+export const dryRun = (name, filter, dialect, signal) =>
+  request(`${named(name)}/dry-run`, { body: { filter, dialect, recent: 25 }, signal });
 export const trace = (name, event, publish, signal) =>
   request(`${named(name)}/trace`, { body: { event, publish, limit: 20 }, signal });

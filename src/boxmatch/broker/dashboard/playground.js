@@ -1,21 +1,26 @@
 /** Try a filter: errors at their place, boxes, and recent events with the reason. */
 
 import * as api from "./api.js";
+import { dialectOf } from "./dialects.js";
 import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
 import { editorOf, parseObject, say, unitOffset } from "./editor.js";
 import { exactly, joined, moment, percent, plural, sentence } from "./format.js";
 import { recall, remember } from "./memory.js";
-import { eventLine, predicateList, verdict } from "./predicates.js";
-import { attributesOf, exampleFilter, exampleFilters } from "./schemas.js";
+import { conditionText, eventLine, predicateList, verdict } from "./predicates.js";
+import { attributesOf } from "./schemas.js";
 
 const DEBOUNCE_MS = 250;
 
 export class PlaygroundSection {
   constructor() {
     this.select = byId("filter-feed");
+    this.dialects = byId("filter-dialect");
+    this.dialects.value = recall("dialect") ?? this.dialects.value;
+    this.attributes = [];
     this.editor = editorOf("filter");
     this.texts = new Map(recall("filters") ?? []);
     this.select.addEventListener("change", () => this.chooseFeed());
+    this.dialects.addEventListener("change", () => this.chooseDialect());
     this.editor.area.addEventListener("input", () => this.later());
     this.editor.area.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.run();
@@ -34,24 +39,52 @@ export class PlaygroundSection {
   }
 
   async chooseFeed() {
+    clearTimeout(this.timer); // what is there is not for this feed, or not in this language
+    this.asking?.abort();
     this.feed = this.select.value;
     this.clear();
     const feed = this.feed;
     const before = this.editor.text;
-    this.attributes = await attributesOf(feed, this.overview);
+    const attributes = await attributesOf(feed, this.overview);
     if (feed !== this.feed) return;
-    this.showAttributes();
+    this.attributes = attributes;
+    this.showHelp();
     if (this.editor.text !== before) return; // what was typed in the meantime stays
-    this.editor.text = this.texts.get(feed) ?? exampleFilter(this.attributes);
+    this.showText();
+  }
+
+  chooseDialect() {
+    remember("dialect", this.dialects.value);
+    return this.chooseFeed();
+  }
+
+  get dialect() {
+    return dialectOf(this.dialects.value);
+  }
+
+  /** Under which a text is kept. Names of feeds have no spaces. */
+  get place() {
+    return this.dialects.value === "sql" ? this.feed : `${this.dialects.value} ${this.feed}`;
+  }
+
+  /** What was written last for this feed in this language, or an example. */
+  showText() {
+    this.editor.text = this.texts.get(this.place) ?? this.dialect.examples(this.attributes)[0] ?? "";
     this.run();
   }
 
-  showAttributes() {
+  keepText() {
+    this.texts.set(this.place, this.editor.text);
+    remember("filters", [...this.texts].slice(-20));
+  }
+
+  showHelp() {
+    byId("filter-form").replaceChildren(...this.dialect.hint.map((part) => (typeof part === "string" ? part : element("code", {}, ...part))));
     const chips = this.attributes.map(([name, type]) =>
-      element("button", { type: "button", class: "chip", title: `insert ${name}`, onclick: () => this.editor.insert(name) },
+      element("button", { type: "button", class: "chip", title: `insert ${name}`, onclick: () => this.editor.insert(this.dialect.name(name)) },
         name, element("span", { class: "chip-type" }, type)));
     byId("filter-attributes").replaceChildren(...labelled("Attributes", chips));
-    const examples = exampleFilters(this.attributes).map((text) =>
+    const examples = this.dialect.examples(this.attributes).map((text) =>
       element("button", { type: "button", class: "chip", title: "use this filter", onclick: () => this.use(text) }, text));
     byId("filter-examples").replaceChildren(...labelled("Examples", examples));
   }
@@ -64,6 +97,7 @@ export class PlaygroundSection {
 
   later() {
     clearTimeout(this.timer);
+    this.keepText();
     this.timer = setTimeout(() => this.run(), DEBOUNCE_MS);
   }
 
@@ -72,13 +106,12 @@ export class PlaygroundSection {
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
     const text = this.editor.text;
-    this.texts.set(this.feed, text);
-    remember("filters", [...this.texts].slice(-20));
+    this.keepText();
     if (text.trim() === "") return this.clear("Type a filter to see what it matches.");
     const filter = this.filterIn(text);
     if (filter === undefined) return;
     try {
-      const found = await api.dryRun(this.feed, filter, asking.signal);
+      const found = await api.dryRun(this.feed, filter, this.dialects.value, asking.signal);
       if (!asking.signal.aborted) this.show(found);
     } catch (error) {
       if (!asking.signal.aborted) this.fail(error, text);
@@ -86,7 +119,8 @@ export class PlaygroundSection {
   }
 
   filterIn(text) {
-    if (!text.trimStart().startsWith("{")) return text;
+    // Other languages are read by the broker alone, which says what is wrong where.
+    if (this.dialects.value !== "sql" || !text.trimStart().startsWith("{")) return text;
     const { value, message, offset } = parseObject(text);
     if (value === undefined) this.reject(message, offset);
     return value;
@@ -132,7 +166,7 @@ export class PlaygroundSection {
 
   showResidual(residual) {
     for (const id of ["residual-part", "boxes-and"]) byId(id).hidden = residual.length === 0;
-    byId("filter-residual").replaceChildren(...residual.map((text) => element("li", {}, element("code", {}, text))));
+    byId("filter-residual").replaceChildren(...residual.map((text) => element("li", {}, element("code", {}, conditionText(text)))));
   }
 
   showRecent() {

@@ -8,12 +8,15 @@ export function verdict(matches, yes, no) {
     element("span", { "aria-hidden": "true" }, matches ? "✓" : "✗"), element("span", { class: "unseen" }, matches ? yes : no));
 }
 
+/** A condition. One of another dialect that no box expresses is the whole filter, which is long. */
+export const conditionText = (text) => (text.startsWith("WANTED(") ? "the filter as a whole" : text);
+
 export function predicateList(predicates) {
   if (predicates.length === 0) return element("p", { class: "always" }, "no condition");
   return element("ul", { class: "predicates" }, ...predicates.map(({ wanted, got, satisfied, residual }) =>
     element("li", { "data-satisfied": String(satisfied) },
       verdict(satisfied, "holds:", "fails:"),
-      element("code", { class: "wanted" }, wanted),
+      element("code", { class: "wanted" }, conditionText(wanted)),
       residual ? element("span", { class: "tag", title: "no box expresses it" }, "residual") : null,
       element("span", { class: "got" }, residual ? "is " : "got ", element("code", {}, residual ? truth(got) : literal(got))))));
 }

@@ -2,16 +2,53 @@
 
 import * as api from "./api.js";
 
-/** [[name, type, fields]…] of a feed; empty if the key may not see it. */
+/** The attribute that stands for the whole event, of feeds without a schema. */
+const ROOT = "$";
+/** That are shown of an event. */
+const MOST = 40;
+
+/** [[name, type, fields]…] of a feed; empty if the key may not see it. Where events may have any
+ * attributes, those of the newest one are among them. */
 export async function attributesOf(feed, overview) {
   if (!overview.feeds.some((one) => one.name === feed)) return [];
   try {
     const { schema } = await api.feed(feed);
-    return Object.entries(schema ?? {}).map(described);
+    const { [ROOT]: root, ...typed } = schema ?? {};
+    const known = Object.entries(typed).map(described);
+    if (root === undefined) return known;
+    const found = attributesIn((await newestEvent(feed)) ?? {}).filter(([name]) => !(name in typed));
+    return [...known, ...found.slice(0, MOST)];
   } catch {
     return []; // it is only a help for typing
   }
 }
+
+/** The newest event of a feed; null if it has none, or the key may not read it. */
+export async function newestEvent(feed) {
+  try {
+    const { last_sequence: last } = await api.feed(feed); // what was looked at may be a second old
+    return last === 0 ? null : ((await api.events(feed, last - 1)).events[0]?.event ?? null);
+  } catch {
+    return null;
+  }
+}
+
+/** [[name, type]…] of the values in an event. */
+function attributesIn(event, parent = "") {
+  return Object.entries(event).flatMap(([key, value]) => {
+    const name = parent + key;
+    return value !== null && typeof value === "object" && !Array.isArray(value)
+      ? attributesIn(value, `${name}.`) : [[name, typeOf(value)]];
+  });
+}
+
+function typeOf(value) {
+  if (Array.isArray(value)) return typeof value[0] === "string" ? `${LIST_OF}string` : "list";
+  return { number: "float", string: "string", boolean: "bool" }[typeof value] ?? "null";
+}
+
+/** A name as SQL takes it. */
+export const quoted = (name) => (/^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
 
 /** [name, type], and of a list of structs also what its fields are. */
 const described = ([name, spec]) => [name, typeName(spec), Object.entries(spec?.fields ?? {}).map(described)];
@@ -25,24 +62,19 @@ function typeName(spec) {
   return values ? (spec.type?.startsWith(LIST_OF) ? LIST_OF : "") + typeName(values) : (spec?.type ?? "");
 }
 
-const isNumber = ([, type]) => /^(int|float|decimal\b.*)$/.test(type);
-
-export function exampleFilter(attributes) {
-  const numeric = attributes.find(isNumber);
-  if (numeric) return `${numeric[0]} >= 0`;
-  return attributes.length > 0 ? `${attributes[0][0]} IS NOT NULL` : "";
-}
+export const isNumber = ([, type]) => /^(int|float|decimal\b.*)$/.test(type);
 
 /** One of each kind that the attributes allow: values, expressions, texts, times, lists. */
 export function exampleFilters(attributes) {
-  const of = (...types) => attributes.filter(([, type]) => types.includes(type)).map(([name]) => name);
-  const numbers = attributes.filter(isNumber).map(([name]) => name);
+  const of = (...types) => attributes.filter(([, type]) => types.includes(type)).map(([name]) => quoted(name));
+  const numbers = attributes.filter(isNumber).map(([name]) => quoted(name));
   const [text] = of("string");
   const [time] = of("timestamp");
   const [list] = of("list of string");
   const [items, , fields] = attributes.find(([, type]) => type === "list of struct") ?? [];
   const field = fields?.find(isNumber)?.[0];
   return [
+    numbers.length > 0 ? `${numbers[0]} >= 0` : attributes.length > 0 && `${quoted(attributes[0][0])} IS NOT NULL`,
     numbers.length > 1 && `${numbers[0]} * ${numbers[1]} > 100`,
     text && `${text} ILIKE '%word%'`,
     text && `${text} RLIKE '^[A-Z]{3}$'`,

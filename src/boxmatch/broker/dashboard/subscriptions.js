@@ -16,6 +16,7 @@ export class SubscriptionsSection {
     const subscriber = { name: "subscriber", cell: (one) => twice(one.subscriber) };
     const id = { name: "id", cell: (one) => twice(one.id) };
     const filter = { name: "filter", code: true, wide: true, cell: (one) => twice(filterText(one.filter)) };
+    const dialect = { name: "dialect", cell: (one) => one.dialect ?? "" };
     const exact = { name: "exact", cell: (one) => (one.exact ? { text: "always", title: "always matched exactly" } : "") };
     const made = { name: "created", number: true, cell: (one) => moment(one.created) };
     const matches = {
@@ -23,8 +24,8 @@ export class SubscriptionsSection {
       cell: (one) => ({ text: count(one.matches), title: exactly(one.matches), share: one.matches / this.most }),
     };
     const key = (one) => JSON.stringify([one.subscriber, one.id]);
-    this.busiest = new Table(byId("busiest-table"), [subscriber, id, filter, exact, matches], key);
-    this.dead = new Table(byId("dead-table"), [subscriber, id, filter, exact, made], key);
+    this.busiest = new Table(byId("busiest-table"), [subscriber, id, filter, dialect, exact, matches], key);
+    this.dead = new Table(byId("dead-table"), [subscriber, id, filter, dialect, exact, made], key);
     this.select.addEventListener("change", () => this.load());
   }
 

@@ -5,7 +5,7 @@ import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
 import { editorOf, parseObject, say } from "./editor.js";
 import { exactly, filterText, joined, percent, plural } from "./format.js";
 import { predicateList, verdict } from "./predicates.js";
-import { attributesOf, exampleEvent } from "./schemas.js";
+import { attributesOf, exampleEvent, newestEvent } from "./schemas.js";
 
 export class TraceSection {
   constructor() {
@@ -46,19 +46,9 @@ export class TraceSection {
   async fillExample() {
     const feed = this.feed;
     const before = this.editor.text;
-    const event = (await this.newest(feed)) ?? exampleEvent(await attributesOf(feed, this.overview));
+    const event = (this.may("read") && (await newestEvent(feed))) || exampleEvent(await attributesOf(feed, this.overview));
     // What was typed in the meantime stays.
     if (feed === this.feed && this.editor.text === before) this.editor.text = JSON.stringify(event, null, 2);
-  }
-
-  async newest(feed) {
-    if (!this.may("read")) return null;
-    try {
-      const { last_sequence: last } = await api.feed(feed); // what was looked at may be a second old
-      return last === 0 ? null : ((await api.events(feed, last - 1)).events[0]?.event ?? null);
-    } catch {
-      return null; // the key may not read the feed
-    }
   }
 
   async send(publish) {
@@ -130,6 +120,7 @@ function item(one, gets) {
   return element("li", { "data-subscriber": one.subscriber, "data-id": one.id },
     element("div", { class: "judged-head" }, verdict(gets, "matches:", "does not match:"),
       element("span", { class: "who" }, one.subscriber, element("span", { class: "slash" }, "/"), one.id),
+      one.dialect ? element("span", { class: "tag" }, one.dialect) : null,
       one.exact ? element("span", { class: "tag" }, "always exact") : null,
       element("span", { class: "when" }, failed)),
     gets ? element("code", { class: "filter-line" }, filterText(one.filter)) : predicateList(one.predicates));
