@@ -47,6 +47,7 @@ def test_presets() -> None:
         "needles": 2,
         "regexes": 1,
         "lists": 2,
+        "dialects": 2,
     }
     (default,) = PRESETS["hem-default"]
     assert default.workload == RangeWorkload(
