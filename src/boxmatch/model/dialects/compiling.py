@@ -18,7 +18,7 @@ from boxmatch.model.dialects.patterns import (
     Test,
 )
 from boxmatch.model.dialects.registry import check_dialect, text_of_filter, translate
-from boxmatch.model.dialects.text_sets import Sets, TextTest, is_one_set, plain, text_test
+from boxmatch.model.dialects.text_sets import Sets, TextTest, any_of, is_one_set, plain, text_test
 from boxmatch.model.documents import ROOT
 from boxmatch.model.expressions.documents import (
     DocumentPart,
@@ -136,15 +136,15 @@ class _Compiler:
     ) -> Iterator[Condition]:
         """Conditions one of which is true if a member passes a test."""
         tests = test.tests if isinstance(test, AnyTest) else (test,)
-        simple = [one for one in tests if is_one_set(text_test(one))]
+        said = [(one, text_test(one)) for one in tests]
+        simple = [text for _, text in said if is_one_set(text)]
         if simple:
-            merged = text_test(AnyTest(tuple(simple)))
-            yield self._in_sets(column, path, merged.sets[0], scalar)
-        for one in tests:
-            if isinstance(one, AnyTest) and not is_one_set(text_test(one)):
+            yield self._in_sets(column, path, any_of(simple).sets[0], scalar)
+        for one, text in said:
+            if isinstance(one, AnyTest) and not is_one_set(text):
                 yield from self._alternatives(column, path, one, scalar)
-            elif not is_one_set(text_test(one)):
-                yield self._best(column, path, text_test(one), scalar)
+            elif not is_one_set(text):
+                yield self._best(column, path, text, scalar)
 
     def _best(self, column: Column, path: Path, test: TextTest, scalar: bool) -> Condition:
         """What is true if a member passes a test, and perhaps of others."""
