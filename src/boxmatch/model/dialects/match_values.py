@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from itertools import product
-from math import prod
+from math import isfinite, prod
 from typing import Final, NamedTuple
 
 from boxmatch.errors import FilterError, FilterTooLargeError
@@ -111,13 +111,21 @@ def exists(operand: Located, grammar: Grammar) -> Test:
 
 
 def _equal(value: object) -> Test:
-    """Equal to a value. The texts of an IPv6 address are equal."""
+    """Equal to a value. The texts of an IPv6 address are equal.
+
+    Of a number that is no float, and no integer of 64 bits, the nearest float is equal, too: this
+    is how such numbers are read in JSON events.
+    """
     if isinstance(value, str) and _IPV6.fullmatch(value):
         try:
             return Address(IPv6Network(value))
         except ValueError:
             pass
     assert value is None or isinstance(value, (str, bool, int, float, Decimal))
+    if isinstance(value, Decimal) or (isinstance(value, int) and not -(2**63) <= value < 2**64):
+        nearest = float(Decimal(value))
+        if isfinite(nearest):
+            return AnyTest((Equal(value), Equal(nearest)))
     return Equal(value)
 
 
