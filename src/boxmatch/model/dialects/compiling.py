@@ -72,13 +72,13 @@ def compile_dialect(
         for path in translation.paths:
             compiler.note_value(path)
         if not compiler.exact or translation.wants is not None:
-            test = wanted(dialect, text, compiler.parts, compiler.columns)
-            condition = And((condition, Holds(test)))
+            condition = And((condition, compiler.literally(dialect, text)))
         try:
             return compile_condition(compiler.scope, condition, max_boxes, lists=lists)
         except FilterTooLargeError:
             continue
-    return compile_condition(compiler.scope, Holds(test), max_boxes, lists=lists)
+    condition = compiler.literally(dialect, text)
+    return compile_condition(compiler.scope, condition, max_boxes, lists=lists)
 
 
 class _Compiler:
@@ -112,6 +112,10 @@ class _Compiler:
                 return self._missing(path, within, scalar)
             case Field(path, test, scalar):
                 return self._field(path, plain(test), scalar)
+
+    def literally(self, dialect: str, text: str) -> Condition:
+        """Whether the filter wants an event, by what was noted of it."""
+        return Holds(wanted(dialect, text, self.parts, self.columns))
 
     def _missing(self, path: Path, within: int, scalar: bool) -> Condition:
         column, rest = self.subject(path)
