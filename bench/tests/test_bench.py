@@ -11,6 +11,7 @@ from rich.console import Console
 
 from boxmatch import Matcher
 from boxmatch.workloads import (
+    DialectWorkload,
     EqualityWorkload,
     ExpressionWorkload,
     ListWorkload,
@@ -46,6 +47,7 @@ def test_presets() -> None:
         "needles": 2,
         "regexes": 1,
         "lists": 2,
+        "dialects": 2,
     }
     (default,) = PRESETS["hem-default"]
     assert default.workload == RangeWorkload(
@@ -157,6 +159,21 @@ def test_measures_beside_the_same_in_duckdb(workload: Any, matches: float) -> No
     assert "columns" in result["competitors"]["numpy"]["skipped"]
     assert result["competitors"]["duckdb"]["microseconds"] > 0
     assert json.loads(json.dumps(result))["parameters"]["seed"] == 1
+
+
+@pytest.mark.parametrize(("rules", "matches"), [("values", 0.015), ("operators", 9)])
+def test_measures_event_patterns(rules: Any, matches: float) -> None:
+    workload = DialectWorkload(subscriptions=2_000, rules=rules)
+    result = measure.measure_matcher(
+        MatcherSetting(preset="test", workload=workload, updates=20),
+        replace(QUICK, index="tile", events=200),
+    )
+    assert result["batch"]["matches_per_event"] == pytest.approx(matches, rel=0.6)
+    assert result["checked_events"] == 20
+    assert result["updates"]["count"] == 20
+    assert result["competitors"]["scan"]["microseconds"] > 0
+    assert result["competitors"]["duckdb"]["skipped"]
+    assert json.loads(json.dumps(result))["parameters"]["rules"] == rules
 
 
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

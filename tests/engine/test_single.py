@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import boxmatch as bm
 from boxmatch.indexes.base import NO_OWNERS
-from boxmatch.kernels.box_lists import once_per_owner
+from boxmatch.kernels.box_lists import once_per_owner, once_per_owner_and_point
 
 SCHEMA = bm.Schema({"name": "string", "price": "float", "size": "int", "tags": "list of string"})
 PLAIN = bm.Schema({"name": "string", "price": "float", "size": "int"})
@@ -223,6 +223,21 @@ def test_one_box_of_each_owner(owners: list[int], data: st.DataObject) -> None:
     assert {owners[position] for position in kept} == wanted
     assert set(kept) <= set(positions[first:])
     assert once_per_owner(NO_OWNERS, found, first, end) == end
+
+
+@given(
+    found=st.lists(st.lists(st.integers(0, 9), max_size=8, unique=True), max_size=6),
+    owners=st.lists(st.integers(0, 4), min_size=10, max_size=10),
+)
+def test_one_box_of_each_owner_for_each_point(found: list[list[int]], owners: list[int]) -> None:
+    counts = np.array([len(one) for one in found], np.int64)
+    positions = np.array([position for one in found for position in one], np.int32)
+    once_per_owner_and_point(np.array(owners, np.int32), counts, positions)
+    ends = np.cumsum(counts)
+    for one, first, end in zip(found, (ends - counts).tolist(), ends.tolist(), strict=True):
+        kept = positions[first:end].tolist()
+        assert set(kept) <= set(one)
+        assert sorted(owners[position] for position in kept) == sorted({owners[p] for p in one})
 
 
 @pytest.mark.parametrize("event", [3, None, {"size": "x"}, {"price": float("nan")}, {"name": b"n"}])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from boxmatch.arrays import Int32Array
 from boxmatch.workloads import (
+    DialectWorkload,
     EqualityWorkload,
     ExpressionWorkload,
     ListWorkload,
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
 
     from boxmatch.engine.matcher import Matcher
 
-Workload = RangeWorkload | EqualityWorkload | ExpressionWorkload | TextWorkload | ListWorkload
+Workload = (
+    RangeWorkload
+    | EqualityWorkload
+    | ExpressionWorkload
+    | TextWorkload
+    | ListWorkload
+    | DialectWorkload
+)
 Load = Callable[["Matcher"], object]
-Dicts = Callable[[int, int], list[dict[str, Any]]]
+Dicts = Callable[[int, int], list[Any]]
+"""Single events: dicts, or texts."""
 Filters = Callable[[int, int], Sequence[str | dict[str, Any]]]
 
 _NONE = np.iinfo(np.int32).min
@@ -50,7 +59,13 @@ class Columns(NamedTuple):
     high: list[npt.NDArray[np.signedinteger]]
 
 
-class RangeCase:
+class _InSql:
+    """What has filters of Boxmatch."""
+
+    dialect: str | None = None
+
+
+class RangeCase(_InSql):
     """Ranges: dense bounds where they are small enough, compressed boxes otherwise."""
 
     def __init__(self, workload: RangeWorkload) -> None:
@@ -115,7 +130,7 @@ class RangeCase:
         return pa.table({"event": np.arange(start, stop), **values})
 
 
-class EqualityCase:
+class EqualityCase(_InSql):
     """String equalities; NumPy gets codes instead of strings, DuckDB joins on the strings."""
 
     def __init__(self, workload: EqualityWorkload) -> None:
@@ -152,7 +167,7 @@ class EqualityCase:
         )
 
 
-class _NoColumns:
+class _NoColumns(_InSql):
     """What NumPy has no short version of; DuckDB evaluates the same conditions."""
 
     def columns(self) -> Columns:
@@ -315,7 +330,35 @@ class ListCase(_NoColumns):
         return table
 
 
-Case = RangeCase | EqualityCase | ExpressionCase | TextCase | ListCase
+class DialectCase(_NoColumns):
+    """Event patterns, and events without a schema, which are JSON texts."""
+
+    dialect = "eventbridge"
+    schema = None
+
+    def __init__(self, workload: DialectWorkload) -> None:
+        self._workload = workload
+        self.filters: Filters = workload.filters
+        self.events = workload.events
+        self.event_dicts: Dicts = workload.events
+
+    def load(self, start: int, stop: int) -> Load:
+        import pyarrow as pa
+
+        table = pa.table({"id": range(start, stop), "filter": self._workload.filters(start, stop)})
+        return lambda matcher: matcher.subscribe_many(table, dialect=self.dialect)
+
+    def dense_cells(self) -> int:
+        return 0
+
+    def join(self) -> tuple[pa.Table, str]:
+        raise UnavailableError("event patterns are no condition of SQL")
+
+    def join_events(self, start: int, stop: int) -> pa.Table:
+        raise UnavailableError("these events are no table")
+
+
+Case = RangeCase | EqualityCase | ExpressionCase | TextCase | ListCase | DialectCase
 """A workload as the benchmark uses it. Ids are row numbers."""
 
 
@@ -330,5 +373,7 @@ def make_case(workload: Workload) -> Case:
             return TextCase(workload)
         case ListWorkload():
             return ListCase(workload)
+        case DialectWorkload():
+            return DialectCase(workload)
         case RangeWorkload():
             return RangeCase(workload)

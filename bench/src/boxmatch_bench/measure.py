@@ -82,7 +82,7 @@ def _compile_matcher(case: Case, options: MatcherOptions) -> None:
     for event in case.event_dicts(0, 16):
         matcher.match(event)
     for row, filter_ in enumerate(case.filters(2_000, 2_016), 2_000):
-        matcher.subscribe(row, filter_)
+        matcher.subscribe(row, filter_, dialect=case.dialect)
         matcher.unsubscribe(row)
 
 
@@ -138,7 +138,7 @@ def _batches(matcher: Matcher, case: Case, options: MatcherOptions) -> Figures:
     }
 
 
-def _single(matcher: Matcher, events: Sequence[dict[str, Any]]) -> Figures | None:
+def _single(matcher: Matcher, events: Sequence[Any]) -> Figures | None:
     if not events:
         return None
     taken, _ = time_each(matcher.match, events, _SINGLE_SECONDS, warm=20)
@@ -193,7 +193,8 @@ def _updates_matcher(
         return spent / updates / 1000
 
     filters = case.filters(subscriptions, subscriptions + updates)
-    subscribe = run(lambda i: matcher.subscribe(subscriptions + i, filters[i]))
+    dialect = case.dialect
+    subscribe = run(lambda i: matcher.subscribe(subscriptions + i, filters[i], dialect=dialect))
     rng = np.random.default_rng(1)
     old = rng.choice(subscriptions, min(updates // 2, subscriptions), replace=False)
     new = subscriptions + rng.choice(updates, updates - len(old), replace=False)

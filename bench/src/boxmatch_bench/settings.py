@@ -12,6 +12,7 @@ import numpy as np
 
 from boxmatch.arrays import Float64Array
 from boxmatch.workloads import (
+    DialectWorkload,
     EqualityWorkload,
     ExpressionWorkload,
     ListWorkload,
@@ -79,6 +80,9 @@ def _presets() -> Iterable[MatcherSetting]:
     yield MatcherSetting(preset="regexes", workload=regexes, updates=1_000)
     yield MatcherSetting(preset="lists", workload=ListWorkload(values=0))
     yield MatcherSetting(preset="lists", workload=ListWorkload())
+    yield MatcherSetting(preset="dialects", workload=DialectWorkload())
+    operators = DialectWorkload(subscriptions=10_000, rules="operators")
+    yield MatcherSetting(preset="dialects", workload=operators, updates=1_000)
 
 
 PRESETS: Final[Mapping[str, tuple[MatcherSetting, ...]]] = {

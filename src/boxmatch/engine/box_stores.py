@@ -23,6 +23,7 @@ from boxmatch.engine.residuals import NONE, Residual, Residuals
 from boxmatch.indexes.base import NO_IDS, NO_LINES, NO_OWNERS, Index, Matches, Search
 from boxmatch.indexes.scan import scan_over
 from boxmatch.kernels.background import Stage, background
+from boxmatch.kernels.box_lists import once_per_owner_and_point
 from boxmatch.kernels.pieces import listed, repeat, take, to_texts
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
@@ -37,6 +38,9 @@ Row = Sequence[tuple[int, int, int]]
 
 MUCH = 2_000_000_000
 """Pairs of a box and an event from which on it is faster to wait for an index than to scan."""
+
+_MANY = 10_000
+"""Matches from which on sorting them takes longer than a kernel that does not."""
 
 SegmentKind = Literal["disjoint", "overlapping", "residual"]
 KINDS: Final[tuple[SegmentKind, ...]] = get_args(SegmentKind)
@@ -422,6 +426,10 @@ class StoreView:
 
 def once_per_owner(found: Matches, owners: Int32Array) -> Matches:
     """Boxes of one subscription may overlap: keep one position per event and owner."""
+    if len(found.positions) > _MANY and background.has(Stage.INDEX):
+        counts, positions = found.counts.astype(np.int64), found.positions.astype(np.int32)
+        once_per_owner_and_point(np.asarray(owners), counts, positions)
+        return Matches(counts, positions[: counts.sum()])
     event = repeat(np.arange(len(found.counts)), found.counts)
     owner = owners[found.positions].astype(np.int64)
     _, first = np.unique(event * (int(owner.max(initial=0)) + 1) + owner, return_index=True)

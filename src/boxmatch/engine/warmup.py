@@ -12,6 +12,7 @@ from boxmatch.indexes.scan import scan_over
 from boxmatch.indexes.tile.blocks import BlockSearch
 from boxmatch.indexes.tile.build import build_tiles
 from boxmatch.kernels.background import Stage, background
+from boxmatch.kernels.box_lists import once_per_owner_and_point
 from boxmatch.kernels.pieces import LONG, take
 from boxmatch.kernels.radix import sorted_keys, stable_order
 from boxmatch.model.box_kernels import count_attributes
@@ -97,6 +98,7 @@ def _use_what_is_for_many() -> None:
     search.count(points, NO_LINES, counts)
     search.list(points, NO_LINES, counts)
     take(keys, np.zeros(LONG + 1, np.int32))
+    once_per_owner_and_point(np.zeros(1, np.int32), np.ones(1, np.int64), np.zeros(1, np.int32))
 
 
 def _use_lists(index: str, parameters: dict[str, Any]) -> None:

@@ -74,6 +74,20 @@ def once_per_owner(owners: Int32Array, found: Int32Array, first: Int, end: Int) 
 
 
 @kernel
+def once_per_owner_and_point(owners: Int32Array, counts: Int64Array, found: Int32Array) -> None:
+    """Keep one box of each owner for each point, of which `found` has `counts`; both change."""
+    first = kept = 0
+    for point in range(len(counts)):
+        end = first + counts[point]
+        own = once_per_owner(owners, found, first, end)
+        counts[point] = own - first
+        for i in range(first, own):
+            found[kept] = found[i]
+            kept += 1
+        first = end
+
+
+@kernel
 def hand_over(found: Int32Array, end: Int, ids: Int64Array, room: Int64Array, first: Int) -> bool:
     """Write the first `end` boxes, or their `ids` if there are any, to `room[first:]`.
 

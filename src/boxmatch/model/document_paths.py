@@ -17,7 +17,7 @@ from boxmatch.errors import EventError
 from boxmatch.model.documents import Chosen, Path, flat
 from boxmatch.model.expressions.documents import DocumentPart
 
-MOST_CHOICES: Final = 1_000
+MOST_CHOICES: Final = 10_000
 """Ways to choose one element of each list of mappings of an event."""
 
 Leaf = TypeVar("Leaf")

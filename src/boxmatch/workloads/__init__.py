@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from boxmatch.workloads.boolean import BooleanWorkload
+from boxmatch.workloads.dialects import DialectWorkload
 from boxmatch.workloads.equality import EqualityWorkload
 from boxmatch.workloads.event_file import write_sample_events
 from boxmatch.workloads.expressions import ExpressionWorkload
@@ -14,6 +15,7 @@ from boxmatch.workloads.texts import TextWorkload
 
 __all__ = [
     "BooleanWorkload",
+    "DialectWorkload",
     "EqualityWorkload",
     "ExpressionWorkload",
     "ListWorkload",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from ipaddress import IPv6Address, ip_address, ip_network
+from math import isfinite
 from typing import Any
 
 Elements = dict[tuple[Any, ...], int]
@@ -99,7 +100,7 @@ def satisfied(
 def accepts(wanted: Any, value: Any, exists: Callable[[Any], bool]) -> bool:
     """Whether a value in the event is what an element of a list in the pattern wants."""
     if not isinstance(wanted, dict):
-        return equal(wanted, value) or same_ipv6(wanted, value)
+        return equal(wanted, value) or same_ipv6(wanted, value) or nearly_equal(wanted, value)
     ((operator, operand),) = wanted.items()
     if operator == "exists":
         return operand is True and exists(value)
@@ -114,6 +115,16 @@ def equal(one: Any, another: Any) -> bool:
     if is_number(one) and is_number(another):
         return bool(exact(one) == exact(another))
     return type(one) is type(another) and bool(one == another)
+
+
+def nearly_equal(wanted: Any, value: Any) -> bool:
+    """Whether a value is the float that a number with more digits is read as."""
+    if not is_number(wanted) or not is_number(value):
+        return False
+    if isinstance(wanted, int) and -(2**63) <= wanted < 2**64:
+        return False
+    nearest = float(exact(wanted))
+    return isfinite(nearest) and exact(nearest) == exact(value)
 
 
 def same_ipv6(one: Any, another: Any) -> bool:

@@ -27,6 +27,9 @@ MATCHES: list[Row] = [
     _at_x("12345678901234567890", [12345678901234567890], [12345678901234567891, 1.2345678e19]),
     _at_x("1e400", [10**400], [10**400 + 1, 1e308]),
     _at_x("0.1", [0.1], [0.10000000000000002]),
+    # more digits than a float has
+    _at_x("12.345678901234567891", [12.345678901234567891], [12.345678901234566, 12.3456]),
+    _at_x("98765432109876543210987", [98765432109876543210987, 9.876543210987654e22], [9.8e22]),
     _at_x('"a", 1, null', ["a", 1, None, ["b", 1]], ["1", "null", 2, []]),
     _at_x(r'"caf\u00e9 \ud83d\ude80 \"\\"', ['café 🚀 "\\'], ["cafe\u0301 🚀", "café 🚀"]),
     _at_x(
@@ -122,6 +125,10 @@ MATCHES: list[Row] = [
     ('{"exists": [1], "$x": [2]}', [{"exists": 1, "$x": 2}], [{"exists": 1}]),
     ('{"a": {"b": [1]}}', [{"a": [{}, {"b": 1}]}, {"a": [[1, {"b": [2, [1]]}]]}], [{"a": [1]}]),
     ('{"a": {"b": ["x"]}}', [], [{"a": '{"b": "x"}'}]),
+    # of a field that is there twice, the last one counts
+    ('{"x": ["u"], "x": ["v"]}', [{"x": "v"}, {"x": ["u", "v"]}], [{"x": "u"}, {}]),
+    ('{"a": {"b": [1]}, "a.b": [2]}', [{"a": {"b": 2}}, {"a.b": 2}], [{"a": {"b": 1}}]),
+    ('{"a.b": [2], "a": {"c": [3], "b": [1]}}', [{"a": {"b": 1, "c": 3}}], [{"a": {"b": 2}}]),
     # fields of one element of a list
     (
         '{"a": {"b": [1], "c": [2]}}',
@@ -187,11 +194,44 @@ MATCHES: list[Row] = [
         [{"b": 1}, {"c": 1}],
     ),
     (
+        '{"p": [1], "$or": [{"p": [{"anything-but": 1}]}, {"q": [2]}]}',
+        [{"p": 3}, {"p": 1, "q": 2}, {"p": 3, "q": 4}],
+        [{"p": 1}, {"q": 2}, {"p": 1, "q": 4}],
+    ),
+    (
+        '{"$or": [{"p": [1]}, {"q": [2]}], "p": [5]}',
+        [{"p": 5}, {"p": 5, "q": 3}],
+        [{"p": 1}, {"q": 2}, {"p": 1, "q": 2}],
+    ),
+    (
         '{"l": {"a": [1], "$or": [{"b": [1]}, {"c": [1]}]}}',
         [{"l": [{"a": 1, "c": 1}]}],
         [{"l": [{"a": 1}, {"b": 1, "c": 1}]}],
     ),
 ]  # fmt: skip
+
+# With a mapping, or with values and operators only, `$or` is the name of a field; and the names of
+# a mapping that is there twice are all wanted.
+NAMES: list[Row] = [
+    ('{"$or": {"a": [1], "b": [2]}}', [{"$or": {"a": 1, "b": 2}}], [{"a": 1}, {"b": 2}]),
+    ('{"x": {"$or": ["a", null]}}', [{"x": {"$or": None}}, {"x.$or": "a"}], [{"x": "a"}, {}]),
+    (
+        '{"$or": [{"numeric": ["<", 0]}, {"prefix": "z"}], "a": [1]}',
+        [{"$or": -1, "a": 1}, {"$or": "zz", "a": 1}],
+        [{"$or": -1}, {"$or": 0, "a": 1}, {"a": 1}],
+    ),
+    ('{"$or": [{"exists": false}]}', [{"a": 1}], [{"$or": 1}]),
+    (
+        '{"a": [1], "a": {"b": [2]}, "a": {"c": [3]}}',
+        [{"a": [1, {"b": 2, "c": 3}]}],
+        [{"a": 1}, {"a": {"b": 2, "c": 3}}, {"a": [1, {"b": 2}, {"c": 3}]}],
+    ),
+    (
+        '{"$or": [{"a": [1]}, {"b": [1]}], "$or": [{"c": [1]}, {"d": [1]}]}',
+        [{"a": 1, "d": 1}, {"b": 1, "c": 1}],
+        [{"a": 1, "b": 1}, {"c": 1, "d": 1}],
+    ),
+]
 
 # Text with ^ before the place that the error points at, and a part of the message.
 REFUSED: list[tuple[str, str]] = [
@@ -212,7 +252,6 @@ REFUSED: list[tuple[str, str]] = [
     ('{"x": ["a^\n"]}', "Invalid control character"),
     ('{"x": ["^\\a"]}', "Invalid \\escape"),
     (r'{"x": [^"\ud800"]}', "half of a surrogate pair"),
-    ('{"x": [1], ^"x": [2]}', "two 'x' in one mapping"),
     ('{"x": [^1e99999]}', "a number is between"),
     ('{"x": [^' + "1" * 1001 + "]}", "at most 1,000 digits"),
     ('{"x": [' + "[" * 98 + "^[", "more than 100 mappings and lists"),
@@ -227,10 +266,12 @@ REFUSED: list[tuple[str, str]] = [
     ('{"x": [^{"prefix": "a", "suffix": "b"}]}', "one operator, not 2"),
     ('{"x": [{^"PREFIX": "a"}]}', "unknown operator 'PREFIX'; known are 'exactly', 'prefix'"),
     ('{"x": {"prefix": ^"a"}}', "'prefix' takes a list of values, or a mapping"),
-    ('{"a": {"b": [1]}, ^"a.b": [2]}', "the field 'a.b' is there already"),
-    ('{"a": [1], "$or": [{^"a": [2]}, {"b": [3]}]}', "the field 'a' is there already"),
+    ('{"x": [^{"prefix": "a", "prefix": "b"}]}', "one operator, not 2"),
     # $or
-    ('{"$or": ^{"a": [1]}}', "'$or' takes a list of two mappings"),
+    ('{"$or": ^"a"}', "'$or' takes a list of values, or a mapping"),
+    ('{"$or": ^[]}', "'$or' takes a list of two mappings"),
+    ('{"$or": [{"a": [1]}, ^"b"]}', "a mapping of names"),
+    ('{"$or": [{^"prefix": "a"}, {"b": [1]}]}', "no field is named 'prefix'"),
     ('{"$or": ^[{"a": [1]}]}', "'$or' takes a list of two mappings"),
     ('{"$or": [{"a": [1]}, ^[1]]}', "a mapping of names"),
     ('{"$or": [{"a": [1]}, ^{}]}', "should not be empty"),

@@ -200,17 +200,12 @@ def double(value: float) -> float:
 def calculate(sign: str, left: Any, right: Any) -> int | float | None:
     if any(not is_exact(one) and not isinstance(one, float) for one in (left, right)):
         return None
-    if sign == "/" and right == 0:
-        return None
+    if sign == "/":
+        return None if right == 0 else double(left) / double(right)
     if all(is_exact(one) and -(2**63) <= one < 2**63 for one in (left, right)):
-        if sign == "/":
-            result = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        else:
-            result = {"+": left + right, "-": left - right, "*": left * right}[sign]
+        result = {"+": left + right, "-": left - right, "*": left * right}[sign]
         return ctypes.c_int64(result).value
     left, right = double(left), double(right)
-    if sign == "/":
-        return left / right
     return {"+": left + right, "-": left - right, "*": left * right}[sign]
 
 
@@ -219,7 +214,7 @@ def resembles(text: str, pattern: str, escape: str | None) -> bool:
     if not pattern:
         return not text
     first, rest = pattern[0], pattern[1:]
-    if first == escape:
+    if first == escape and rest[:1] in ("_", "%", escape):
         return text[:1] == rest[:1] and resembles(text[1:], rest[1:], escape)
     if first == "%":
         return any(resembles(text[start:], rest, escape) for start in range(len(text) + 1))

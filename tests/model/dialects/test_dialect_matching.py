@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import eventbridge_table
 import pyarrow as pa
 import pytest
 import sns_table
+from eventbridge_oracle import matches
 from hypothesis import HealthCheck, given, settings
 from jms_oracle import selected
 from test_jms_translation import events as messages
@@ -37,7 +39,7 @@ def _check_rows(dialect: str, rows: list[Row]) -> None:
 
 
 def test_event_patterns_match_what_eventbridge_matches() -> None:
-    _check_rows("eventbridge", eventbridge_table.MATCHES)
+    _check_rows("eventbridge", eventbridge_table.MATCHES + eventbridge_table.NAMES)
 
 
 def test_filter_policies_match_what_sns_matches() -> None:
@@ -140,7 +142,7 @@ def test_an_element_of_a_list_satisfies_all_fields() -> None:
     assert matcher.explain(other, 0).matched
     assert not matcher.explain(one, 0).matched
     assert matcher.nearest(other).matched.tolist() == [0]
-    many = {"items": [{"sku": "a", "n": n} for n in range(1_001)]}
+    many = {"items": [{"sku": "a", "n": n} for n in range(10_001)]}
     with pytest.raises(bm.EventError, match="'items'"):
         matcher.match(many)
     with pytest.raises(bm.EventError, match=r"row 1: .*'items'"):
@@ -166,11 +168,42 @@ def test_explanations_show_values_as_events_have_them() -> None:
 def test_thousands_of_values_are_put_together_at_once() -> None:
     many = [str(number) for number in range(20_000)]
     pattern = {"a": [{"anything-but": many}]}
-    with pytest.raises(bm.FilterTooLargeError, match="20001 boxes"):
-        bm.Matcher().subscribe(0, pattern, dialect="eventbridge")
     matcher = bm.Matcher(max_boxes=50_000)
     matcher.subscribe(0, pattern, dialect="eventbridge")
     names = ", ".join(f"'{one}'" for one in many)
     matcher.subscribe(1, f"a IN ({names})", dialect="jms")
     found = [matcher.match({"a": one}) for one in (many[0], many[-1], "x", 5, None)]
     assert found == [[1], [1], [0], [0], [0]]
+
+
+@pytest.mark.parametrize("max_boxes", [1, 6, 1024])
+def test_filters_of_too_many_boxes_get_larger_ones(max_boxes: int) -> None:
+    names = "abcdefghijkl"
+    excluded = {"anything-but": ["x", "y", "z"]}
+    filters: list[Any] = [
+        {name: [f"{name}{number}" for number in range(40)] for name in "abc"},
+        {name: [excluded] for name in names},
+        {name: [{"prefix": "p"}, {"suffix": "s"}, {"equals-ignore-case": "e"}] for name in names},
+        {name: [1, {"exists": False}] for name in names},
+        {"d": {name: [excluded] for name in names}},
+    ]
+    rnd = random.Random(3)
+    words = ["x", "z", "w", "pq", "ts", "E", "y0", 1, *(f"{name}7" for name in "abc")]
+    events: list[Any] = [
+        {name: rnd.choice(words[:4]) for name in names if rnd.random() < 0.9} for _ in range(40)
+    ]
+    events += [{name: f"{name}{rnd.randrange(39, 42)}" for name in "abc"} for _ in range(40)]
+    events += [{name: rnd.choice(words[3:6]) for name in names} for _ in range(40)]
+    events += [{name: rnd.choice((1, 1.0, 2)) for name in names[:2]} for _ in range(20)]
+    events += [{"d": [{**one, "a": "x"}, one]} for one in events[80:100]]
+    matcher = bm.Matcher(max_boxes=max_boxes)
+    matcher.subscribe_many(
+        [{"id": number, "filter": one} for number, one in enumerate(filters)],
+        dialect="eventbridge",
+    )
+    wanted = [
+        [number for number, one in enumerate(filters) if matches(one, event)] for event in events
+    ]
+    assert [number for number in range(5) if not any(number in ids for ids in wanted)] == []
+    assert [sorted(ids.tolist()) for _, ids in matcher.match_batch(events)] == wanted
+    assert [sorted(matcher.match(event)) for event in events] == wanted

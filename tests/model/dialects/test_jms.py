@@ -12,6 +12,7 @@ import pytest
 from jms_oracle import selected
 from jms_pattern_oracle import holds
 
+from boxmatch.engine.matcher import Matcher
 from boxmatch.errors import FilterError, FilterSyntaxError, FilterTooLargeError
 from boxmatch.model.dialects.jms import translate
 from boxmatch.model.dialects.jms.parser import parse
@@ -97,8 +98,8 @@ CASES: list[tuple[str, dict[str, Any], bool | None]] = [
     ("(a + 2) * 3 = 9", {"a": 1}, T),
     ("10 - a - 2 = 5", {"a": 3}, T),
     ("100 / a / 5 = 2", {"a": 10}, T),
-    ("a * 6 / 4 = 4", {"a": 3}, T),
-    ("a / 4 * 6 = 0", {"a": 3}, T),
+    ("a * 6 / 4 = 4.5", {"a": 3}, T),
+    ("a / 4 * 6 = 4.5", {"a": 3}, T),
     ("-a + 3 = 2", {"a": 1}, T),
     ("- - a = 1", {"a": 1}, T),
     ("+a = 1", {"a": 1}, T),
@@ -166,11 +167,12 @@ CASES: list[tuple[str, dict[str, Any], bool | None]] = [
     ("a > 9007199254740992.0", {"a": 9007199254740993}, F),
     ("a > 9007199254740992.0", {"a": 9007199254740994}, T),
     ("a > 1e308", {"a": 10**400}, T), ("a < -1e308", {"a": -(10**400)}, T),
-    # Arithmetic as Java's.
-    ("a / 2 = 2", {"a": 5}, T), ("a / 2 = -2", {"a": -5}, T), ("a / 2 = 2.5", {"a": 5.0}, T),
+    # Arithmetic as Java's, but for divisions, none of which truncates.
+    ("a / 2 = 2.5", {"a": 5}, T), ("a / 2 = -2", {"a": -5}, F), ("a / 2 = 2.5", {"a": 5.0}, T),
+    ("a / 2 = 3", {"a": 6}, T), ("1 + 3 / 8 = 1.375", {}, T), ("a / b > 0", {"a": 1, "b": 9}, T),
     ("a / 2.0 = 2.5", {"a": 5}, T), ("a * 0.5 = 2.5", {"a": 5}, T),
     ("a + 1 < 0", {"a": LONGEST}, T), ("-a = a", {"a": -(2**63)}, T),
-    ("a / -1 = a", {"a": -(2**63)}, T), ("a * 2 > 0", {"a": 2**62}, F),
+    ("a / -1 = -a", {"a": -(2**63)}, F), ("a * 2 > 0", {"a": 2**62}, F),
     ("a + 1 > 0", {"a": 2**63}, T), ("a * a > 1", {"a": 1e200}, T),
     ("1 / a = 0", {"a": 0}, U), ("1 / a > 0", {"a": 0.0}, U), ("NOT (1 / a > 0)", {"a": 0}, U),
     ("a * 0 = 0", {}, U), ("a - a = 0", {"a": 3}, T),
@@ -187,6 +189,11 @@ CASES: list[tuple[str, dict[str, Any], bool | None]] = [
     ("a LIKE '!%!!%' ESCAPE '!'", {"a": "%!x"}, T), ("a LIKE '!%!!%' ESCAPE '!'", {"a": "x!x"}, F),
     ("a LIKE '__' ESCAPE '_'", {"a": "_"}, T), ("a LIKE '''_' ESCAPE ''''", {"a": "_"}, T),
     ("a NOT LIKE '_x' ESCAPE '!'", {"a": "xx"}, F),
+    # An escape character before others stands for itself.
+    ("a LIKE 'x!y' ESCAPE '!'", {"a": "x!y"}, T), ("a LIKE 'x!' ESCAPE '!'", {"a": "x!"}, T),
+    ("a LIKE 'x!' ESCAPE '!'", {"a": "x"}, F), ("a LIKE '%x%_' ESCAPE '%'", {"a": "..x_"}, T),
+    ("a LIKE '%x%_' ESCAPE '%'", {"a": "..xy"}, F), ("a LIKE 'x%' ESCAPE '%'", {"a": "xyz"}, T),
+    ("a LIKE 'x_' ESCAPE '_'", {"a": "xy"}, T),
     # Names, keywords, strings and blanks.
     ("color = 'red'", {"Color": "red"}, U), ("$a_1 = 1", {"$a_1": 1}, T),
     ("größe = 1", {"größe": 1}, T), ("äpfel€ = 1", {"äpfel€": 1}, T),
@@ -256,13 +263,15 @@ REFUSED = [
     ("a = ^'x", "no closing quote"),
     ("a = ^'it''s", "no closing quote"),
     ('^"a" = 1', "single quotes"),
+    ('^"" = 1', "double quotes has no end, or no characters"),
+    ('a = ^"x', "double quotes has no end"),
     ('a = ^"x"', "single quotes"),
     ("a = ^NULL", "IS NULL"),
     ("^NULL IS NULL", "IS NULL"),
     ("a ^== 1", "written ="),
     ("a ^!= 1", "written <>"),
     ("a ^% 2 = 1", "remainder"),
-    ("user^.color = 'red'", "without a prefix"),
+    ("user^.color = 'red'", "in double quotes"),
     ("a = 1 ^-- all", "no comments"),
     ("a = ^--1", "no comments"),
     ("^/* all */ a = 1", "no comments"),
@@ -309,8 +318,6 @@ REFUSED = [
     ("a LIKE ^b", "expected a string"),
     ("a LIKE 'x' ESCAPE ^'!!'", "a single character"),
     ("a LIKE 'x' ESCAPE ^''", "a single character"),
-    ("a LIKE ^'x!y' ESCAPE '!'", "before _, %"),
-    ("a LIKE ^'x!' ESCAPE '!'", "before _, %"),
     ("a NOT ^= 1", "IN, LIKE or BETWEEN after NOT"),
     ("a IS ^TRUE", "expected NULL"),
     ("a BETWEEN 1 ^OR 2", "expected AND"),
@@ -324,6 +331,23 @@ REFUSED = [
     ("^JMSReplyTo = 'x'", "JMSReplyTo cannot be selected by"),
     ("^JMSFoo IS NULL", "cannot be selected by"),
 ]
+
+
+QUOTED: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = [
+    ("\"detail-type\" = 'x'", [{"detail-type": "x"}], [{"detail-type": "y"}, {}]),
+    ('"2nd" > 1 OR "and" IS NOT NULL', [{"2nd": 2}, {"and": 0}], [{"2nd": 1}, {"AND": 1}]),
+    ('"a.b" + 1 = 2', [{"a": {"b": 1}}, {"a.b": 1}], [{"a": 1, "b": 1}, {"a": {"b": 2}}]),
+]
+
+
+@pytest.mark.parametrize(("selector", "yes", "no"), QUOTED)
+def test_names_in_double_quotes(
+    selector: str, yes: list[dict[str, Any]], no: list[dict[str, Any]]
+) -> None:
+    matcher = Matcher()
+    matcher.subscribe(1, selector, dialect="jms")
+    for event in (*yes, *no):
+        assert matcher.match(event) == [1] * (event in yes)
 
 
 @pytest.mark.parametrize(("marked", "reason"), REFUSED)

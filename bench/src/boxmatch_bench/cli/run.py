@@ -56,7 +56,7 @@ def bench(
         typer.Argument(
             metavar="PRESET",
             help="hem-default (if none is given), cpp, subscriptions, equality, ranges-10k, "
-            "ranges-100k, expressions, needles, regexes, lists, or all.",
+            "ranges-100k, expressions, needles, regexes, lists, dialects, or all.",
             autocompletion=preset_names,
         ),
     ] = None,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
 
-from boxmatch.errors import FilterError, UnknownAttributeError, did_you_mean
+from boxmatch.errors import FilterError, FilterTooLargeError, UnknownAttributeError, did_you_mean
 from boxmatch.model.dialects.patterns import (
     AnyTest,
     Every,
@@ -16,7 +18,7 @@ from boxmatch.model.dialects.patterns import (
     Test,
 )
 from boxmatch.model.dialects.registry import check_dialect, text_of_filter, translate
-from boxmatch.model.dialects.text_sets import Sets, TextTest, is_one_set, plain, text_test
+from boxmatch.model.dialects.text_sets import Sets, TextTest, any_of, is_one_set, plain, text_test
 from boxmatch.model.documents import ROOT
 from boxmatch.model.expressions.documents import (
     DocumentPart,
@@ -45,35 +47,50 @@ from boxmatch.model.filters.conditions import (
 from boxmatch.model.filters.document_axes import document_at
 from boxmatch.model.filters.scope import Scope, type_of
 from boxmatch.model.schema import Schema
-from boxmatch.model.text_ranges import ANY_TEXT
+from boxmatch.model.text_ranges import ANY_TEXT, TextRanges
 
 _TYPES = ("int", "float", "string", "bool", "enum", "decimal")
 """Types of attributes whose values have texts."""
+
+_MOST_RANGES: Final = (None, 16, 4, 1, 0)
+"""Of a test of a value; the next number is tried if there are too many boxes."""
 
 
 def compile_dialect(
     schema: Schema, dialect: str, filter: object, *, max_boxes: int = 1024, lists: bool = True
 ) -> CompiledFilter:
-    """Compile a filter of a dialect; see `compile_filter`. Raises `FilterError`."""
+    """Compile a filter of a dialect; see `compile_filter`. Raises `FilterError`.
+
+    What would be more than `max_boxes` becomes fewer and larger boxes, and a residual.
+    """
     check_dialect(dialect)
     text = text_of_filter(filter)
     translation = translate(dialect, text)
-    compiler = _Compiler(Scope(schema), lists)
-    condition = compiler.condition(translation.pattern)
-    for path in translation.paths:
-        compiler.note_value(path)
-    if not compiler.exact or translation.wants is not None:
-        test = wanted(dialect, text, compiler.parts, compiler.columns)
-        condition = And((condition, Holds(test)))
+    for most_ranges in _MOST_RANGES:
+        compiler = _Compiler(Scope(schema), lists, most_ranges)
+        condition = compiler.condition(translation.pattern)
+        for path in translation.paths:
+            compiler.note_value(path)
+        if not compiler.exact or translation.wants is not None:
+            condition = And((condition, compiler.literally(dialect, text)))
+        try:
+            return compile_condition(compiler.scope, condition, max_boxes, lists=lists)
+        except FilterTooLargeError:
+            continue
+    condition = compiler.literally(dialect, text)
     return compile_condition(compiler.scope, condition, max_boxes, lists=lists)
 
 
 class _Compiler:
-    """Turns a pattern into a condition, which is true of other events, too, if not `exact`."""
+    """Turns a pattern into a condition, which is true of other events, too, if not `exact`.
 
-    def __init__(self, scope: Scope, lists: bool) -> None:
+    A test of a value becomes `most_ranges` ranges at most; None is no limit.
+    """
+
+    def __init__(self, scope: Scope, lists: bool, most_ranges: int | None) -> None:
         self.scope = scope
         self.exact = True
+        self.most_ranges = most_ranges
         self.columns: dict[Column, None] = {}
         self.parts: list[DocumentPart] = []
         """What is looked at of members of documents."""
@@ -96,6 +113,10 @@ class _Compiler:
             case Field(path, test, scalar):
                 return self._field(path, plain(test), scalar)
 
+    def literally(self, dialect: str, text: str) -> Condition:
+        """Whether the filter wants an event, by what was noted of it."""
+        return Holds(wanted(dialect, text, self.parts, self.columns))
+
     def _missing(self, path: Path, within: int, scalar: bool) -> Condition:
         column, rest = self.subject(path)
         if scalar:
@@ -109,6 +130,9 @@ class _Compiler:
         column, rest = self.subject(path)
         if not scalar:
             self._note(DocumentPart("texts", column.name, rest), column)
+        if self.most_ranges == 0:
+            self.exact = False
+            return self._in_sets(column, rest, {"": ANY_TEXT}, scalar)
         return _or(list(self._alternatives(column, rest, test, scalar)))
 
     def _alternatives(
@@ -116,15 +140,15 @@ class _Compiler:
     ) -> Iterator[Condition]:
         """Conditions one of which is true if a member passes a test."""
         tests = test.tests if isinstance(test, AnyTest) else (test,)
-        simple = [one for one in tests if is_one_set(text_test(one))]
+        said = [(one, text_test(one)) for one in tests]
+        simple = [text for _, text in said if is_one_set(text)]
         if simple:
-            merged = text_test(AnyTest(tuple(simple)))
-            yield self._in_sets(column, path, merged.sets[0], scalar)
-        for one in tests:
-            if isinstance(one, AnyTest) and not is_one_set(text_test(one)):
+            yield self._in_sets(column, path, any_of(simple).sets[0], scalar)
+        for one, text in said:
+            if isinstance(one, AnyTest) and not is_one_set(text):
                 yield from self._alternatives(column, path, one, scalar)
-            elif not is_one_set(text_test(one)):
-                yield self._best(column, path, text_test(one), scalar)
+            elif not is_one_set(text):
+                yield self._best(column, path, text, scalar)
 
     def _best(self, column: Column, path: Path, test: TextTest, scalar: bool) -> Condition:
         """What is true if a member passes a test, and perhaps of others."""
@@ -140,13 +164,23 @@ class _Compiler:
     def _in_sets(self, column: Column, path: Path, sets: Sets, scalar: bool) -> Condition:
         single = scalar or (column.type != JSON and column.type.name != "list")
         found: list[Condition] = []
-        for form, ranges in sets.items():
+        for form, every in sets.items():
+            ranges = self._limited(every)
             if single:
                 position = self.scope.position(text_at(column, path, form))
             else:
                 position = self.scope.position(texts_at(column, path, form), "elements")
             found.append(InTexts(position, ranges, ranges))
         return _or(found)
+
+    def _limited(self, ranges: TextRanges) -> TextRanges:
+        """The ranges, neighbours of which are joined if there are too many."""
+        most = self.most_ranges
+        if not most or len(ranges) <= most:
+            return ranges
+        self.exact = False
+        firsts = [len(ranges) * number // most for number in range(most + 1)]
+        return tuple((ranges[one][0], ranges[end - 1][1]) for one, end in pairwise(firsts))
 
     def _note(self, part: DocumentPart, column: Column) -> None:
         if column.type == JSON:

@@ -11,13 +11,15 @@ Where the documentation is silent, this follows aws/event-ruler:
   field is looked at; a field that sorts behind has no say.
 - `anything-but` wants a member that is something else, of whatever kind, and so not a missing one.
 - Names with dots are those of nested mappings, in patterns and in events.
+- Of a field that is there twice, the last one counts. So in an alternative of `$or` a field takes
+  the place of one before it.
+- `$or` is the name of a field if it has no list of mappings of fields.
 - Letters have the lower and upper forms of single characters: "ß" is "ß" or "SS", not "ss".
 - A string that is an IPv6 address wants that address, however it is written.
 
 Unlike there, numbers are compared exactly (1, 1.0 and 1e0 are equal, and events may have numbers
 that no double holds), letters outside the basic plane have cases, too, and no IPv4 address is in a
-network of IPv6. Refused are a name twice in a mapping, a field twice in an alternative, and long
-texts for `equals-ignore-case` with letters as "ß".
+network of IPv6. Refused are long texts for `equals-ignore-case` with letters as "ß".
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Final, NamedTuple
 
 from boxmatch.errors import FilterTooLargeError
 from boxmatch.model.dialects import match_values as values
-from boxmatch.model.dialects.json_places import Located, Place, read_filter
+from boxmatch.model.dialects.json_places import Located, read_filter
 from boxmatch.model.dialects.match_values import Grammar, Wanted, read_wanted
 from boxmatch.model.dialects.patterns import (
     AllTests,
@@ -68,7 +70,7 @@ GRAMMAR: Final = Grammar(
     present=AllTests(()),
 )
 
-_OR: Final = "$or"
+OR: Final = "$or"
 _RESERVED: Final = frozenset(
     [
         *("exactly", "equals-ignore-case", "prefix", "suffix", "anything-but", "exists"),
@@ -96,8 +98,6 @@ class Leaf(NamedTuple):
     values: Located
     depth: int
     """How many mappings it is in."""
-    named: Place
-    """Where its name stands."""
 
 
 Alternative = dict[Path, Leaf]
@@ -116,13 +116,13 @@ class _Reader:
     def mapping(
         self, source: Located, path: Path, depth: int, inside_or: bool
     ) -> list[Alternative]:
-        if not isinstance(source.value, dict):
+        if not isinstance(source.value, tuple):
             raise source.error("a mapping of names to lists of values should be here")
         if not source.value:
             raise source.error("a mapping of names should not be empty")
         found: list[Alternative] = [{}]
-        for name, below in source.value.items():
-            if name == _OR:
+        for name, below in source.value:
+            if name == OR and is_choice(below, self.grammar):
                 more = self.choice(below, path, depth)
             elif inside_or and name in _RESERVED:
                 raise below.named.error(f"inside '$or' no field is named {name!r}")
@@ -145,23 +145,31 @@ class _Reader:
         self, name: str, below: Located, path: Path, depth: int, inside_or: bool
     ) -> list[Alternative]:
         path = (*path, *name.split("."))
-        if isinstance(below.value, dict):
+        if isinstance(below.value, tuple):
             return self.mapping(below, path, depth + 1, inside_or)
         if isinstance(below.value, list):
             wanted = read_wanted(below, below.value, self.grammar)
-            return [{path: Leaf(wanted, below, depth, below.named)}]
+            return [{path: Leaf(wanted, below, depth)}]
         raise below.error(f"{name!r} takes a list of values, or a mapping")
+
+
+def is_choice(source: Located, grammar: Grammar) -> bool:
+    """Whether `$or` joins mappings. If it has a mapping, or values and operators, it is a field."""
+    if not isinstance(source.value, list):
+        return False
+    return not source.value or not all(_is_wanted(one, grammar) for one in source.value)
+
+
+def _is_wanted(item: Located, grammar: Grammar) -> bool:
+    value = item.value
+    if isinstance(value, tuple):
+        return len(value) == 1 and value[0][0] in grammar.operators
+    return not isinstance(value, list)
 
 
 def _both(some: list[Alternative], more: list[Alternative], place: Located) -> list[Alternative]:
     _check_number(len(some) * len(more), place)
-    return [_joined(one, another) for one in some for another in more]
-
-
-def _joined(one: Alternative, another: Alternative) -> Alternative:
-    for path in one.keys() & another.keys():
-        raise another[path].named.error(f"the field {'.'.join(path)!r} is there already")
-    return {**one, **another}
+    return [{**one, **another} for one in some for another in more]
 
 
 def _check_number(number: int, place: Located) -> None:

@@ -42,11 +42,15 @@ class Place(NamedTuple):
         return kind(reason, self.text, self.position)
 
 
+Members = tuple[tuple[str, "Located"], ...]
+"""The names and values of a mapping, in order. A name may be there twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Located:
     """A value, and where it stands. The name of one in a mapping stands at `named`."""
 
-    value: Scalar | list[Located] | dict[str, Located]
+    value: Scalar | list[Located] | Members
     place: Place
     named: Place
 
@@ -58,7 +62,7 @@ class Located:
 def read_filter(source: object) -> Located:
     """The value of a JSON text, or of a mapping with what JSON has in it. Raises `FilterError`.
 
-    Names are unique, and strings are Unicode text. Numbers are read exactly.
+    Strings are Unicode text. Numbers are read exactly.
     """
     if isinstance(source, str):
         return _TextReader(source).whole()
@@ -90,7 +94,7 @@ class _TextReader:
         place = self._here()
         return Located(self._content(place), place, named or place)
 
-    def _content(self, place: Place) -> Scalar | list[Located] | dict[str, Located]:
+    def _content(self, place: Place) -> Scalar | list[Located] | Members:
         first = self.text[self.position : self.position + 1]
         if first == '"':
             return self._string()
@@ -109,22 +113,20 @@ class _TextReader:
                 return value
         raise place.error("a JSON value should be here")
 
-    def _mapping(self) -> dict[str, Located]:
-        members: dict[str, Located] = {}
+    def _mapping(self) -> Members:
+        members: list[tuple[str, Located]] = []
         if self._takes("}"):
-            return members
+            return ()
         while True:
             self._skip_space()
             place = self._here()
             if not self.text.startswith('"', self.position):
                 raise place.error("a name in double quotes should be here")
             name = self._string()
-            if name in members:
-                raise place.error(f"there are two {name!r} in one mapping")
             self._expect(":")
-            members[name] = self.value(place)
+            members.append((name, self.value(place)))
             if self._takes("}"):
-                return members
+                return tuple(members)
             self._expect(",", "',' or '}'")
 
     def _list(self) -> list[Located]:
@@ -183,9 +185,7 @@ def _located(value: Any, path: str, depth: int) -> Located:
     return Located(_content_of(value, place, depth), place, place)
 
 
-def _content_of(
-    value: Any, place: Place, depth: int
-) -> Scalar | list[Located] | dict[str, Located]:
+def _content_of(value: Any, place: Place, depth: int) -> Scalar | list[Located] | Members:
     if isinstance(value, str):
         return _text(value, place)
     if value is None or isinstance(value, bool):
@@ -196,7 +196,9 @@ def _content_of(
             return _exact(number, place)
     elif isinstance(value, Mapping):
         _check_depth(depth + 1, place)
-        return {_name(name, place): _below(name, one, place, depth) for name, one in value.items()}
+        return tuple(
+            (_name(name, place), _below(name, one, place, depth)) for name, one in value.items()
+        )
     elif isinstance(value, (list, tuple)):
         _check_depth(depth + 1, place)
         return [

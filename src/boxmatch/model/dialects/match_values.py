@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from itertools import product
-from math import prod
+from math import isfinite, prod
 from typing import Final, NamedTuple
 
 from boxmatch.errors import FilterError, FilterTooLargeError
@@ -72,7 +72,7 @@ def read_wanted(values: Located, items: list[Located], grammar: Grammar) -> Want
     or_missing = False
     for item in items:
         match item.value:
-            case dict():
+            case tuple():
                 operator, operand = the_operator(item, grammar.operators)
                 if operator == "exists" and operand.value is False:
                     or_missing = True
@@ -89,11 +89,11 @@ def the_operator(
     item: Located, known: Mapping[str, object], inside: str = ""
 ) -> tuple[str, Located]:
     """The one operator of a mapping, and what it takes."""
-    assert isinstance(item.value, dict)  # as callers found
+    assert isinstance(item.value, tuple)  # as callers found
     where = f" of {inside!r}" if inside else ""
     if len(item.value) != 1:
         raise item.error(f"a mapping{where} has one operator, not {len(item.value)}")
-    ((name, operand),) = item.value.items()
+    ((name, operand),) = item.value
     if name not in known:
         some = ", ".join(map(repr, known))
         raise operand.named.error(f"unknown operator {name!r}{where}; known are {some}")
@@ -111,13 +111,21 @@ def exists(operand: Located, grammar: Grammar) -> Test:
 
 
 def _equal(value: object) -> Test:
-    """Equal to a value. The texts of an IPv6 address are equal."""
+    """Equal to a value. The texts of an IPv6 address are equal.
+
+    Of a number that is no float, and no integer of 64 bits, the nearest float is equal, too: this
+    is how such numbers are read in JSON events.
+    """
     if isinstance(value, str) and _IPV6.fullmatch(value):
         try:
             return Address(IPv6Network(value))
         except ValueError:
             pass
     assert value is None or isinstance(value, (str, bool, int, float, Decimal))
+    if isinstance(value, Decimal) or (isinstance(value, int) and not -(2**63) <= value < 2**64):
+        nearest = float(Decimal(value))
+        if isfinite(nearest):
+            return AnyTest((Equal(value), Equal(nearest)))
     return Equal(value)
 
 
@@ -144,7 +152,7 @@ def ends(operand: Located, grammar: Grammar) -> Test:
 def _end(
     operand: Located, grammar: Grammar, operator: str, test: type[Prefix] | type[Suffix]
 ) -> Test:
-    if isinstance(operand.value, dict) and grammar.folds_ends:
+    if isinstance(operand.value, tuple) and grammar.folds_ends:
         _, operand = the_operator(operand, {FOLD: None}, operator)
         return _spelled(operand, lambda text: test(text, fold=True), test)
     return test(_text_of(operand, operator))
@@ -216,7 +224,7 @@ def _has_two_cases(one: str) -> bool:
 def anything_but(operand: Located, grammar: Grammar) -> Test:
     """A member that does not pass; those of other kinds always do not."""
     tests: list[Test]
-    if isinstance(operand.value, dict):
+    if isinstance(operand.value, tuple):
         operator, inner = the_operator(operand, grammar.anything_but, "anything-but")
         tests = [grammar.anything_but[operator](one, grammar) for one in _items_of(inner, operator)]
     else:

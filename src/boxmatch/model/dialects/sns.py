@@ -6,9 +6,9 @@ Both scopes are event patterns of EventBridge with fewer operators, and with lim
   `anything-but` of values, a `prefix` or a `wildcard`.
 - `exists` is true of what is neither null nor an empty string.
 - Numbers that are compared are between -1e9 and 1e9, with five decimal places.
-- A policy names five fields and has 150 combinations of values, in 256 KiB. A field that is nested
-  counts for its combinations as often as it is deep. A wildcard has three stars, and all of them
-  have a complexity of 100.
+- A policy names five fields and has 150 combinations of values, in 256 KiB. What is nested in a
+  field is no further field, but counts for its combinations as often as it is deep. A wildcard has
+  three stars, and all of them have a complexity of 100.
 
 In an event that stands for message attributes, a `String` is a string, a `Number` a number and a
 `String.Array` a list. `Binary` attributes are left out. If there is no attribute at all, nothing
@@ -24,8 +24,15 @@ from typing import Any, Final
 
 from boxmatch.errors import FilterTooLargeError
 from boxmatch.model.dialects import match_values as values
-from boxmatch.model.dialects.eventbridge import Alternative, Leaf, alternatives, pattern_of
-from boxmatch.model.dialects.json_places import Located, read_filter
+from boxmatch.model.dialects.eventbridge import (
+    OR,
+    Alternative,
+    Leaf,
+    alternatives,
+    is_choice,
+    pattern_of,
+)
+from boxmatch.model.dialects.json_places import Located, Place, read_filter
 from boxmatch.model.dialects.match_values import Grammar, exact
 from boxmatch.model.dialects.patterns import (
     AllTests,
@@ -35,7 +42,6 @@ from boxmatch.model.dialects.patterns import (
     Missing,
     OfKind,
     Other,
-    Path,
     Pattern,
     Test,
     Translation,
@@ -56,7 +62,7 @@ def translate(filter: object) -> Translation:
     found = _alternatives(filter)
     for leaf in _leaves(found):
         if leaf.depth > 1:
-            raise leaf.named.error("a policy for message attributes has no nested fields")
+            raise leaf.values.named.error("a policy for message attributes has no nested fields")
     pattern = pattern_of(found)
     if _holds_of_nothing(pattern):
         return Translation(pattern, _has_attributes, ((),))
@@ -124,7 +130,7 @@ def _alternatives(filter: object) -> list[Alternative]:
     if isinstance(filter, str) and len(filter.encode()) > MOST_BYTES:
         raise root.error("a policy has at most 256 KiB", FilterTooLargeError)
     found = alternatives(root, GRAMMAR)
-    _check_fields(found)
+    _check_fields(root)
     combinations = sum(prod(map(_combinations, one.values())) for one in found)
     if combinations > MOST_COMBINATIONS:
         raise root.error(
@@ -140,14 +146,23 @@ def _alternatives(filter: object) -> list[Alternative]:
     return found
 
 
-def _check_fields(found: list[Alternative]) -> None:
-    known: set[Path] = set()
-    for path, leaf in (item for one in found for item in one.items()):
-        known.add(path)
+def _check_fields(root: Located) -> None:
+    known: set[str] = set()
+    for name, place in _fields(root):
+        known.add(name)
         if len(known) > MOST_FIELDS:
-            raise leaf.named.error(
-                f"a policy names at most {MOST_FIELDS} fields", FilterTooLargeError
-            )
+            raise place.error(f"a policy names at most {MOST_FIELDS} fields", FilterTooLargeError)
+
+
+def _fields(mapping: Located) -> Iterator[tuple[str, Place]]:
+    """The names outside of other fields."""
+    assert isinstance(mapping.value, tuple)  # as it was read
+    for name, below in mapping.value:
+        if name == OR and is_choice(below, GRAMMAR):
+            for option in below.value if isinstance(below.value, list) else ():
+                yield from _fields(option)
+        else:
+            yield name, below.named
 
 
 def _leaves(found: Iterable[Alternative]) -> Iterable[Leaf]:
@@ -171,8 +186,8 @@ def _wildcards(found: Located) -> Iterator[Located]:
     if isinstance(found.value, list):
         for item in found.value:
             yield from _wildcards(item)
-    elif isinstance(found.value, dict):
-        for name, operand in found.value.items():
+    elif isinstance(found.value, tuple):
+        for name, operand in found.value:
             if name == "anything-but":
                 yield from _wildcards(operand)
             elif name == "wildcard":

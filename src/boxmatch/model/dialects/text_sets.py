@@ -81,7 +81,7 @@ def text_test(test: Test) -> TextTest:
         case Other(inner):
             return _others(text_test(inner))
         case AnyTest(tests):
-            return _any_of([text_test(one) for one in tests])
+            return any_of([text_test(one) for one in tests])
         case AllTests(tests):
             return _all_of([text_test(one) for one in tests])
         case Wildcard(parts):
@@ -148,7 +148,10 @@ def _others(test: TextTest) -> TextTest:
     return TextTest([_ANY], exact=False)
 
 
-def _any_of(tests: list[TextTest]) -> TextTest:
+def any_of(tests: list[TextTest]) -> TextTest:
+    """What passes one of several tests."""
+    if len(tests) == 1:
+        return tests[0]
     found: dict[Form, list[TextRange]] = {}
     for test in tests:
         # One of the sets of each test has all that pass it.

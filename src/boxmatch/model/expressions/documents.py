@@ -50,6 +50,7 @@ _TEXTS: Final = Type("list", element=STRING)
 # --- nodes -----------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def path_literal(path: Path) -> Literal:
     """A path as a constant."""
     return Literal(json.dumps(path, ensure_ascii=False, separators=(",", ":")), STRING)
@@ -60,6 +61,7 @@ def value_at(document: Node, path: Path) -> Node:
     return Call("json_path", (document, path_literal(path)), JSON) if path else document
 
 
+@lru_cache(maxsize=4096)
 def text_at(subject: Node, path: Path, form: Form = "") -> Node:
     """The text of the value at a path; NULL if it is a list or a mapping, or missing.
 
@@ -68,6 +70,7 @@ def text_at(subject: Node, path: Path, form: Form = "") -> Node:
     return Call("text", (subject, path_literal(path), Literal(form, STRING)), STRING)
 
 
+@lru_cache(maxsize=4096)
 def texts_at(subject: Node, path: Path, form: Form = "") -> Node:
     """The texts of all members of a path."""
     return Call("texts", (subject, path_literal(path), Literal(form, STRING)), _TEXTS)
@@ -83,11 +86,13 @@ def as_written(node: Node) -> Node:
     return node
 
 
+@lru_cache(maxsize=4096)
 def missing_at(subject: Node, path: Path, within: int = 0) -> Node:
     """Whether a path has no member; for `within` see `documents.members`."""
     return Call("is_missing", (subject, path_literal(path), Literal(within, INT)), BOOL)
 
 
+@lru_cache(maxsize=4096)
 def joined_at(subject: Node, path: Path) -> Node:
     """All strings among the members of a path in one text; NULL if there is none.
 

@@ -209,7 +209,7 @@ class _Parser:
         raise self._unexpected("a property or a literal")
 
     def _name(self, token: Token) -> str:
-        name = token.text
+        name = str(token.value)
         if self.token.text == "(":
             raise FilterSyntaxError("selectors have no functions", self._text, token.position)
         if (
@@ -259,7 +259,6 @@ class _Parser:
 
     def _like(self, left: _Node) -> Like:
         name = self._property(left, "LIKE")
-        position = self.token.position
         pattern = self._string()
         escape = None
         if self._accept("ESCAPE"):
@@ -267,30 +266,7 @@ class _Parser:
             escape = self._string()
             if len(escape) != 1:
                 raise FilterError("ESCAPE takes a single character", self._text, escape_position)
-        return Like(name, tuple(self._pieces(pattern, escape, position)))
-
-    def _pieces(self, pattern: str, escape: str | None, position: int) -> Iterator[str | Wild]:
-        """Texts and wildcards.
-
-        What an escape character before other characters means differs from one broker to another.
-        """
-        text = ""
-        characters = iter(pattern)
-        for character in characters:
-            if character == escape:
-                character = next(characters, "")
-                if character not in ("_", "%", escape):
-                    reason = f"in this pattern, {escape} has to be before _, % or another {escape}"
-                    raise FilterError(reason, self._text, position)
-            elif character in "_%":
-                if text:
-                    yield text
-                yield Wild(character)
-                text = ""
-                continue
-            text += character
-        if text:
-            yield text
+        return Like(name, tuple(_pieces(pattern, escape)))
 
     # --- what is expected ---
 
@@ -370,6 +346,27 @@ class _Parser:
         token = self.token
         found = f"not {token.text}" if token.text else "and the selector ends"
         return FilterSyntaxError(f"expected {expected}, {found}", self._text, token.position)
+
+
+def _pieces(pattern: str, escape: str | None) -> Iterator[str | Wild]:
+    """Texts and wildcards. An escape character is one before `_`, `%` and itself only."""
+    text = ""
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        position += 1
+        if character == escape and pattern[position : position + 1] in ("_", "%", escape):
+            text += pattern[position]
+            position += 1
+        elif character in "_%":
+            if text:
+                yield text
+            yield Wild(character)
+            text = ""
+        else:
+            text += character
+    if text:
+        yield text
 
 
 def _with_sign(operand: Operand, *, negative: bool) -> Operand:

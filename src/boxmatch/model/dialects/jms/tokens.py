@@ -20,6 +20,7 @@ _KEYWORDS: Final = frozenset(
 
 _BLANK: Final = re.compile(r"[ \t\f\r\n]+")
 _PLAIN: Final = re.compile(r"[a-zA-Z0-9_$]+")
+_QUOTED: Final = re.compile(r'"[^"]+"')
 _STRING: Final = re.compile(r"'[^']*+(?:''[^']*+)*+'")
 _SIGN: Final = re.compile(r"<>|<=|>=|--|/\*|==|!=|[-+*/()=<>,]")
 
@@ -42,9 +43,9 @@ _HINTS: Final = {
     "/*": _NO_COMMENTS,
     "==": "equal is written =",
     "!=": "not equal is written <>",
-    '"': "a string is written in single quotes",
+    '"': "a name in double quotes has no end, or no characters",
     "%": "there is no remainder among the operators, which are +, -, * and /",
-    ".": "names have no dots: a property is named without a prefix, like color",
+    ".": "a name with dots is written in double quotes",
     "&": "and is written AND",
     "|": "or is written OR",
 }
@@ -64,7 +65,8 @@ class Token(NamedTuple):
     """As it is written; a keyword in upper case."""
     position: int
     value: str | int | float = ""
-    """Of a string, its text; of a number, the number, which may be one more than `MOST`."""
+    """Of a name or a string, its text; of a number, the number, which may be one more than `MOST`.
+    """
 
 
 def as_long(number: int) -> int:
@@ -92,6 +94,8 @@ def _token(text: str, position: int) -> Token:
         return _number(text, position)
     if text[position] == "'":
         return _string(text, position)
+    if quoted := _QUOTED.match(text, position):
+        return _quoted_name(quoted.group(), text, position)
     sign = _SIGN.match(text, position)
     found = text[position] if sign is None else sign.group()
     if found in _HINTS:
@@ -110,7 +114,15 @@ def _word(text: str, position: int) -> Token:
     word = text[position:end]
     if word.upper() in _KEYWORDS and word.isascii():
         return Token("keyword", word.upper(), position)
-    return Token("name", word, position)
+    return Token("name", word, position, word)
+
+
+def _quoted_name(quoted: str, text: str, position: int) -> Token:
+    """A name that cannot be written without quotes; others are likely to be meant as strings."""
+    name = quoted[1:-1]
+    if _starts_name(name[0]) and _word(name, 0).value == name:
+        raise FilterSyntaxError("a string is written in single quotes", text, position)
+    return Token("name", quoted, position, name)
 
 
 def _starts_name(character: str) -> bool:

@@ -79,8 +79,8 @@ _EXACT_FLOATS: Final = 2**53
 def translate(filter: object) -> Translation:
     """The pattern of a message selector; an empty one selects everything.
 
-    `wants` takes the values of the properties as they are in the event: 1 and 1.0 divide
-    differently. Raises `FilterError` with the place in the text.
+    `wants` takes the values of the properties as they are in the event: large ones that are exact
+    differ from those that are not. Raises `FilterError` with the place in the text.
     """
     if not isinstance(filter, str):
         raise FilterError(f"a message selector is text, not {type(filter).__name__}")
@@ -96,7 +96,7 @@ def _translation(parsed: Parsed) -> Translation:
     if exact:
         return Translation(pattern)
     wants = Selector(parsed.condition, parsed.names)
-    return Translation(pattern, wants, tuple((name,) for name in parsed.names))
+    return Translation(pattern, wants, tuple(map(_path, parsed.names)))
 
 
 class _Part(NamedTuple):
@@ -146,13 +146,18 @@ def _field(name: str, test: Test, outcome: bool, *, exact: bool = True) -> _Part
 
 
 def _scalar(name: str, test: Test) -> Field:
-    return Field((name,), test, scalar=True)
+    return Field(_path(name), test, scalar=True)
+
+
+def _path(name: str) -> Path:
+    """Where a property is: names in quotes may have dots."""
+    return tuple(name.split("."))
 
 
 def _null(name: str, outcome: bool) -> _Part:
     if not outcome:
         return _Part(_scalar(name, _NOT_NULL))
-    return _Part(Some((Missing((name,), scalar=True), _scalar(name, OfKind("null")))))
+    return _Part(Some((Missing(_path(name), scalar=True), _scalar(name, OfKind("null")))))
 
 
 def _like(pieces: tuple[str | Wild, ...]) -> Test:

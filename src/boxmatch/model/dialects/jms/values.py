@@ -9,10 +9,10 @@ specification says nothing, or little, this is what holds:
 - A property alone that is no bool is false, as is `LIKE` or `IN` of what is no string. `NOT LIKE`
   and `NOT IN` are the opposite, and so true of it; `NOT BETWEEN`, which the specification defines
   by comparisons, is not.
-- Exact numbers are Java's `long`: their division truncates, and what is too large for 64 bits
-  wraps. Larger ones in events are compared exactly, and calculated with as approximate ones.
+- Exact numbers are Java's `long`: what is too large for 64 bits wraps. Larger ones in events are
+  compared exactly, and calculated with as approximate ones.
 - Approximate numbers are Java's `double`. An exact number becomes one where the two meet, even if
-  that rounds it.
+  that rounds it, and where it is divided: 5 / 2 is 2.5, as in ActiveMQ, Qpid and RabbitMQ.
 - Arithmetic with what is no number, and any division by zero, is unknown.
 """
 
@@ -177,12 +177,11 @@ def calculated(sign: str, left: Value, right: Value) -> int | float | None:
     """A number; None if one of the two is none, or the second is zero and divides."""
     if not (is_number(left) and is_number(right)):
         return None
-    if sign == "/" and right == 0:
-        return None
+    if sign == "/":
+        return as_double(left) / as_double(right) if right else None
     if _is_long(left) and _is_long(right):
-        return as_long(_divided(left, right) if sign == "/" else _CALCULATE[sign](left, right))
-    first, second = as_double(left), as_double(right)
-    return first / second if sign == "/" else float(_CALCULATE[sign](first, second))
+        return as_long(_CALCULATE[sign](left, right))
+    return float(_CALCULATE[sign](as_double(left), as_double(right)))
 
 
 def _kind(value: Value) -> type:
@@ -206,9 +205,3 @@ def as_double(number: float) -> float:
 
 def _is_long(number: float) -> TypeGuard[int]:
     return isinstance(number, int) and as_long(number) == number
-
-
-def _divided(dividend: int, divisor: int) -> int:
-    """Towards zero, as Java divides."""
-    quotient = abs(dividend) // abs(divisor)
-    return quotient if (dividend < 0) == (divisor < 0) else -quotient
