@@ -191,10 +191,14 @@ def _make(path: Path) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    [(version,)] = connection.execute("PRAGMA user_version")
-    known = _FORMAT._replace(version=1) if version == 1 else _FORMAT
-    if not is_made(connection, path, known):
-        raise StorageError(f"{path} is empty: it is not a file of keys")
+    connection.execute("BEGIN")  # one state of the file, which others may be converting
+    try:
+        [(version,)] = connection.execute("PRAGMA user_version")
+        known = _FORMAT._replace(version=1) if version == 1 else _FORMAT
+        if not is_made(connection, path, known):
+            raise StorageError(f"{path} is empty: it is not a file of keys")
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _bring_up_to_date(connection: sqlite3.Connection) -> None:
