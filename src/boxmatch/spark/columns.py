@@ -325,7 +325,8 @@ def check_types(frame: DataFrame, attributes: Mapping[str, Attribute], what: str
     for field, attribute in zip(columns.require(attributes), attributes.values(), strict=True):
         shown = field.type.simpleString()
         if not _fits(frame, field, attribute, what):
-            advice = "cast it first" if shown != "variant" else f"pass to_json({field.name})"
+            document = shown == "variant" and attribute.type == "json"
+            advice = f"pass to_json({field.name})" if document else "cast it first"
             raise SparkError(
                 f"column {field.name!r} of the {what} is of type {shown}, which is no "
                 f"{attribute.type_name}: {advice}"
