@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.feeds.pipeline import Events
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import UnknownFeedError
+from boxmatch.model.schema import Schema
 from boxmatch.wire import responses
 from boxmatch.wire.responses import Receipt
 
@@ -28,14 +30,16 @@ class FakeBroker:
         self.settings = Settings(data=Path("unused"))
         self.metrics = Metrics()
         self.directory = self.pipeline = self.notifications = self.subscribers = self
+        self.spec = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
         self.error: Exception | None = None
         self.published: list[Events] = []
         self.acknowledged: list[int] = []
         self.known = Subscriber(1, "ann")
 
-    def feed(self, name: str) -> None:
+    def feed(self, name: str) -> SimpleNamespace:
         if name != "trades":
             raise UnknownFeedError(name)
+        return SimpleNamespace(feed=SimpleNamespace(spec=self.spec))
 
     def check_room(self) -> None:
         """There is always room."""

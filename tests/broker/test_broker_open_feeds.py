@@ -199,7 +199,7 @@ def test_questions_about_single_events(http: httpx.Client) -> None:
 
 def test_what_is_no_event_and_too_many_choices_are_refused(http: httpx.Client) -> None:
     url = create(http, "refused")
-    many = {"items": [{"sku": "a", "n": n} for n in range(1_001)]}
+    many = {"items": [{"sku": "a", "n": n} for n in range(10_001)]}
     answer = http.post(url, json=[{}, many])
     assert (answer.status_code, answer.json()["index"]) == (422, 1)
     assert "'items'" in answer.json()["detail"]

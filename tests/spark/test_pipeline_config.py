@@ -82,7 +82,7 @@ def test_plain_values_tell_configs_apart(tmp_path: Path) -> None:
         ("attributes = ", "attribute = ", "events.attributes is missing"),
         ('"float"', '"json"', "events.attributes.price is of type json, and a pipeline cleans"),
         ("alerts\"", 'alerts"\ndialect = "jmss"',
-         "subscriptions.dialect: there is no dialect 'jmss'; did you mean 'jms'"),
+         "subscriptions.dialect: there is no dialect 'jmss' (known are sql,"),
         ('path = "ticks"', 'path = "ticks"\nevent_time = "price"',
          "events.event_time names 'price', which is of type float"),
         ("[output]", "[clean]\nduplicates = [1]\n[output]", "clean.duplicates must be a list of"),

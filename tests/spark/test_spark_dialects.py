@@ -53,7 +53,7 @@ WRONG: dict[str, tuple[Filter, str]] = {
     "no list": (('{"source": "aws.ec2"}', "eventbridge"), "takes a list of values"),
     "no JSON": (("source = 'x'", "sns"), "offset"),
     "half": (("source = ", "jms"), "offset"),
-    "unknown": (("source = 'x'", "xpath"), "there is no dialect 'xpath'; known are sql, eventb"),
+    "unknown": (("source = 'x'", "xpath"), "there is no dialect 'xpath' (known are sql, eventb"),
     "null": ((None, "jms"), "a filter of a dialect is a text"),
     "none": ((None, None), "there is no filter: it is null"),
 }  # fmt: skip
@@ -291,7 +291,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     )
     typed = {"detail": "json"}
     calls: list[tuple[str, DataFrame, Any, dict[str, Any]]] = [
-        ("no dialect 'jmss'; did you mean 'jms'", events, texts, {"dialect": "jmss"}),
+        (r"no dialect 'jmss' \(known.*\); did you mean 'jms'", events, texts, {"dialect": "jmss"}),
         ("have a column 'dialect', and all", events, rules, {"dialect": "jms"}),
         ("column 'dialect' of the subscriptions is int", events,
          texts.withColumn("dialect", f.lit(1)), {}),
