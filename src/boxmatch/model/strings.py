@@ -8,6 +8,7 @@ are strings here too (`decimals.label_text`).
 
 from __future__ import annotations
 
+import gc
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,10 @@ _STRIDE: Final = 2**38
 _RUN: Final = 8
 _CHUNK: Final = 256
 
+_COLLECTED: Final = 32
+"""New chunks whose strings the garbage collector looks at together, once: left to itself it does so
+for hundreds of chunks, and holds the GIL for ten milliseconds.
+"""
 
 _StringArray: TypeAlias = npt.NDArray[np.object_]
 Labels: TypeAlias = list[int] | Int64Array
@@ -407,10 +412,11 @@ def _joined(before: Sequence[Any], new: Any, after: Sequence[Any]) -> Any:
 
 
 def _chunk(strings: Any, labels: Any) -> tuple[list[str], list[_Chunk]]:
-    chunks = [
-        _Chunk(tuple(_listed(strings[piece])), tuple(_listed(labels[piece])))
-        for piece in pieces(max(len(strings), 1), _CHUNK // 2)
-    ]
+    chunks = []
+    for piece in pieces(max(len(strings), 1), _CHUNK // 2):
+        chunks.append(_Chunk(tuple(_listed(strings[piece])), tuple(_listed(labels[piece]))))
+        if len(chunks) % _COLLECTED == 0 and gc.isenabled():
+            gc.collect(0)
     return ["", *(chunk.strings[0] for chunk in chunks[1:])], chunks
 
 
