@@ -53,7 +53,7 @@ def test_presets() -> None:
     assert default.workload == RangeWorkload(
         subscriptions=1_000_000, attributes=20, predicates=10, event_size=20, width=0.3
     )
-    assert default.reference == Reference("C++", 383)
+    assert default.reference == Reference("C++", 216)
     assert all(setting.reference for setting in PRESETS["cpp"])
     assert len(choose_presets(["all"], {})) == sum(sizes.values())
 
