@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from boxmatch.broker.feeds.spec import FeedSpec
+from boxmatch.broker.store.progress import SharingRow, unpack_progress
 from boxmatch.broker.store.rows import (
     BATCH_COLUMNS,
     Batch,
@@ -58,14 +59,19 @@ _INBOX_BY_ROW = (
     "SELECT last, first, CAST(notifications AS BLOB), checksum FROM inbox "
     f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE}"
 )
+# Of those who share notifications, what is outstanding waits, and all after it.
+_REACHED = (
+    "(SELECT number, max(cursor, coalesce(position, 0)) AS cursor, coalesce(amount, 0) AS amount "
+    "FROM subscriber LEFT JOIN sharing ON subscriber = number)"
+)
 _BACKLOGS = (
-    "SELECT s.number, coalesce(sum(i.amount), 0) FROM subscriber s "
+    f"SELECT s.number, s.amount + coalesce(sum(i.amount), 0) FROM {_REACHED} s "
     "LEFT JOIN inbox i ON i.subscriber = s.number AND i.last > s.cursor "
     "WHERE {among} GROUP BY s.number"
 )
 _PARTLY_READ = (
     "SELECT s.number, s.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
-    "FROM subscriber s "
+    f"FROM {_REACHED} s "
     "CROSS JOIN inbox i ON i.subscriber = s.number AND i.last = "
     "(SELECT min(last) FROM inbox WHERE subscriber = s.number AND last > s.cursor) "
     "WHERE i.first <= s.cursor AND {among}"
@@ -174,6 +180,23 @@ class Reader:
             else:
                 self.report(f"publication {place}")
 
+    def sharing(self) -> list[SharingRow]:
+        """Subscribers that share their notifications, and how far they are."""
+        statement = (
+            "SELECT subscriber, settings, position, outstanding, checksum FROM sharing "
+            "ORDER BY subscriber"
+        )
+        with self.connection() as connection:
+            rows = connection.execute(statement).fetchall()
+        found = [
+            SharingRow(subscriber, settings, unpack_progress(subscriber, *progress))
+            for subscriber, settings, *progress in rows
+        ]
+        for row in found:
+            if row.progress is None:
+                self.report(f"progress of subscriber {row.subscriber}")
+        return found
+
     def webhooks(self) -> list[tuple[int, bytes]]:
         with self.connection() as connection:
             return connection.execute(
@@ -265,6 +288,15 @@ class Reader:
         except (sqlite3.Error, ValueError):  # something in it is no text: row by row it will do
             return connection.execute(_INBOX_BY_ROW, (subscriber, after)).fetchall()
         return rows
+
+    def chosen(self, subscriber: int, sequences: Sequence[int]) -> list[Notification]:
+        """The notifications with these numbers, as far as they are kept."""
+        return [
+            one
+            for sequence in sequences
+            for one in self.inbox(subscriber, sequence - 1, 1)
+            if one.sequence == sequence
+        ]
 
     def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
         """How many notifications wait, by subscriber: of all, or of some."""
