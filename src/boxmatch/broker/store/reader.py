@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -289,14 +289,28 @@ class Reader:
             return connection.execute(_INBOX_BY_ROW, (subscriber, after)).fetchall()
         return rows
 
-    def chosen(self, subscriber: int, sequences: Sequence[int]) -> list[Notification]:
-        """The notifications with these numbers, as far as they are kept."""
-        return [
-            one
-            for sequence in sequences
-            for one in self.inbox(subscriber, sequence - 1, 1)
-            if one.sequence == sequence
-        ]
+    def chosen(
+        self,
+        subscriber: int,
+        letters: Mapping[int, int | None],
+        most_bytes: int = MOST_BYTES,
+    ) -> dict[int, Notification | None]:
+        """Notifications by number, each from the inbox or from a dead letter; None if it is not
+        kept. It ends before `most_bytes` of bodies, but not before the first.
+        """
+        found: dict[int, Notification | None] = {}
+        room = Room(len(letters), most_bytes)
+        for sequence, letter in letters.items():
+            if letter is None:
+                some = self.inbox(subscriber, sequence - 1, 1)
+            else:
+                kept = self.dead_letters(subscriber, letter - 1, 1)
+                some = [one for each in kept if each.number == letter for one in each.notifications]
+            one = next((one for one in some if one.sequence == sequence), None)
+            if one is not None and not room.take((0, len(one.body))):
+                break
+            found[sequence] = one
+        return found
 
     def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
         """How many notifications wait, by subscriber: of all, or of some."""
