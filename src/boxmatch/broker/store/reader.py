@@ -53,11 +53,11 @@ MOST_BYTES = 8 << 20
 _INBOX = (
     "SELECT json_group_array(json_array(last, first, notifications, checksum)) FROM ("
     "SELECT last, first, notifications, checksum FROM inbox "
-    f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE})"
+    "WHERE subscriber = ? AND last > ? ORDER BY last LIMIT ?)"
 )
 _INBOX_BY_ROW = (
     "SELECT last, first, CAST(notifications AS BLOB), checksum FROM inbox "
-    f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE}"
+    "WHERE subscriber = ? AND last > ? ORDER BY last LIMIT ?"
 )
 # Of those who share notifications, what is outstanding waits, and all after it.
 _REACHED = (
@@ -243,11 +243,12 @@ class Reader:
         """
         found: list[Notification] = []
         room = Room(limit, most_bytes)
+        page = min(limit, _INBOX_PAGE)  # no row is empty
         with self.connection() as connection:
             while not room.full():
-                rows = self._inbox_page(connection, subscriber, after)
+                rows = self._inbox_page(connection, subscriber, after, page)
                 self._add_notifications(connection, subscriber, after, rows, found, room)
-                if len(rows) < _INBOX_PAGE:
+                if len(rows) < page:
                     break
                 after = rows[-1][0]
         return found
@@ -281,12 +282,14 @@ class Reader:
                 for position, ids in wanted[: room.take(tuple(sizes))]
             ]
 
-    def _inbox_page(self, connection: sqlite3.Connection, subscriber: int, after: int) -> list[Any]:
+    def _inbox_page(
+        self, connection: sqlite3.Connection, subscriber: int, after: int, page: int
+    ) -> list[Any]:
         try:
-            [(text,)] = connection.execute(_INBOX, (subscriber, after))
+            [(text,)] = connection.execute(_INBOX, (subscriber, after, page))
             rows: list[Any] = orjson.loads(text)
         except (sqlite3.Error, ValueError):  # something in it is no text: row by row it will do
-            return connection.execute(_INBOX_BY_ROW, (subscriber, after)).fetchall()
+            return connection.execute(_INBOX_BY_ROW, (subscriber, after, page)).fetchall()
         return rows
 
     def chosen(
