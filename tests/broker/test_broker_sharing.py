@@ -267,6 +267,23 @@ def test_what_is_acknowledged_survives_a_crash_and_nothing_else(tmp_path: Path) 
     run(main)
 
 
+def test_a_dead_letter_is_stored_together_with_what_is_done(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path / "data") as broker:
+            await prepare(broker, 2, max_deliveries=1)
+            await poll(broker)
+            inbox = broker.shared.get("ann")
+            inbox.reject([1], "no")
+            await inbox.bury()
+            shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+        async with running(tmp_path / "crashed") as broker:
+            assert broker.subscribers.get("ann").cursor == 1
+            await broker.shared.sweep()
+            assert [first for first, *_ in await letters(broker)] == [1, 2]
+
+    run(main)
+
+
 def test_the_last_delivery_is_the_last_after_a_restart_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:

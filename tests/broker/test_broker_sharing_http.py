@@ -250,7 +250,7 @@ class Crew:
                         self.repeated |= {sequence} & before
                         body = {"sequences": [sequence]}
                         answer = http.post(f"/subscribers/{self.name}/acknowledge", json=body)
-                        if answer.status_code == 200:
+                        if answer.status_code == 200 and answer.json()["count"]:
                             self.acknowledged.add(sequence)
                 except (httpx.HTTPError, KeyError, ValueError):  # it was killed, or begins
                     time.sleep(0.01)

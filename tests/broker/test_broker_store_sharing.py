@@ -16,6 +16,7 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.progress import Progress, SharingRow
+from boxmatch.broker.verify import verify
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
 
@@ -136,6 +137,11 @@ def test_damaged_progress_falls_back_to_the_cursor(
     assert store.reader.sharing() == [SharingRow(ann, b"{}", None)]
     assert store.reader.damage == [f"progress of subscriber {ann}"]
     assert store.reader.subscribers()[0].cursor == 3
+    store.close()
+    assert (
+        f"broker.sqlite: progress of subscriber {ann} is damaged"
+        in verify(tmp_path / "data").problems
+    )
 
 
 def test_a_store_of_the_version_before_is_upgraded(tmp_path: Path) -> None:
