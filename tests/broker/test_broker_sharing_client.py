@@ -30,7 +30,7 @@ def test_workers_share_and_acknowledge_one_by_one(http: httpx.Client, client: Cl
     found: list[list[int]] = [[], []]
 
     def work(place: int) -> None:
-        with client.work(name, window=3, idle=1) as notifications:
+        with client.work(name, window=3, idle=3) as notifications:
             found[place] = [one.sequence for one in notifications]
 
     threads = [threading.Thread(target=work, args=(place,)) for place in range(2)]
@@ -98,7 +98,7 @@ def test_async_workers(http: httpx.Client, open_broker: RunningBroker) -> None:
         found = []
         async with (
             AsyncClient(open_broker.url) as client,
-            client.work(name, window=1, idle=1) as notifications,
+            client.work(name, window=1, idle=3) as notifications,
         ):
             async for one in notifications:
                 found.append((one.sequence, one.deliveries))
