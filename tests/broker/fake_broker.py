@@ -52,6 +52,9 @@ class FakeBroker:
         self.published.append(events)
         return Receipt(1, len(events.rows), len(events.rows), wait)
 
+    def get(self, name: str) -> Subscriber:
+        return self.known
+
     async def describe(self, name: str) -> responses.Subscriber:
         return responses.Subscriber(
             subscriber=name, cursor=self.known.cursor, backlog=0, dropped=0, dropped_through=0,

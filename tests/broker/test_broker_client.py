@@ -374,7 +374,9 @@ def test_a_key_that_cannot_be_sent(key: str) -> None:
 def test_both_clients_have_all_operations() -> None:
     wanted = {name: one.ask for name, one in vars(Operations).items() if isinstance(one, operation)}
     for client in (Client, AsyncClient):
-        assert wanted.keys() | {"close", "listen"} == {n for n in dir(client) if n[0] != "_"}
+        assert wanted.keys() | {"close", "listen", "work"} == {
+            n for n in dir(client) if n[0] != "_"
+        }
         for name, ask in wanted.items():
             method = getattr(client, name)
             ours, theirs = inspect.signature(method), inspect.signature(ask)
@@ -383,8 +385,9 @@ def test_both_clients_have_all_operations() -> None:
             assert inspect.iscoroutinefunction(method) == (client is AsyncClient)
             assert method.__doc__
     assert str(inspect.signature(Client.feed)) == "(self, name: 'str') -> 'Feed'"
-    blocking, awaited = (inspect.signature(one.listen) for one in (Client, AsyncClient))
-    assert blocking.parameters == awaited.parameters
+    for name in ("listen", "work"):
+        blocking, awaited = (inspect.signature(getattr(one, name)) for one in (Client, AsyncClient))
+        assert blocking.parameters == awaited.parameters
 
 
 def test_exported_names_are_there_and_the_import_is_cheap() -> None:

@@ -71,6 +71,8 @@ def test_metrics_count() -> None:
     metrics.dropped(4)
     metrics.refused("overload")
     metrics.webhook("delivered")
+    metrics.shared("rejected", 3)
+    metrics.shared("dead", 0)
     metrics.request("GET", "/feeds/{feed}", 200)
     found = lines(metrics)
     assert found['boxmatch_events_received_total{feed="trades"}'] == 120
@@ -88,6 +90,8 @@ def test_metrics_count() -> None:
     assert found["boxmatch_notifications_dropped_total"] == 4
     assert found['boxmatch_refused_total{reason="overload"}'] == 1
     assert found['boxmatch_webhook_deliveries_total{outcome="delivered"}'] == 1
+    assert found['boxmatch_shared_notifications_total{outcome="rejected"}'] == 3
+    assert 'boxmatch_shared_notifications_total{outcome="dead"}' not in found
     route = '{method="GET",route="/feeds/{feed}",status="200"}'
     assert found["boxmatch_http_requests_total" + route] == 1
     assert found["process_resident_memory_bytes"] > 0

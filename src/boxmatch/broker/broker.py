@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from boxmatch.broker.changes import Changes
 from boxmatch.broker.delivery.notifications import Notifications
+from boxmatch.broker.delivery.shared_inboxes import SharedInboxes
 from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds import state_feed
 from boxmatch.broker.feeds.event_feed import EventFeed
@@ -41,11 +42,13 @@ class Broker:
         store: Store,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.store = store
         self.metrics = metrics or Metrics()
         self.clock = clock
+        self._monotonic = monotonic
         self.directory = Directory(store, clock)
         self.ready = False
 
@@ -86,6 +89,10 @@ class Broker:
         self.webhooks = Webhooks(
             store, directory, self.notifications, changes, self.metrics, clock, settings
         )
+        self.shared = SharedInboxes(
+            store, directory, self.notifications, self.webhooks, changes, self.metrics, clock,
+            self._monotonic,
+        )  # fmt: skip
         self.subscribers = Subscribers(store, directory, self.webhooks)
         self.history = History(
             store, directory, self.pipeline, self.webhooks, self.metrics, clock, settings
@@ -114,6 +121,7 @@ class Broker:
         await self._changes.finish()
         await self.history.stop()
         await self.webhooks.close()
+        self.shared.close()
         self.notifications.close()
         await self.pipeline.stop()
         await self.housekeeping.stop()

@@ -40,6 +40,7 @@ class Housekeeping:
         self._directory = broker.directory
         self._pipeline = broker.pipeline
         self._notifications = broker.notifications
+        self._shared = broker.shared
         self._metrics = broker.metrics
         self._retention = broker.settings.retention
         self._clock = broker.clock
@@ -48,6 +49,7 @@ class Housekeeping:
             asyncio.create_task(self._repeat(seconds, duty))
             for seconds, duty in (
                 (_CURSORS, self._notifications.flush_cursors),
+                (_CURSORS, self._shared.sweep),
                 (_WRITING, self._try_to_write),
                 (_EXPIRY, broker.state.expire),
                 (_COUNTING, self._count),
@@ -63,6 +65,7 @@ class Housekeeping:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         try:
             await self._notifications.flush_cursors()
+            await self._shared.sweep()
         except BoxmatchError as error:  # subscribers get some notifications again
             log.warning("cursors are not on disk", reason=str(error))
 

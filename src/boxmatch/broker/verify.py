@@ -85,6 +85,7 @@ def _read_store(data: Path, found: Verification) -> Verification:
         subscribers = reader.subscribers()
         for subscriber in subscribers:
             _count(reader.inbox, subscriber.number)
+        reader.sharing()
         found.problems.extend(f"{DATABASE}: {what} is damaged" for what in reader.damage)
         return found._replace(
             feeds=feeds,

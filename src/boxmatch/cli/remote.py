@@ -349,6 +349,7 @@ def _events(kind: Format, source: IO[bytes], client: Client, feed: str, nulls: l
     "boxmatch listen alice",
     "boxmatch listen alice --count 10 --json",
     "boxmatch listen alice --after 0 --idle 5   # everything that is kept",
+    "boxmatch listen alice --shared   # what others who listen do not get",
 )
 def listen(
     subscriber: SubscriberName,
@@ -366,16 +367,29 @@ def listen(
         float | None,
         typer.Option(min=0, help="Stop after this many seconds without a notification."),
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared", help="Share the notifications with others, one by one; not with --after."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the notifications of a subscriber as they arrive.
 
     Acknowledges each notification after printing it. Stop it with Ctrl-C.
     """
+    if shared and after is not None:
+        raise typer.BadParameter("shared notifications have no place to start after")
     with connect(url, key, trust) as client:
         if not client.subscriber(subscriber).subscriptions:  # a name that is misspelt, or too early
             typer.echo(f"boxmatch: subscriber {subscriber!r} has no subscriptions yet", err=True)
-        with client.listen(subscriber, after=after, idle=idle) as notifications:
+        listener = (
+            client.work(subscriber, idle=idle)
+            if shared
+            else client.listen(subscriber, after=after, idle=idle)
+        )
+        with listener as notifications:
             for number, notification in enumerate(notifications, 1):
                 print(_line(notification, as_json=as_json), flush=True)
                 if number == count:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from boxmatch.extras import requires
 
 if TYPE_CHECKING:
-    from boxmatch.client.asynchronous import AsyncClient, AsyncListener
-    from boxmatch.client.blocking import Client, Listener
+    from boxmatch.client.asynchronous import AsyncClient, AsyncListener, AsyncWorker
+    from boxmatch.client.blocking import Client, Listener, Worker
     from boxmatch.errors import ClientError
     from boxmatch.wire.responses import (
         DeadLetter,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "AsyncListener",
+    "AsyncWorker",
     "Client",
     "ClientError",
     "DeadLetter",
@@ -59,15 +60,18 @@ __all__ = [
     "Subscriber",
     "Subscription",
     "Webhook",
+    "Worker",
     "verify_signature",
 ]
 
 _HOMES = {
     "AsyncClient": "boxmatch.client.asynchronous",
     "AsyncListener": "boxmatch.client.asynchronous",
+    "AsyncWorker": "boxmatch.client.asynchronous",
     "Client": "boxmatch.client.blocking",
     "ClientError": "boxmatch.errors",
     "Listener": "boxmatch.client.blocking",
+    "Worker": "boxmatch.client.blocking",
     "verify_signature": "boxmatch.wire.signatures",
 }
 

@@ -11,11 +11,11 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from boxmatch.client.base import BaseClient, BaseListener
-from boxmatch.client.listener import Follower
+from boxmatch.client.listener import Follower, Send, SharedFollower
 from boxmatch.wire.responses import Notification
 
 
-class AsyncClient(BaseClient["AsyncListener"], awaited=True):
+class AsyncClient(BaseClient["AsyncListener", "AsyncWorker"], awaited=True):
     """A connection to a broker, for one event loop. The options are those of `Client`."""
 
     def _open(self) -> httpx.AsyncClient:
@@ -23,6 +23,9 @@ class AsyncClient(BaseClient["AsyncListener"], awaited=True):
 
     def _make_listener(self, follower: Follower) -> AsyncListener:
         return AsyncListener(self, follower, asyncio.Event())
+
+    def _make_worker(self, follower: SharedFollower) -> AsyncWorker:
+        return AsyncWorker(self, follower, asyncio.Event())
 
     def _sleep(self, seconds: float) -> Awaitable[None]:
         return asyncio.sleep(seconds)
@@ -54,8 +57,10 @@ class AsyncListener(BaseListener[ClientConnection, asyncio.Event]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        await self._close(finished=kind is None)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
+    ) -> None:
+        await self._exit(kind, error)
 
     def __aiter__(self) -> Self:
         return self
@@ -76,3 +81,23 @@ class AsyncListener(BaseListener[ClientConnection, asyncio.Event]):
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closed.wait(), seconds)
+
+
+class AsyncWorker(AsyncListener):
+    """What one connection gets of notifications that are shared, one by one."""
+
+    _follower: SharedFollower
+
+    async def acknowledge(self, sequence: int) -> None:
+        """Say that this notification is done with; if not now, then when connected again."""
+        await super().acknowledge(sequence)
+
+    async def reject(self, sequence: int, reason: str = "", *, delay: float = 0.0) -> None:
+        """Have this notification handed out again, after `delay` seconds, unless it was handed out
+        too often already.
+        """
+        await self._perform(Send(self._follower.reject(sequence, reason, delay)))
+
+    async def extend(self, sequence: int, seconds: float | None = None) -> None:
+        """Take longer for this notification: so many seconds from now, or the `ack_seconds`."""
+        await self._perform(Send(self._follower.extend(sequence, seconds)))

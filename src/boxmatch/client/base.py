@@ -22,6 +22,7 @@ from boxmatch.client.listener import (
     Outcome,
     Receive,
     Send,
+    SharedFollower,
     Step,
     TimedOut,
 )
@@ -29,8 +30,11 @@ from boxmatch.client.operations import Operations
 from boxmatch.errors import ClientError
 from boxmatch.wire.responses import Notification
 
+_MOST_REASON = 1_000
+
 T = TypeVar("T")
 L = TypeVar("L", bound="BaseListener[Any, Any]")
+W = TypeVar("W", bound="BaseListener[Any, Any]")
 
 
 class _Connection(Protocol):
@@ -49,7 +53,7 @@ async def settle(result: T | Awaitable[T]) -> T:
     return await result if isinstance(result, Awaitable) else result
 
 
-class BaseClient(Operations, Generic[L]):
+class BaseClient(Operations, Generic[L, W]):
     """What the two clients share."""
 
     def __init__(
@@ -63,7 +67,7 @@ class BaseClient(Operations, Generic[L]):
     ) -> None:
         self._address = Address(url, key, timeout, verify)
         self._retries = RetryPolicy(seconds=retry_seconds)
-        self._listeners: set[L] = set()
+        self._listeners: set[L | W] = set()
         self._http: Any = self._open()
 
     def _open(self) -> httpx.Client | httpx.AsyncClient:
@@ -71,6 +75,9 @@ class BaseClient(Operations, Generic[L]):
         raise NotImplementedError
 
     def _make_listener(self, follower: Follower) -> L:
+        raise NotImplementedError
+
+    def _make_worker(self, follower: SharedFollower) -> W:
         raise NotImplementedError
 
     def _sleep(self, seconds: float) -> Awaitable[None] | None:
@@ -115,6 +122,37 @@ class BaseClient(Operations, Generic[L]):
         self._listeners.add(listener)
         return listener
 
+    def work(
+        self,
+        subscriber: str,
+        *,
+        acknowledge: bool = True,
+        window: int = 10,
+        idle: float | None = None,
+    ) -> W:
+        """What this connection gets of the notifications that the subscriber shares (`share`):
+        iterate, best inside `with`. With `AsyncClient` that is `async for` and `async with`.
+
+        A notification is acknowledged once the next one is asked for, or when the `with` block ends
+        without an error; an error that leaves the block rejects it. `Worker.acknowledge` and
+        `Worker.reject` do so by hand, and `acknowledge=False` leaves all of it to them. Up to
+        `window` notifications are here at a time, and their deadlines count from then on; those
+        that have not been begun when it is closed go to others. The iteration ends if no
+        notification comes for `idle` seconds.
+        """
+        worker = self._make_worker(
+            SharedFollower(
+                subscriber,
+                after=None,
+                acknowledge=acknowledge,
+                window=window,
+                idle=idle,
+                retries=self._retries,
+            )
+        )
+        self._listeners.add(worker)
+        return worker
+
     async def _carry_out(self, operation: Operation[T], retries: RetryPolicy | None = None) -> T:
         if self._http.is_closed:
             raise ClientError("the client is closed")
@@ -140,7 +178,7 @@ class BaseClient(Operations, Generic[L]):
         finally:
             exchange.close()
 
-    async def _forget(self, listener: L, subscriber: str, done: int | None) -> None:
+    async def _forget(self, listener: L | W, subscriber: str, done: int | None) -> None:
         """A listener was closed; `done` is what is left to be acknowledged."""
         self._listeners.discard(listener)
         if done is not None:
@@ -152,7 +190,7 @@ class BaseClient(Operations, Generic[L]):
 class BaseListener(Generic[C, E]):
     """What the listeners of the two clients share."""
 
-    def __init__(self, client: BaseClient[Any], follower: Follower, closed: E) -> None:
+    def __init__(self, client: BaseClient[Any, Any], follower: Follower, closed: E) -> None:
         self._client = client
         self._follower = follower
         self._closed = closed
@@ -234,12 +272,21 @@ class BaseListener(Generic[C, E]):
         if connection is not None:
             await settle(connection.close())
 
-    async def _close(self, *, finished: bool = False) -> None:
-        """End the iteration. `finished`: the user is done with the last notification too."""
+    async def _exit(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """At the end of a `with` block."""
+        failure = "" if kind is None else f"{kind.__name__}: {error}".rstrip(": ")[:_MOST_REASON]
+        await self._close(finished=kind is None, failure=failure)
+
+    async def _close(self, *, finished: bool = False, failure: str = "") -> None:
+        """End the iteration. `finished`: the user is done with the last notification too;
+        `failure` is why not.
+        """
         with self._lock:
             if self._closed.is_set():
                 return
             self._closed.set()
+        for text in self._follower.farewell(finished=finished, failure=failure):
+            await self._perform(Send(text))
         done = self._follower.last_number(finished=finished) if self._connection else None
         await self._drop()
         await self._client._forget(self, self._follower.subscriber, done)

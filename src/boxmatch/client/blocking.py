@@ -11,11 +11,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from boxmatch.client.base import BaseClient, BaseListener
 from boxmatch.client.exchange import finish
-from boxmatch.client.listener import Follower
+from boxmatch.client.listener import Follower, Send, SharedFollower
 from boxmatch.wire.responses import Notification
 
 
-class Client(BaseClient["Listener"], awaited=False):
+class Client(BaseClient["Listener", "Worker"], awaited=False):
     """A connection to a broker. Any number of threads may share it.
 
     What fails in passing (no connection, 429, 503) is tried again for up to `retry_seconds`;
@@ -27,6 +27,9 @@ class Client(BaseClient["Listener"], awaited=False):
 
     def _make_listener(self, follower: Follower) -> Listener:
         return Listener(self, follower, threading.Event())
+
+    def _make_worker(self, follower: SharedFollower) -> Worker:
+        return Worker(self, follower, threading.Event())
 
     def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -60,8 +63,10 @@ class Listener(BaseListener[ClientConnection, threading.Event]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        finish(self._close(finished=kind is None))
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
+    ) -> None:
+        finish(self._exit(kind, error))
 
     def __iter__(self) -> Self:
         return self
@@ -82,3 +87,23 @@ class Listener(BaseListener[ClientConnection, threading.Event]):
 
     async def _pause(self, seconds: float) -> None:
         self._closed.wait(seconds)
+
+
+class Worker(Listener):
+    """What one connection gets of notifications that are shared, one after the other."""
+
+    _follower: SharedFollower
+
+    def acknowledge(self, sequence: int) -> None:
+        """Say that this notification is done with; if not now, then when connected again."""
+        super().acknowledge(sequence)
+
+    def reject(self, sequence: int, reason: str = "", *, delay: float = 0.0) -> None:
+        """Have this notification handed out again, after `delay` seconds, unless it was handed out
+        too often already.
+        """
+        finish(self._perform(Send(self._follower.reject(sequence, reason, delay))))
+
+    def extend(self, sequence: int, seconds: float | None = None) -> None:
+        """Take longer for this notification: so many seconds from now, or the `ack_seconds`."""
+        finish(self._perform(Send(self._follower.extend(sequence, seconds))))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct, to_builtins
+import orjson
+from msgspec import UNSET, Struct, to_builtins
 
 from boxmatch.client.exchange import RetryPolicy, Sleep, path, refusal
 from boxmatch.errors import ClientError
@@ -22,6 +23,8 @@ from boxmatch.wire.responses import Frame, Message, Notification, Ready, Refusal
 _log = logging.getLogger("boxmatch.client")
 
 _ACKNOWLEDGE_SECONDS: Final = 1.0
+_REMEMBERED: Final = 1_000
+"""Acknowledgements of single notifications that are said again over the next connection."""
 _NO_USE = frozenset({1002, 1003, 1007, 1008, 1009, 1010})
 """Codes of a close after which the same would happen again."""
 _PASSING = frozenset({1001, 1006, 1011, 1012, 1013})
@@ -78,6 +81,9 @@ class Follower:
 
     A step that was interrupted is there still.
     """
+
+    is_shared = False
+    """Whether others get some of the notifications."""
 
     def __init__(
         self,
@@ -142,7 +148,7 @@ class Follower:
         failures = 0
         began = self._clock()
         while True:
-            query: dict[str, Any] = {"after": self.received, "window": self._window}
+            query: dict[str, Any] = {"after": self._begin(), "window": self._window}
             query = {name: str(value) for name, value in query.items() if value is not None}
             opened, received = self._clock(), self.received
             self._refusal = None
@@ -166,6 +172,10 @@ class Follower:
             failures += 1
             yield Sleep(pause)
 
+    def _begin(self) -> int | None:
+        """The number after which a connection begins; None leaves that to the broker."""
+        return self.received
+
     def acknowledge(self, sequence: int) -> str | None:
         """The message that acknowledges up to a number; None if that is done already."""
         self._done = max(self._done, sequence)
@@ -179,6 +189,10 @@ class Follower:
             self._done = max(self._done, self._handed)
         return self._done or None
 
+    def farewell(self, *, finished: bool, failure: str) -> Iterator[str]:
+        """Messages for the end. `finished` as above; `failure` is why the user is not, if known."""
+        return iter(())
+
     def _session(self) -> Steps:
         while True:
             if self._waiting:
@@ -186,13 +200,10 @@ class Follower:
                 self._handed = notification.sequence
                 yield Deliver(notification)
                 self._heard = self._clock()
-                if self._automatic:
-                    self._done = max(self._done, notification.sequence)
-                    self._unacknowledged += 1
-                    if self._due() and (text := self._acknowledgement()) is not None:
-                        lost = yield Send(text)
-                        if isinstance(lost, Lost):
-                            return lost
+                if self._automatic and (text := self._settle(notification.sequence)) is not None:
+                    lost = yield Send(text)
+                    if isinstance(lost, Lost):
+                        return lost
                 continue
             got = yield Receive(None if self._idle is None else self._left())
             if isinstance(got, TimedOut):
@@ -203,6 +214,12 @@ class Follower:
                 lost = yield Send(text)
                 if isinstance(lost, Lost):
                     return lost
+
+    def _settle(self, sequence: int) -> str | None:
+        """The user is done with a notification. Returns what is to be sent at once."""
+        self._done = max(self._done, sequence)
+        self._unacknowledged += 1
+        return self._acknowledgement() if self._due() else None
 
     def _read(self, message: str | bytes) -> str | None:
         """Take a message in. Returns what is to be answered at once."""
@@ -220,21 +237,33 @@ class Follower:
             self._refusal = told
         elif isinstance(told, Frame):
             for one in told.notifications:
-                if self.received is None or one.sequence > self.received:
+                if not self._has(one.sequence):
                     self.received = one.sequence
                     self._waiting.append(one)
         return None
 
+    def _has(self, sequence: int) -> bool:
+        """Whether a notification that comes was here before."""
+        return self.received is not None and sequence <= self.received
+
     def _ready(self, ready: Ready) -> str | None:
-        self._welcome = True
-        self._most = ready.window or self._most
-        self.dropped = self.dropped if ready.dropped is None else ready.dropped
+        self._enter(ready)
         if self.received is None:
             self.received = ready.cursor
         # What was acknowledged on a connection that broke may not have arrived, and the cursor
         # of this one says only where it goes on.
         self._acknowledged = 0
         return self._acknowledgement()
+
+    def _enter(self, ready: Ready) -> None:
+        self._welcome = True
+        self._most = ready.window or self._most
+        self.dropped = self.dropped if ready.dropped is None else ready.dropped
+        if (ready.ack_seconds is UNSET) == self.is_shared:
+            shares, method = ("does not share", "listen") if self.is_shared else ("shares", "work")
+            raise ClientError(
+                f"subscriber {self.subscriber!r} {shares} its notifications: use {method!r}"
+            )
 
     def _due(self) -> bool:
         return (
@@ -269,6 +298,79 @@ class Follower:
         if hopeless:
             raise error
         return error
+
+
+class SharedFollower(Follower):
+    """The same for what one connection gets of notifications that are shared.
+
+    Each is acknowledged by itself. Those that have not been begun when a connection breaks are for
+    others.
+    """
+
+    is_shared = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._open: int | None = None
+        """The number that the user has, unless it was acknowledged or rejected by hand."""
+        self._acknowledgements: deque[int] = deque(maxlen=_REMEMBERED)
+
+    def hand_over(self) -> Notification | None:
+        notification = super().hand_over()
+        if notification is not None:
+            self._open = notification.sequence
+        return notification
+
+    def acknowledge(self, sequence: int) -> str:
+        self._close(sequence)
+        self._acknowledgements.append(sequence)
+        return _message("acknowledge", sequences=[sequence])
+
+    def reject(self, sequence: int, reason: str, delay: float) -> str:
+        """The message that has the notification handed out again."""
+        self._close(sequence)
+        return _message("reject", sequences=[sequence], reason=reason, delay=delay)
+
+    def extend(self, sequence: int, seconds: float | None) -> str:
+        """The message that takes more time for a notification."""
+        return _message("extend", sequences=[sequence], seconds=seconds)
+
+    def last_number(self, *, finished: bool) -> None:
+        return None
+
+    def farewell(self, *, finished: bool, failure: str) -> Iterator[str]:
+        if self._automatic and self._open is not None:
+            if finished:
+                yield self.acknowledge(self._open)
+            elif failure:
+                yield self.reject(self._open, failure, 0.0)
+        if self._waiting:
+            waiting = [one.sequence for one in self._waiting]
+            yield _message("reject", sequences=waiting, begun=False)
+
+    def _begin(self) -> None:
+        return None
+
+    def _settle(self, sequence: int) -> str | None:
+        return self.acknowledge(sequence) if sequence == self._open else None
+
+    def _close(self, sequence: int) -> None:
+        if sequence == self._open:
+            self._open = None
+
+    def _has(self, sequence: int) -> bool:
+        return False
+
+    def _ready(self, ready: Ready) -> str | None:
+        self._enter(ready)
+        self._waiting.clear()  # they came over a connection that is no more, so others have them
+        # What was acknowledged over that one may not have arrived.
+        done = list(self._acknowledgements)
+        return _message("acknowledge", sequences=done) if done else None
+
+
+def _message(type: str, **said: Any) -> str:
+    return orjson.dumps({"type": type, **said}).decode()
 
 
 class _News(Struct):

@@ -317,12 +317,77 @@ class Operations:
         return ask(NotificationPage, where, subscriber, query=query, wait=wait)
 
     @operation
-    def acknowledge(self, subscriber: str, sequence: int) -> Operation[int]:
-        """All up to this number is done with. Returns the cursor, which never goes back."""
-        body = requests.Acknowledgement(sequence=sequence)
+    def acknowledge(
+        self,
+        subscriber: str,
+        sequence: int | None = None,
+        *,
+        sequences: Sequence[int] | None = None,
+    ) -> Operation[int]:
+        """All up to this number is done with, or if the subscriber shares its notifications, each
+        of some. Returns the cursor, which never goes back.
+        """
+        if (sequence is None) == (sequences is None):
+            raise ClientError("acknowledge takes either a sequence or sequences")
+        body = requests.Acknowledgement(
+            sequence=UNSET if sequence is None else sequence,
+            sequences=UNSET if sequences is None else list(sequences),
+        )
         where = "POST /subscribers/{}/acknowledge"
         found = yield from ask(responses.Cursor, where, subscriber, body=body)
         return found.cursor
+
+    @operation
+    def share(
+        self,
+        subscriber: str,
+        *,
+        ack_seconds: float = 30.0,
+        max_deliveries: int = 8,
+        max_in_flight: int = 1_000,
+    ) -> Operation[Subscriber]:
+        """Have the subscriber's notifications shared among all who `work` on them, and acknowledged
+        one by one; or change these settings.
+
+        What is not acknowledged within `ack_seconds` is handed out again, and after
+        `max_deliveries` it is a dead letter. No more than `max_in_flight` are handed out at a time.
+        """
+        body = requests.Sharing(
+            ack_seconds=ack_seconds, max_deliveries=max_deliveries, max_in_flight=max_in_flight
+        )
+        return ask(Subscriber, "PUT /subscribers/{}/sharing", subscriber, body=body)
+
+    @operation
+    def unshare(self, subscriber: str) -> Operation[None]:
+        """Have a cursor alone again. What was acknowledged after a notification that was not is
+        delivered again.
+        """
+        return ask(NoneType, "DELETE /subscribers/{}/sharing", subscriber)
+
+    @operation
+    def reject(
+        self, subscriber: str, sequences: Sequence[int], *, reason: str = "", delay: float = 0.0
+    ) -> Operation[int]:
+        """Have notifications that are handed out, handed out again, after `delay` seconds. Returns
+        how many of them were.
+        """
+        body = requests.Rejection(sequences=list(sequences), reason=reason, delay=delay)
+        where = "POST /subscribers/{}/reject"
+        found = yield from ask(responses.Cursor, where, subscriber, body=body, again=False)
+        return found.count or 0
+
+    @operation
+    def extend(
+        self, subscriber: str, sequences: Sequence[int], *, seconds: float | None = None
+    ) -> Operation[int]:
+        """Take longer for notifications that are handed out: so many seconds from now, or the
+        subscriber's `ack_seconds`. Returns how many of them were.
+        """
+        body = requests.Extension(sequences=list(sequences), seconds=seconds)
+        found = yield from ask(
+            responses.Cursor, "POST /subscribers/{}/extend", subscriber, body=body
+        )
+        return found.count or 0
 
     @operation
     def put_webhook(
@@ -367,7 +432,7 @@ class Operations:
     def dead_letters(
         self, subscriber: str, *, after: int = 0, limit: int = 100
     ) -> Operation[list[DeadLetter]]:
-        """What the subscriber's webhook did not take."""
+        """What the subscriber's webhook did not take, or was handed out too often."""
         query = {"after": after, "limit": limit}
         where = "GET /subscribers/{}/dead-letters"
         found = yield from ask(responses.DeadLetters, where, subscriber, query=query)
@@ -375,7 +440,9 @@ class Operations:
 
     @operation
     def replay(self, subscriber: str, numbers: Sequence[int] | None = None) -> Operation[int]:
-        """Post dead letters, these or all, to the webhook again. Returns how many."""
+        """Post dead letters, these or all, to the webhook again; or hand them out again, if the
+        subscriber shares its notifications. Returns how many.
+        """
         body = requests.Numbers(numbers=None if numbers is None else list(numbers))
         where = "POST /subscribers/{}/dead-letters/replay"
         found = yield from ask(responses.Replayed, where, subscriber, body=body, again=False)

@@ -95,6 +95,7 @@ EXTENSION_SEQUENCE: Final = "boxmatchsequence"
 EXTENSION_MATCHED: Final = "boxmatchmatched"
 """The ids of the subscriptions, with commas between them."""
 EXTENSION_RATE: Final = "boxmatchrate"
+EXTENSION_DELIVERIES: Final = "boxmatchdeliveries"
 """Of false matches that was tolerated, if it was not 0."""
 
 _NAME = re.compile("[a-z0-9]+")
@@ -282,7 +283,7 @@ def _body_of(event: Mapping[str, Any]) -> tuple[str | None, bytes]:
 
 
 def delivery_extensions(
-    feed: str, sequence: int, subscriptions: Iterable[str], rate: float
+    feed: str, sequence: int, subscriptions: Iterable[str], rate: float, deliveries: int
 ) -> dict[str, str]:
     """What a notification says beside its event. Sequence numbers are text, as whole numbers of
     CloudEvents have 32 bits.
@@ -292,4 +293,8 @@ def delivery_extensions(
         EXTENSION_SEQUENCE: str(sequence),
         EXTENSION_MATCHED: ",".join(subscriptions),
     }
-    return said | {EXTENSION_RATE: f"{rate:g}"} if rate else said
+    if rate:
+        said[EXTENSION_RATE] = f"{rate:g}"
+    if deliveries:
+        said[EXTENSION_DELIVERIES] = str(deliveries)
+    return said

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from boxmatch.model.explanation import Predicate
 from boxmatch.wire.requests import Adaptive, FeedKind
-from boxmatch.wire.responses import ResponseBody
+from boxmatch.wire.responses import Mode, ResponseBody
 
 _Feeds = Annotated[list[str], Meta(description="Feeds; `*` is all.")]
 
@@ -75,6 +75,9 @@ class WatchedSubscriber(ResponseBody, frozen=True):
     webhook: Literal["active", "paused"] | None
     dead_letters: int
     last_error: str | None
+    mode: Mode
+    in_flight: Annotated[int, Meta(description="Of shared notifications, those with a deadline.")]
+    redelivered: Annotated[int, Meta(description="Of shared notifications, since the start.")]
 
 
 class Overview(ResponseBody, frozen=True):

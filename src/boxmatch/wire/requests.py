@@ -219,8 +219,68 @@ class NewWebhook(RequestBody, frozen=True):
     paused: bool = False
 
 
+Sequences = Annotated[list[Sequence], Meta(min_length=1, max_length=10_000)]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+
+
+class Sharing(RequestBody, frozen=True):
+    """How a subscriber's notifications are shared among those who work on them."""
+
+    ack_seconds: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=86_400,
+            description="What is not acknowledged by then is handed out again.",
+        ),
+    ] = 30.0
+    max_deliveries: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000,
+            description="How often a notification is handed out before it is a dead letter.",
+        ),
+    ] = 8
+    max_in_flight: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="How many may be handed out, or wait to be again, at a time.",
+        ),
+    ] = 1_000
+
+
 class Acknowledgement(RequestBody, frozen=True):
-    sequence: Sequence
+    """What is done: all up to a number, or of a subscriber that shares, each of some."""
+
+    sequence: Sequence | UnsetType = UNSET
+    sequences: Sequences | UnsetType = UNSET
+
+
+class Settled(RequestBody, frozen=True):
+    """What is done, over a WebSocket of a subscriber that shares its notifications."""
+
+    sequences: Sequences
+
+
+class Rejection(Settled, frozen=True):
+    """What is not done, and is to be handed out again."""
+
+    reason: Annotated[str, Meta(max_length=1_000)] = ""
+    delay: Annotated[Seconds, Meta(description="Before it is handed out again.")] = 0.0
+    begun: Annotated[
+        bool, Meta(description="Without it this counts as no delivery, and there is no delay.")
+    ] = True
+
+
+class Extension(Settled, frozen=True):
+    """What takes longer than its deadline."""
+
+    seconds: Annotated[
+        Seconds | None, Meta(description="From now on; without it, the `ack_seconds`.")
+    ] = None
 
 
 class Numbers(RequestBody, frozen=True):

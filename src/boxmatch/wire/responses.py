@@ -13,7 +13,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
 from boxmatch.model import explanation
 from boxmatch.model.explanation import Predicate
-from boxmatch.wire.requests import Adaptive, Attributes, CloudEventsMode, FeedKind, Unknown
+from boxmatch.wire.requests import (
+    Adaptive,
+    Attributes,
+    CloudEventsMode,
+    FeedKind,
+    Sharing,
+    Unknown,
+)
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
@@ -243,6 +250,10 @@ class Webhook(ResponseBody, frozen=True, kw_only=True):
         return self.made_secret or None
 
 
+Mode = Literal["cursor", "shared"]
+"""Whether a subscriber acknowledges all up to a number, or one by one."""
+
+
 class Subscriber(ResponseBody, frozen=True, kw_only=True):
     """A subscriber, as the broker sees it."""
 
@@ -260,6 +271,13 @@ class Subscriber(ResponseBody, frozen=True, kw_only=True):
     last_error: str | None = None
     feeds: list[str] = []
     webhook: Webhook | None = None
+    mode: Mode = "cursor"
+    sharing: Sharing | None = None
+    """If the mode is `shared`."""
+    in_flight: int = 0
+    """Notifications that were handed out and have a deadline (`shared`)."""
+    redelivered: int = 0
+    """Notifications that were handed out again, since the broker started (`shared`)."""
 
 
 class Subscribers(ResponseBody, frozen=True):
@@ -268,7 +286,7 @@ class Subscribers(ResponseBody, frozen=True):
 
 
 class DeadLetter(ResponseBody, frozen=True, kw_only=True):
-    """Notifications that a webhook did not take."""
+    """Notifications that a webhook did not take, or that were handed out too often."""
 
     number: int
     first: int
@@ -309,6 +327,10 @@ class Notification(ResponseBody, frozen=True, omit_defaults=True):
     event: dict[str, Any] | None = None
     """None for a state feed, which tells a `change`."""
     change: dict[str, Any] | None = None
+    deliveries: int = 0
+    """How many times it was handed out, with this one, if the subscriber shares its
+    notifications; otherwise 0.
+    """
 
     @property
     def body(self) -> dict[str, Any]:
@@ -340,6 +362,11 @@ class Delivery(ResponseBody, frozen=True):
 
 class Cursor(ResponseBody, frozen=True):
     cursor: int
+    """All up to this number is acknowledged."""
+    count: Annotated[
+        int | UnsetType,
+        Meta(description="Of single notifications: for how many of them this made a difference."),
+    ] = UNSET
 
 
 # Over a WebSocket
@@ -351,6 +378,8 @@ class Ready(ResponseBody, frozen=True, tag_field="type", tag="ready"):
     cursor: int
     window: int | None = None
     dropped: int | None = None
+    ack_seconds: float | UnsetType = UNSET
+    """If the subscriber shares its notifications: how long a connection has for each."""
 
 
 class Frame(ResponseBody, frozen=True, tag_field="type", tag="notifications"):

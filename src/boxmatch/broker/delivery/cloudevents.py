@@ -66,5 +66,9 @@ def _wrapping(notification: Notification) -> dict[str, Any]:
 
 def _extensions(notification: Notification) -> dict[str, str]:
     return delivery_extensions(
-        notification.feed, notification.sequence, notification.subscriptions, notification.rate
+        notification.feed,
+        notification.sequence,
+        notification.subscriptions,
+        notification.rate,
+        notification.deliveries,
     )

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.reader import MOST_BYTES
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.directory import Directory, FeedEntry
 from boxmatch.broker.subscribers.subscribers import Inboxes, Subscriber
+from boxmatch.errors import BrokerError
+
+if TYPE_CHECKING:
+    from boxmatch.broker.delivery.shared_inbox import SharedStream
 
 Read = Callable[[int, int, int], Awaitable[list[Notification]]]
 """Subscriber, sequence number to begin after, how many at most: notifications from the disk."""
@@ -42,6 +46,7 @@ class NotificationStream:
         capacity: int = CAPACITY,
         capacity_bytes: int = CAPACITY_BYTES,
         on_close: Callable[[Subscriber], None] = lambda subscriber: None,
+        on_offer: Callable[[], None] = lambda: None,
     ) -> None:
         self.subscriber = subscriber
         self.position = after
@@ -50,6 +55,7 @@ class NotificationStream:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._on_close = on_close
+        self._on_offer = on_offer
         self._waiting: deque[Notification] = deque()
         self._nbytes = 0
         """Of the bodies that wait."""
@@ -57,9 +63,13 @@ class NotificationStream:
         self._changed = asyncio.Event()
         self._closed = False
 
-    async def __aenter__(self) -> Self:
+    def open(self) -> None:
+        """Listen from now on."""
         self.subscriber.streams.add(self)
         self._behind = self._behind or self.position < self.subscriber.last
+
+    async def __aenter__(self) -> Self:
+        self.open()
         return self
 
     async def __aexit__(
@@ -102,11 +112,22 @@ class NotificationStream:
                 self._waiting.extend(notifications)
                 self._nbytes = nbytes
         self._changed.set()
+        self._on_offer()
 
     async def take(self, most: int) -> list[Notification]:
         """At least one notification and at most so many; waits for them. None at all once it is
         closed.
         """
+        while not self._closed:
+            if taken := await self.take_now(most):
+                return taken
+            if not self._closed:
+                self._changed.clear()
+                await self._changed.wait()
+        return []
+
+    async def take_now(self, most: int) -> list[Notification]:
+        """At most so many notifications, in order; none if there are none at the moment."""
         while not self._closed:
             if self._waiting:
                 waiting = self._waiting
@@ -118,9 +139,7 @@ class NotificationStream:
                 if not taken and newest == self.subscriber.last:
                     self._behind = False
             else:
-                self._changed.clear()
-                await self._changed.wait()
-                continue
+                return []
             if taken:
                 self.position = taken[-1].sequence
                 self.subscriber.delivered += len(taken)
@@ -141,25 +160,47 @@ class Notifications:
         self._moved: set[Subscriber] = set()
         """Subscribers whose cursor is not on disk yet."""
 
-    def stream(self, subscriber: str, *, after: int | None = None) -> NotificationStream:
+    def stream(
+        self, subscriber: str, *, after: int | None = None
+    ) -> NotificationStream | SharedStream:
         """The notifications of a subscriber from the cursor, or another number, on; for use in
-        `async with`.
+        `async with`. If the subscriber shares them, some of them.
         """
         known = self._directory.listener(subscriber)
+        if known.shared is not None:
+            _check_no_place(known, after)
+            return known.shared.stream()
+        return self._stream(known, after)
+
+    def _stream(self, known: Subscriber, after: int | None) -> NotificationStream:
         position = known.cursor if after is None else after
         return NotificationStream(known, self._read, position, on_close=self._directory.forget_idle)
+
+    def source(
+        self, subscriber: Subscriber, after: int, on_offer: Callable[[], None]
+    ) -> NotificationStream:
+        """An open stream for the connections that share it."""
+        stream = NotificationStream(subscriber, self._read, after, on_offer=on_offer)
+        stream.open()
+        return stream
 
     async def poll(
         self, subscriber: str, *, after: int | None, limit: int, wait: float = 0.0
     ) -> list[Notification]:
-        """The next notifications after a number, or the cursor; waits so long for the first."""
+        """The next notifications after a number, or the cursor; waits so long for the first. Of a
+        subscriber that shares them, some that nobody has, to be acknowledged by the deadline.
+        """
         try:
             deadline = asyncio.timeout(wait if wait > 0 else None)
-            async with deadline, self.stream(subscriber, after=after) as stream:
+            known = self._directory.listener(subscriber)
+            if known.shared is not None:
+                _check_no_place(known, after)
+                async with deadline, known.shared.stream(lasting=True, window=limit) as some:
+                    return await (some.take(limit) if wait > 0 else some.take_now(limit))
+            async with deadline, self._stream(known, after) as stream:
                 if wait > 0:
                     return await stream.take(limit)
-                known, position = stream.subscriber, stream.position
-                notifications = await self._read(known.number, position, limit, MOST_BYTES)
+                notifications = await self._read(known.number, stream.position, limit, MOST_BYTES)
                 known.delivered += len(notifications)
                 return notifications
         except TimeoutError:
@@ -175,6 +216,19 @@ class Notifications:
         if known is None or not any(notification.rate for notification in notifications):
             return notifications
         return [_with_exact_rate(notification, known) for notification in notifications]
+
+    async def read_chosen(
+        self, subscriber: int, letters: Mapping[int, int | None]
+    ) -> dict[int, Notification | None]:
+        """See `Reader.chosen`."""
+        found = await asyncio.to_thread(
+            self._store.reader.chosen, subscriber, letters, CAPACITY_BYTES
+        )
+        known = self._directory.by_number[subscriber]
+        return {
+            sequence: one if one is None or not one.rate else _with_exact_rate(one, known)
+            for sequence, one in found.items()
+        }
 
     def dispatch(
         self,
@@ -212,6 +266,11 @@ class Notifications:
         known = self._directory.subscriber(subscriber)
         if known is None or not known.number:  # there is nothing to acknowledge
             return 0
+        if known.shared is not None:
+            raise BrokerError(
+                f"subscriber {subscriber!r} shares its notifications, which therefore are "
+                "acknowledged one by one, by their `sequences`"
+            )
         reached = max(known.cursor, min(sequence, self._store.next_sequence - 1))
         if reached > known.stored and wait:
             await self._store.commit(
@@ -248,6 +307,14 @@ class Notifications:
         for subscriber in self._directory.all_subscribers():
             for stream in tuple(subscriber.streams):
                 stream.close()
+
+
+def _check_no_place(subscriber: Subscriber, after: int | None) -> None:
+    if after is not None:
+        raise BrokerError(
+            f"subscriber {subscriber.name!r} shares its notifications, so nobody can say after "
+            "which number to begin"
+        )
 
 
 def _with_exact_rate(notification: Notification, subscriber: Subscriber) -> Notification:

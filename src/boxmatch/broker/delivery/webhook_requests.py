@@ -8,7 +8,7 @@ from typing import NamedTuple
 from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.wire import responses
-from boxmatch.wire.codec import decode, encode, stored
+from boxmatch.wire.codec import encode, stored
 from boxmatch.wire.http import CLOUDEVENT, CLOUDEVENTS, JSON
 from boxmatch.wire.requests import CloudEventsMode
 
@@ -63,9 +63,17 @@ def _request(
     return WebhookRequest(first, last, {"Content-Type": kind}, body, notifications)
 
 
-def letter_body(request: WebhookRequest) -> bytes:
-    """What is kept of a request that nobody took: notifications, whatever was posted."""
-    return _delivery([one.to_json() for one in request.notifications])
+def delivery_body(notifications: Sequence[Notification]) -> bytes:
+    """What is kept of notifications that nobody took, in whatever form they went out."""
+    return _delivery([one.to_json() for one in notifications])
+
+
+def split_letter(letter: DeadLetter) -> list[DeadLetter]:
+    """The letter as several, of one notification each."""
+    return [
+        letter._replace(first=one.sequence, last=one.sequence, body=delivery_body([one]))
+        for one in letter.notifications
+    ]
 
 
 def _delivery(parts: list[bytes]) -> bytes:
@@ -79,5 +87,4 @@ def requests_of_letter(
     if form is None:
         headers = {"Content-Type": JSON}
         return [WebhookRequest(letter.first, letter.last, headers, letter.body)]
-    delivery = decode(letter.body, responses.Delivery)
-    return split_requests(map(Notification.of_response, delivery.notifications), form)
+    return split_requests(letter.notifications, form)

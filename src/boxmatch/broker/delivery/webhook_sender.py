@@ -3,7 +3,8 @@
 One worker (a task) per subscriber posts one batch at a time and goes on when it was taken (2xx) or
 is among the dead letters. Only then is it acknowledged; whatever happens before that, the
 notifications are still in the inbox and are posted again. A receiver may therefore get a
-notification twice, with the same sequence number.
+notification twice, with the same sequence number. What a subscriber shares goes by
+`WebhookLanes` instead.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from typing import Literal, NamedTuple, Protocol
 import httpx
 
 from boxmatch import __version__
+from boxmatch.broker.delivery.shared_inbox import SharedStream
+from boxmatch.broker.delivery.webhook_lanes import WebhookLanes
 from boxmatch.broker.delivery.webhook_requests import (
     WebhookRequest,
-    letter_body,
+    delivery_body,
     requests_of_letter,
     split_requests,
 )
@@ -104,7 +107,7 @@ class WebhookSender:
         self._slots = asyncio.Semaphore(requests)
         # Receivers that are slow or failing hold a slot for long; half stays for the others.
         self._trouble_slots = asyncio.Semaphore(max(1, requests // 2))
-        self._workers: dict[str, _WebhookWorker] = {}
+        self._workers: dict[str, WebhookWorker] = {}
         self._closed = False
 
     def start(self, subscriber: str, webhook: Webhook) -> None:
@@ -120,7 +123,7 @@ class WebhookSender:
             # Two at once would break the order, so the new one waits for all earlier ones.
             old.task.cancel()
             before = {task for task in (*old.before, old.task) if not task.done()}
-        self._workers[subscriber] = _WebhookWorker(self, subscriber, webhook, before)
+        self._workers[subscriber] = WebhookWorker(self, subscriber, webhook, before)
 
     async def stop(self, subscriber: str) -> None:
         """Post no more for this subscriber. A request under way is cut off, not acknowledged."""
@@ -239,7 +242,7 @@ class WebhookSender:
             _log.exception("on_result failed for %s", subscriber)
 
 
-class _WebhookWorker:
+class WebhookWorker:
     """Carries the notifications of one subscriber."""
 
     def __init__(
@@ -257,9 +260,9 @@ class _WebhookWorker:
         """A request is under way, or what came of it is being stored."""
         self.leaving = False
         """To end after the request that is under way."""
-        self._sender = sender
-        self._subscriber = subscriber
-        self._webhook = webhook
+        self.sender = sender
+        self.subscriber = subscriber
+        self.webhook = webhook
         self._troubled = False
         self._failures = 0
         self.task = asyncio.get_running_loop().create_task(
@@ -269,10 +272,10 @@ class _WebhookWorker:
     async def _run(self) -> None:
         if self.before:
             await asyncio.wait(self.before)
-        if self._webhook.paused:
+        if self.webhook.paused:
             return
         try:
-            connection = self._sender.connection(self._webhook)
+            connection = self.sender.connection(self.webhook)
         except TargetError as error:
             # Giving the notifications up for this would be rash: it may be allowed again.
             self._pause(str(error))
@@ -280,7 +283,7 @@ class _WebhookWorker:
         try:
             while not self.leaving:
                 try:
-                    async with self._sender.open_stream(self._subscriber) as stream:
+                    async with self.sender.open_stream(self.subscriber) as stream:
                         self.gone = not await self._carry(stream, connection)
                     if self.gone:
                         self._pause(self.error or "gone")
@@ -288,23 +291,25 @@ class _WebhookWorker:
                 except Exception as error:  # a worker that ends unseen delivers nothing any more
                     self.error = f"{type(error).__name__}: {error}"
                     known = isinstance(error, BoxmatchError)
-                    _log.warning("webhook of %s: %s", self._subscriber, error, exc_info=not known)
+                    _log.warning("webhook of %s: %s", self.subscriber, error, exc_info=not known)
                 self.posting = False
                 self._failures += 1
                 if not self.leaving:
-                    await self._sender.sleep(self._sender.back_off(self._failures))
+                    await self.sender.sleep(self.sender.back_off(self._failures))
         finally:
             await connection.disconnect()
 
     def _pause(self, reason: str) -> None:
         self.error = reason
-        _log.warning("webhook of %s is paused: %s", self._subscriber, reason)
-        self._sender.report(self._subscriber, "paused")
+        _log.warning("webhook of %s is paused: %s", self.subscriber, reason)
+        self.sender.report(self.subscriber, "paused")
 
     async def _carry(self, stream: NotificationSource, connection: WebhookConnection) -> bool:
         """Deliver until it has to leave or the stream ends; False if the receiver is gone."""
+        if isinstance(stream, SharedStream):
+            return await WebhookLanes(self, stream).run()
         while not self.leaving and (notifications := await self._take(stream, connection)):
-            for request in split_requests(notifications, self._webhook.cloudevents):
+            for request in split_requests(notifications, self.webhook.cloudevents):
                 if not await self._deliver(request, connection):
                     return False
                 if self.leaving:
@@ -314,7 +319,7 @@ class _WebhookWorker:
     async def _take(
         self, stream: NotificationSource, connection: WebhookConnection
     ) -> list[Notification]:
-        taking = asyncio.ensure_future(stream.take(self._webhook.batch))
+        taking = asyncio.ensure_future(stream.take(self.webhook.batch))
         try:
             # Thousands of subscribers with nothing to post would each hold a connection.
             done, _ = await asyncio.wait({taking}, timeout=KEEP_ALIVE)
@@ -328,10 +333,10 @@ class _WebhookWorker:
 
     async def _deliver(self, request: WebhookRequest, connection: WebhookConnection) -> bool:
         """Until it is taken or dead. False if the receiver is gone; then it is neither."""
-        sender, subscriber = self._sender, self._subscriber
-        attempts = max(1, self._webhook.attempts)
+        sender, subscriber = self.sender, self.subscriber
+        attempts = max(1, self.webhook.attempts)
         for attempt in range(1, attempts + 1):
-            failure = await self._post(request, connection, attempt)
+            failure = await self.post(request, connection, attempt)
             if failure is None:
                 await self._settle(lambda: sender.acknowledge(subscriber, request.last))
                 self.posting = False
@@ -353,7 +358,7 @@ class _WebhookWorker:
                     return True
                 await sender.sleep(sender.back_off(attempt, failure.retry_after))
         reason = self.error or ""
-        letter = letter_body(request)
+        letter = delivery_body(request.notifications)
         await self._settle(
             lambda: sender.dead_letter(subscriber, *request[:2], attempts, reason, letter)
         )
@@ -363,14 +368,15 @@ class _WebhookWorker:
         sender.report(subscriber, "dead")
         return True
 
-    async def _post(
+    async def post(
         self, request: WebhookRequest, connection: WebhookConnection, attempt: int
     ) -> Failure | None:
+        """Post once, when it is this worker's turn."""
         now = asyncio.get_running_loop().time
-        async with self._sender.slot(troubled=self._troubled):
+        async with self.sender.slot(troubled=self._troubled):
             self.posting = True
             begun = now()
-            failure = await self._sender.post(connection, self._webhook, request, attempt)
+            failure = await self.sender.post(connection, self.webhook, request, attempt)
         self._troubled = failure is not None or now() - begun > SLOW
         return failure
 
@@ -390,9 +396,9 @@ class _WebhookWorker:
             except BoxmatchError as error:
                 failures += 1
                 self.error = f"not stored: {error}"
-                _log.warning("webhook of %s: %s", self._subscriber, self.error)
+                _log.warning("webhook of %s: %s", self.subscriber, self.error)
                 if self.leaving:
                     raise
-                await self._sender.sleep(self._sender.back_off(failures))
+                await self.sender.sleep(self.sender.back_off(failures))
             else:
                 return

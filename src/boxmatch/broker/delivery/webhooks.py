@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 import orjson
@@ -90,6 +91,16 @@ class Webhooks:
             await self._sender.stop(subscriber)
             self._webhooks[subscriber] = webhook
             self._start(subscriber)
+
+    @asynccontextmanager
+    async def stopped(self, subscriber: str) -> AsyncIterator[None]:
+        """Post nothing meanwhile. For whoever holds the lock of the subscriber."""
+        await self._sender.stop(subscriber)
+        try:
+            yield
+        finally:
+            if subscriber in self._webhooks:
+                self._start(subscriber)
 
     @uninterrupted
     async def delete(self, subscriber: str) -> None:

@@ -8,11 +8,14 @@ from typing import Annotated, Final
 
 from fastapi import Header, Query
 from fastapi.responses import Response
+from msgspec import UnsetType
 from starlette.types import Receive, Scope, Send
 
 from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.delivery.notifications import NotificationStream
+from boxmatch.broker.delivery.shared_inbox import WINDOW, SharedStream
 from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
+from boxmatch.broker.http.problems import misplaced
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError
@@ -33,6 +36,15 @@ After = Annotated[
     Query(ge=0, le=MOST_SEQUENCE, description="Without it, from the cursor on."),
 ]
 
+Window = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=MOST_NOTIFICATIONS,
+        description="Of shared notifications, how many this connection has at most.",
+    ),
+]
+
 Format = Annotated[
     requests.NotificationFormat,
     Query(description="`cloudevents`: each is a CloudEvent, with extensions `boxmatch…`."),
@@ -43,6 +55,7 @@ router = Router(tags=["notifications"])
 
 @router.serve(
     "GET /subscribers/{subscriber}/notifications",
+    409,
     also={CLOUDEVENTS: {"type": "array", "items": {"$ref": "#/components/schemas/CloudEvent"}}},
 )
 async def poll(
@@ -57,6 +70,7 @@ async def poll(
 ) -> responses.NotificationPage | Response:
     """Notifications after a sequence number. Nothing is acknowledged by this; `next` is where to go
     on. CloudEvents are an array, and the rest of the page is in headers, such as `Boxmatch-Next`.
+    A subscriber that shares its notifications gets some that nobody else has, without `after`.
     """
     notifications = await caller.broker.notifications.poll(
         subscriber, after=after, limit=limit, wait=wait
@@ -65,6 +79,8 @@ async def poll(
     if parts:
         caller.broker.metrics.delivered("poll", notifications[: len(parts)])
     now = caller.broker.subscribers.get(subscriber)
+    if now.shared is not None:
+        now.shared.take_back(one.sequence for one in notifications[len(parts) :])
     start = now.cursor if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
     if format == "cloudevents":
@@ -106,16 +122,54 @@ def encode_batches(
 async def acknowledge(
     subscriber: Name, asked: requests.Acknowledgement, caller: AsSubscriber
 ) -> responses.Cursor:
-    """All notifications up to a sequence number are dealt with. The cursor never goes back, and is
-    on disk when this is answered.
+    """All notifications up to a sequence number are dealt with; of a subscriber that shares them,
+    those of `sequences`, whoever has them now. The cursor never goes back, and all of it is on disk
+    when this is answered.
     """
-    return responses.Cursor(
-        await caller.broker.notifications.acknowledge(subscriber, asked.sequence)
-    )
+    match asked.sequence, asked.sequences:
+        case int(sequence), UnsetType():
+            return responses.Cursor(
+                await caller.broker.notifications.acknowledge(subscriber, sequence)
+            )
+        case UnsetType(), list(sequences):
+            count = await caller.broker.shared.acknowledge(subscriber, sequences)
+            return _counted(caller, subscriber, count)
+    raise misplaced("body", [responses.Fault("body", "give either sequence or sequences")])
+
+
+@router.serve("POST /subscribers/{subscriber}/reject", 409)
+async def reject(
+    subscriber: Name, asked: requests.Rejection, caller: AsSubscriber
+) -> responses.Cursor:
+    """Notifications are not dealt with, and are handed out again, or become dead letters if that
+    was their last delivery. Counts those that somebody had.
+    """
+    inbox = caller.broker.shared.get(subscriber)
+    if asked.begun:
+        count = inbox.reject(asked.sequences, asked.reason, asked.delay)
+    else:
+        count = inbox.take_back(asked.sequences)
+    return _counted(caller, subscriber, count)
+
+
+@router.serve("POST /subscribers/{subscriber}/extend", 409)
+async def extend(
+    subscriber: Name, asked: requests.Extension, caller: AsSubscriber
+) -> responses.Cursor:
+    """Notifications take longer: their deadline is so many seconds from now. Counts those that
+    somebody had.
+    """
+    count = caller.broker.shared.get(subscriber).extend(asked.sequences, asked.seconds)
+    return _counted(caller, subscriber, count)
+
+
+def _counted(caller: Caller, subscriber: str, count: int) -> responses.Cursor:
+    return responses.Cursor(caller.broker.subscribers.get(subscriber).cursor, count)
 
 
 @router.serve(
     "GET /subscribers/{subscriber}/notifications/stream",
+    409,
     text=(
         "text/event-stream",
         "Events: `id` is the sequence number and `data` the notification, or the CloudEvent.",
@@ -134,14 +188,18 @@ async def stream_notifications(
         ),
     ] = None,
     format: Format = "notifications",
+    window: Window = WINDOW,
 ) -> Response:
     """Notifications as they come, as Server-Sent Events. A browser's EventSource reconnects by
-    itself, and says by that which notifications it has.
+    itself, and says by that which notifications it has; of a subscriber that shares them, that
+    means nothing.
     """
+    if caller.broker.subscribers.get(subscriber).shared is not None:
+        last_event_id = None
     if last_event_id is not None:
         await caller.broker.notifications.acknowledge(subscriber, last_event_id, wait=False)
         after = last_event_id
-    return _EventStream(caller, subscriber, after, encoder(format))
+    return _EventStream(caller, subscriber, after, encoder(format), window)
 
 
 class _EventStream(Response):
@@ -155,6 +213,7 @@ class _EventStream(Response):
         subscriber: str,
         after: int | None,
         encode: Callable[[Notification], bytes],
+        window: int,
     ) -> None:
         # Some proxies would collect what is sent until a buffer is full.
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -163,11 +222,14 @@ class _EventStream(Response):
         self._subscriber = subscriber
         self._after = after
         self._encode = encode
+        self._window = window
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._caller.broker.notifications.stream(
             self._subscriber, after=self._after
         ) as stream:
+            if isinstance(stream, SharedStream):
+                stream.window = self._window
             await send(
                 {
                     "type": "http.response.start",
@@ -187,7 +249,7 @@ class _EventStream(Response):
                 leaving.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _next(self, stream: NotificationStream) -> bytes | None:
+    async def _next(self, stream: NotificationStream | SharedStream) -> bytes | None:
         caller = self._caller
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):

@@ -2,8 +2,9 @@
 flow.
 
 The broker sends `ready`, then `notifications`; the client sends `acknowledge`. At most `window`
-notifications are under way: sent, and not acknowledged. A browser cannot send a header with its
-key, so the key may also come in a first message, `hello`.
+notifications are under way: sent, and not acknowledged. If the subscriber shares its
+notifications, they are acknowledged by their numbers, and there are `reject` and `extend`, too. A
+browser cannot send a header with its key, so the key may also come in a first message, `hello`.
 
 Under the subprotocol of CloudEvents all that the broker sends are CloudEvents, one a message.
 """
@@ -13,23 +14,30 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import orjson
 from fastapi import APIRouter
+from msgspec import ValidationError, convert
+from msgspec.structs import replace
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.delivery.notifications import NotificationStream
+from boxmatch.broker.delivery.shared_inbox import WINDOW, SharedStream
 from boxmatch.broker.http.authentication import Caller, check_name, context_of
 from boxmatch.broker.http.notifications import encode_batches
 from boxmatch.broker.http.problems import Problem, misplaced, problem_of
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
 from boxmatch.wire.cloudevents import SUBPROTOCOL
-from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.codec import encode, faults, stored
 from boxmatch.wire.http import MOST_SEQUENCE
+from boxmatch.wire.requests import Extension, Rejection, Settled
 from boxmatch.wire.responses import Fault, Frame, Ready, Refusal
+
+T = TypeVar("T")
 
 HELLO_SECONDS: Final = 5.0
 FRAME_BYTES: Final = 512 * 1024
@@ -51,7 +59,8 @@ async def notification_socket(websocket: WebSocket) -> None:
         subscriber = check_name("subscriber", websocket.path_params["subscriber"])
         after = _number(websocket, "after", None, least=0, most=MOST_SEQUENCE)
         most = context.broker.settings.window
-        window = min(most, _number(websocket, "window", most, least=1, most=MOST_SEQUENCE) or most)
+        asked = _number(websocket, "window", None, least=1, most=MOST_SEQUENCE)
+        window = None if asked is None else min(most, asked)
         caller = None
         if "authorization" in websocket.headers or not context.keys.any():
             caller = context.admit(websocket)
@@ -66,9 +75,18 @@ async def notification_socket(websocket: WebSocket) -> None:
         if caller is None:
             caller = context.admit(websocket, await _wait_for_key(websocket))
             caller.must("subscribe", subscriber)
-        await _NotificationSocket(
-            websocket, caller, subscriber, window=window, after=after, bare=chosen is not None
-        ).run()
+        async with context.broker.notifications.stream(subscriber, after=after) as stream:
+            bare = chosen is not None
+            socket: _NotificationSocket
+            if isinstance(stream, SharedStream):
+                window = stream.window = window or min(most, WINDOW)
+                socket = _SharedSocket(websocket, caller, stream, window=window, bare=bare)
+            else:
+                window = window or most
+                socket = _CursorSocket(
+                    websocket, caller, stream, window=window, bare=bare, after=after
+                )
+            await socket.run()
     except WebSocketDisconnect:
         pass
     except (Problem, BoxmatchError) as error:
@@ -100,44 +118,30 @@ class _NotificationSocket:
         self,
         websocket: WebSocket,
         caller: Caller,
-        subscriber: str,
+        stream: NotificationStream | SharedStream,
         *,
         window: int,
-        after: int | None,
         bare: bool,
     ) -> None:
         self._websocket = websocket
         self._caller = caller
-        self._subscriber = subscriber
+        self._stream = stream
         self._window = window
-        self._after = after
         self._bare = bare
         """Whether messages are CloudEvents alone."""
-        self._sent: deque[int] = deque()
-        """Sequence numbers of notifications under way."""
-        self._known = after or 0
-        """The highest sequence number that the client can have seen."""
-        self._room = asyncio.Event()
 
     async def run(self) -> None:
         """Returns when the client has gone, or the broker stops."""
-        async with self._caller.broker.notifications.stream(
-            self._subscriber, after=self._after
-        ) as stream:
-            self._known = max(self._known, stream.cursor)
-            if not self._bare:
-                ready = Ready(stream.cursor, self._window, stream.subscriber.dropped)
-                await self._send(encode(ready))
-            sending = asyncio.create_task(self._send_notifications(stream))
-            receiving = asyncio.create_task(self._receive())
-            try:
-                done, _ = await asyncio.wait(
-                    (sending, receiving), return_when=asyncio.FIRST_COMPLETED
-                )
-            finally:
-                sending.cancel()
-                receiving.cancel()
-                ended = await asyncio.gather(sending, receiving, return_exceptions=True)
+        if not self._bare:
+            await self._send(encode(self._ready()))
+        sending = asyncio.create_task(self._send_notifications())
+        receiving = asyncio.create_task(self._receive())
+        try:
+            done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+            receiving.cancel()
+            ended = await asyncio.gather(sending, receiving, return_exceptions=True)
         if sending in done and ended[0] is None:
             await self._websocket.close(RESTART, "the broker stops, come again")
             return
@@ -145,21 +149,19 @@ class _NotificationSocket:
             if isinstance(result, Exception):
                 raise result
 
-    async def _send_notifications(self, stream: NotificationStream) -> None:
-        while True:
-            while len(self._sent) >= self._window:
-                self._room.clear()
-                await self._room.wait()
-            notifications = await stream.take(self._window - len(self._sent))
-            if not notifications:
-                return
+    def _ready(self) -> Ready:
+        return Ready(self._stream.cursor, self._window, self._stream.subscriber.dropped)
+
+    async def _send_notifications(self) -> None:
+        while notifications := await self._take():
             self._caller.recheck()
-            # Before they are sent: the acknowledgement may be there before `send` returns.
-            self._sent.extend([notification.sequence for notification in notifications])
-            self._known = max(self._known, notifications[-1].sequence)
             for message in self._messages(notifications):
                 await self._send(message)
             self._caller.broker.metrics.delivered("socket", notifications)
+
+    async def _take(self) -> Sequence[Notification]:
+        """What is sent next; nothing at the end."""
+        return await self._stream.take(self._window)
 
     def _messages(self, notifications: Sequence[Notification]) -> Iterator[bytes]:
         if self._bare:
@@ -174,15 +176,38 @@ class _NotificationSocket:
     async def _receive(self) -> None:
         while True:
             message = _read(await self._websocket.receive())
-            match message["type"]:
-                case "acknowledge":
-                    await self._acknowledge(message)
-                case "hello":  # nobody is hurt by a key that was not needed
-                    pass
-                case other:
-                    raise Problem(422, "message", f"there are no messages of type {other!r:.80}")
+            if message["type"] != "hello":  # nobody is hurt by a key that was not needed
+                await self._handle(message["type"], message)
 
-    async def _acknowledge(self, message: dict[str, Any]) -> None:
+    async def _handle(self, kind: str, message: dict[str, Any]) -> None:
+        raise Problem(422, "message", f"there are no messages of type {kind!r:.80}")
+
+
+class _CursorSocket(_NotificationSocket):
+    """One that acknowledges all up to a number."""
+
+    def __init__(self, *args: Any, after: int | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._sent: deque[int] = deque()
+        """Sequence numbers of notifications under way."""
+        self._known = max(after or 0, self._stream.cursor)
+        """The highest sequence number that the client can have seen."""
+        self._room = asyncio.Event()
+
+    async def _take(self) -> Sequence[Notification]:
+        while len(self._sent) >= self._window:
+            self._room.clear()
+            await self._room.wait()
+        notifications = await self._stream.take(self._window - len(self._sent))
+        # Before they are sent: the acknowledgement may be there before `send` returns.
+        self._sent.extend([notification.sequence for notification in notifications])
+        if notifications:
+            self._known = max(self._known, notifications[-1].sequence)
+        return notifications
+
+    async def _handle(self, kind: str, message: dict[str, Any]) -> None:
+        if kind != "acknowledge":
+            await super()._handle(kind, message)
         sequence = message.get("sequence")
         if type(sequence) is not int or sequence < 0:
             raise Problem(422, "message", "acknowledge needs a sequence number")
@@ -197,7 +222,44 @@ class _NotificationSocket:
         while sent and sent[0] <= sequence:
             sent.popleft()
         self._room.set()
-        await self._caller.broker.notifications.acknowledge(self._subscriber, sequence, wait=False)
+        subscriber = self._stream.subscriber.name
+        await self._caller.broker.notifications.acknowledge(subscriber, sequence, wait=False)
+
+
+class _SharedSocket(_NotificationSocket):
+    """One of those that share the notifications of their subscriber."""
+
+    _stream: SharedStream
+
+    def _ready(self) -> Ready:
+        settings = self._stream.inbox.book.settings
+        return replace(super()._ready(), ack_seconds=settings.ack_seconds)
+
+    async def _handle(self, kind: str, message: dict[str, Any]) -> None:
+        self._caller.recheck()
+        match kind:
+            case "acknowledge":
+                self._stream.acknowledge(_parse(message, Settled).sequences)
+            case "reject":
+                rejection = _parse(message, Rejection)
+                if rejection.begun:
+                    self._stream.reject(rejection.sequences, rejection.reason, rejection.delay)
+                else:
+                    self._stream.take_back(rejection.sequences)
+            case "extend":
+                extension = _parse(message, Extension)
+                self._stream.extend(extension.sequences, extension.seconds)
+            case _:
+                await super()._handle(kind, message)
+
+
+def _parse(message: dict[str, Any], kind: type[T]) -> T:
+    """What a message says beside its type."""
+    said = {name: value for name, value in message.items() if name != "type"}
+    try:
+        return convert(said, kind)
+    except ValidationError:
+        raise misplaced("message", list(islice(faults(said, kind, "message"), 20))) from None
 
 
 def _read(event: Any) -> dict[str, Any]:

@@ -143,6 +143,28 @@ async def list_subscribers(
     return responses.Subscribers(list(found), following)
 
 
+# Sharing
+
+
+@router.serve("PUT /subscribers/{subscriber}/sharing")
+async def share(
+    subscriber: Name, asked: requests.Sharing, caller: AsSubscriber
+) -> responses.Subscriber:
+    """Have the subscriber's notifications shared among its connections, and acknowledged one by
+    one. What is not acknowledged stays so, and connections are closed to begin anew.
+    """
+    await caller.broker.shared.share(subscriber, asked)
+    return await show_subscriber(subscriber, caller)
+
+
+@router.serve("DELETE /subscribers/{subscriber}/sharing")
+async def unshare(subscriber: Name, caller: AsSubscriber) -> None:
+    """Have a cursor alone again. What was acknowledged after a notification that was not is
+    delivered again.
+    """
+    await caller.broker.shared.unshare(subscriber)
+
+
 # Webhooks
 
 
@@ -183,7 +205,9 @@ async def list_dead_letters(
     after: Number = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> responses.DeadLetters:
-    """What the webhook did not take in all its attempts, oldest first."""
+    """What the webhook did not take in all its attempts, or was handed out too often, oldest
+    first.
+    """
     letters = await caller.broker.webhooks.dead_letters(subscriber, after, limit)
     following = letters[-1].number if len(letters) == limit else None
     return responses.DeadLetters([_letter(one) for one in letters], following)
@@ -193,8 +217,14 @@ async def list_dead_letters(
 async def replay(
     subscriber: Name, asked: requests.Numbers, caller: AsSubscriber
 ) -> responses.Replayed:
-    """Try dead letters again."""
-    return responses.Replayed(await caller.broker.webhooks.replay(subscriber, asked.numbers))
+    """Try dead letters again: post them, or hand them out to those who share the notifications.
+    Then they are dead letters until they are acknowledged, and those that are too many for now
+    are left out.
+    """
+    broker = caller.broker
+    shared = broker.subscribers.get(subscriber).shared is not None
+    letters = broker.shared if shared else broker.webhooks
+    return responses.Replayed(await letters.replay(subscriber, asked.numbers))
 
 
 @webhooks.serve("DELETE /subscribers/{subscriber}/dead-letters")
@@ -204,6 +234,7 @@ async def discard(
     number: Annotated[list[Number], Query(max_length=1_000)] = [],  # noqa: B006  # never changed
 ) -> responses.Discarded:
     """Forget dead letters: those of a `number`, which may be given several times, or all."""
+    caller.broker.shared.discard(subscriber, number or None)
     return responses.Discarded(await caller.broker.webhooks.discard(subscriber, number or None))
 
 

@@ -157,7 +157,7 @@ class History:
         if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
             self._sizes = now, self._store.reader.sizes()
         return BrokerSummary(
-            sum(len(one.streams) for one in known),
+            sum(one.sessions for one in known),
             sum(one.backlog for one in subscribers),
             self._rank(subscribers),
             len(subscribers),
@@ -183,13 +183,16 @@ class History:
         return WatchedSubscriber(
             subscriber=subscriber.name,
             backlog=subscriber.backlog,
-            sessions=len(subscriber.streams),
+            sessions=subscriber.sessions,
             delivered=subscriber.delivered,
             dropped=subscriber.dropped,
             subscriptions=len(subscriber.subscriptions),
             webhook=None if webhook is None else "paused" if webhook.paused else "active",
             dead_letters=subscriber.dead_letters,
             last_error=self._webhooks.last_error(subscriber.name),
+            mode=subscriber.mode,
+            in_flight=subscriber.in_flight,
+            redelivered=subscriber.redelivered,
         )
 
     # Over the last minutes

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -48,11 +48,13 @@ COUNTERS = {
     "events_committed": ("Events durable in the log.", ("feed",)),
     "notifications_delivered": ("Notifications handed to subscribers.", ("feed", "way")),
     "webhook_deliveries": ("Requests to webhooks.", ("outcome",)),
+    "shared_notifications": ("What became of shared notifications.", ("outcome",)),
     "notifications_dropped": ("Notifications that subscribers have lost.", ()),
     "refused": ("What was refused, and why.", ("reason",)),
     "http_requests": ("Requests answered.", ("method", "route", "status")),
 }
 _OF_FEEDS = ("events_received", "events_matched", "matches", "events_committed")
+Outcome = Literal["acknowledged", "rejected", "expired", "redelivered", "dead"]
 MOST_LABELS = 1000
 MOST_SUBSCRIBERS = 100
 MOST_HISTOGRAMS = 100
@@ -116,6 +118,11 @@ class Metrics(Collector):
 
     def webhook(self, outcome: str) -> None:
         self._tallies["webhook_deliveries"].add((outcome,), 1)
+
+    def shared(self, outcome: Outcome, count: int) -> None:
+        """What became of notifications that a subscriber shares."""
+        if count:
+            self._tallies["shared_notifications"].add((outcome,), count)
 
     def request(self, method: str, route: str, status: int) -> None:
         """`route` as a template: /feeds/{feed}."""
@@ -292,11 +299,13 @@ def _gauges(broker: Broker) -> Iterator[Metric]:
     waiting = [(one.backlog, one.name) for one in subscribers if one.backlog]
     feeds = broker.feeds.list()
     sizes = broker.store.reader.sizes()
+    in_flight = sum(one.in_flight for one in subscribers)
     newest = max((info.last_sequence for info in feeds), default=0)
     for name, text, value in (
         ("queue_events", "Events that wait for the matcher.", broker.pipeline.events),
         ("queue_bytes", "Bytes that wait for the matcher.", broker.pipeline.nbytes),
-        ("sessions", "Subscribers that are connected.", sum(len(s.streams) for s in subscribers)),
+        ("sessions", "Subscribers that are connected.", sum(s.sessions for s in subscribers)),
+        ("in_flight_notifications", "Shared notifications with a deadline.", in_flight),
         ("last_sequence", "The newest sequence number.", newest),
         (
             "backlog_notifications_all",

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from boxmatch.broker.feeds.spec import FeedSpec
+from boxmatch.broker.store.progress import SharingRow, unpack_progress
 from boxmatch.broker.store.rows import (
     BATCH_COLUMNS,
     Batch,
@@ -52,20 +53,25 @@ MOST_BYTES = 8 << 20
 _INBOX = (
     "SELECT json_group_array(json_array(last, first, notifications, checksum)) FROM ("
     "SELECT last, first, notifications, checksum FROM inbox "
-    f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE})"
+    "WHERE subscriber = ? AND last > ? ORDER BY last LIMIT ?)"
 )
 _INBOX_BY_ROW = (
     "SELECT last, first, CAST(notifications AS BLOB), checksum FROM inbox "
-    f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_INBOX_PAGE}"
+    "WHERE subscriber = ? AND last > ? ORDER BY last LIMIT ?"
+)
+# Of those who share notifications, what is outstanding waits, and all after it.
+_REACHED = (
+    "(SELECT number, max(cursor, coalesce(position, 0)) AS cursor, coalesce(amount, 0) AS amount "
+    "FROM subscriber LEFT JOIN sharing ON subscriber = number)"
 )
 _BACKLOGS = (
-    "SELECT s.number, coalesce(sum(i.amount), 0) FROM subscriber s "
+    f"SELECT s.number, s.amount + coalesce(sum(i.amount), 0) FROM {_REACHED} s "
     "LEFT JOIN inbox i ON i.subscriber = s.number AND i.last > s.cursor "
     "WHERE {among} GROUP BY s.number"
 )
 _PARTLY_READ = (
     "SELECT s.number, s.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
-    "FROM subscriber s "
+    f"FROM {_REACHED} s "
     "CROSS JOIN inbox i ON i.subscriber = s.number AND i.last = "
     "(SELECT min(last) FROM inbox WHERE subscriber = s.number AND last > s.cursor) "
     "WHERE i.first <= s.cursor AND {among}"
@@ -174,6 +180,23 @@ class Reader:
             else:
                 self.report(f"publication {place}")
 
+    def sharing(self) -> list[SharingRow]:
+        """Subscribers that share their notifications, and how far they are."""
+        statement = (
+            "SELECT subscriber, settings, position, outstanding, checksum FROM sharing "
+            "ORDER BY subscriber"
+        )
+        with self.connection() as connection:
+            rows = connection.execute(statement).fetchall()
+        found = [
+            SharingRow(subscriber, settings, unpack_progress(subscriber, *progress))
+            for subscriber, settings, *progress in rows
+        ]
+        for row in found:
+            if row.progress is None:
+                self.report(f"progress of subscriber {row.subscriber}")
+        return found
+
     def webhooks(self) -> list[tuple[int, bytes]]:
         with self.connection() as connection:
             return connection.execute(
@@ -220,11 +243,12 @@ class Reader:
         """
         found: list[Notification] = []
         room = Room(limit, most_bytes)
+        page = min(limit, _INBOX_PAGE)  # no row is empty
         with self.connection() as connection:
             while not room.full():
-                rows = self._inbox_page(connection, subscriber, after)
+                rows = self._inbox_page(connection, subscriber, after, page)
                 self._add_notifications(connection, subscriber, after, rows, found, room)
-                if len(rows) < _INBOX_PAGE:
+                if len(rows) < page:
                     break
                 after = rows[-1][0]
         return found
@@ -258,13 +282,38 @@ class Reader:
                 for position, ids in wanted[: room.take(tuple(sizes))]
             ]
 
-    def _inbox_page(self, connection: sqlite3.Connection, subscriber: int, after: int) -> list[Any]:
+    def _inbox_page(
+        self, connection: sqlite3.Connection, subscriber: int, after: int, page: int
+    ) -> list[Any]:
         try:
-            [(text,)] = connection.execute(_INBOX, (subscriber, after))
+            [(text,)] = connection.execute(_INBOX, (subscriber, after, page))
             rows: list[Any] = orjson.loads(text)
         except (sqlite3.Error, ValueError):  # something in it is no text: row by row it will do
-            return connection.execute(_INBOX_BY_ROW, (subscriber, after)).fetchall()
+            return connection.execute(_INBOX_BY_ROW, (subscriber, after, page)).fetchall()
         return rows
+
+    def chosen(
+        self,
+        subscriber: int,
+        letters: Mapping[int, int | None],
+        most_bytes: int = MOST_BYTES,
+    ) -> dict[int, Notification | None]:
+        """Notifications by number, each from the inbox or from a dead letter; None if it is not
+        kept. It ends before `most_bytes` of bodies, but not before the first.
+        """
+        found: dict[int, Notification | None] = {}
+        room = Room(len(letters), most_bytes)
+        for sequence, letter in letters.items():
+            if letter is None:
+                some = self.inbox(subscriber, sequence - 1, 1)
+            else:
+                kept = self.dead_letters(subscriber, letter - 1, 1)
+                some = [one for each in kept if each.number == letter for one in each.notifications]
+            one = next((one for one in some if one.sequence == sequence), None)
+            if one is not None and not room.take((0, len(one.body))):
+                break
+            found[sequence] = one
+        return found
 
     def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
         """How many notifications wait, by subscriber: of all, or of some."""

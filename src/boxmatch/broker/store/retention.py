@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from boxmatch.broker.settings import Retention
+from boxmatch.broker.store.progress import Progress, unpack_progress
 from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.rows import (
     Notifications,
@@ -128,18 +129,31 @@ def _forget(transaction: StoreTransaction, firsts: list[int]) -> tuple[int, dict
     through = {subscriber: last for subscriber, _, last in rows}
     partly = transaction.execute(
         "SELECT i.subscriber, o.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
-        f"{unread}{_AMONG} AND i.first <= o.cursor",
+        f"{unread}{_AMONG} AND i.first <= max(o.cursor, coalesce("
+        "(SELECT position FROM sharing WHERE sharing.subscriber = o.number), 0))",
         among,
     ).fetchall()
+    reached: dict[int, Progress] = {}
     for subscriber, cursor, first, text, checksum in partly:
         notifications = unpack_notifications(subscriber, first, text, checksum) or []
-        missed[subscriber] -= sum(first + position <= cursor for position, _ in notifications)
+        if subscriber not in reached:
+            reached[subscriber] = _progress(transaction, subscriber) or Progress(cursor, {})
+        is_done = reached[subscriber].is_done
+        missed[subscriber] -= sum(is_done(first + position) for position, _ in notifications)
+    missed = {subscriber: count for subscriber, count in missed.items() if count}
     for subscriber, count in missed.items():
         _count_dropped(transaction, subscriber, count, through[subscriber])
     transaction.execute(f"DELETE FROM inbox WHERE {_AMONG}", among)
     gone = transaction.execute(f"DELETE FROM batch WHERE {_AMONG}", among).rowcount
     transaction.keep_next()
     return gone, missed
+
+
+def _progress(transaction: StoreTransaction, subscriber: int) -> Progress | None:
+    """How far a subscriber is, if it shares its notifications."""
+    statement = "SELECT position, outstanding, checksum FROM sharing WHERE subscriber = ?"
+    row = transaction.execute(statement, subscriber).fetchone()
+    return None if row is None else unpack_progress(subscriber, *row)
 
 
 def _count_dropped(
@@ -163,6 +177,14 @@ def _shorten(transaction: StoreTransaction, subscriber: int, most: int) -> tuple
     went, and whether there are still too many: one turn looks at so many rows and no more.
     """
     [(cursor,)] = transaction.execute("SELECT cursor FROM subscriber WHERE number = ?", subscriber)
+    if (progress := _progress(transaction, subscriber)) is not None:
+        # What is outstanding stays, with the row up to whose middle all was handed out.
+        most = max(most - len(progress.outstanding), 0)
+        [(cursor,)] = transaction.execute(
+            "SELECT coalesce(max(last), ?1) FROM inbox "
+            "WHERE subscriber = ?2 AND first <= ?1 AND last > ?1",
+            *(max(cursor, progress.position), subscriber),
+        )
     [(waiting,)] = transaction.execute(
         "SELECT coalesce(sum(amount), 0) FROM inbox WHERE subscriber = ? AND last > ?",
         subscriber,

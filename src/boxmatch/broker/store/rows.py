@@ -19,7 +19,7 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.errors import BoxmatchError, StorageError
 from boxmatch.model.schema import Schema
 from boxmatch.wire import responses
-from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.codec import decode, encode, stored
 from boxmatch.wire.requests import Adaptive, FeedKind
 
 Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
@@ -86,13 +86,17 @@ class Notification(NamedTuple):
     kind: FeedKind = "events"
     rate: float = 0.0
     """The rate of false matches that was tolerated; 0 is exact."""
+    deliveries: int = 0
+    """How many times it was handed out, if its subscriber shares its notifications."""
 
     def to_json(self) -> bytes:
         """The notification as it goes over the network, with the body as it is."""
-        sequence, feed, at, subscriptions, body, kind, rate = self
+        sequence, feed, at, subscriptions, body, kind, rate, deliveries = self
         event, change = (stored(body), None) if kind == "events" else (None, stored(body))
         ids: Any = subscriptions
-        return encode(responses.Notification(sequence, feed, at, ids, rate, event, change))
+        return encode(
+            responses.Notification(sequence, feed, at, ids, rate, event, change, deliveries)
+        )
 
     @classmethod
     def of_response(cls, said: responses.Notification) -> Notification:
@@ -103,7 +107,7 @@ class Notification(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """Notifications that a webhook did not take."""
+    """Notifications that nobody took."""
 
     number: int
     subscriber: str
@@ -113,6 +117,11 @@ class DeadLetter(NamedTuple):
     reason: str
     at: float
     body: bytes
+
+    @property
+    def notifications(self) -> list[Notification]:
+        delivery: responses.Delivery = decode(self.body, responses.Delivery)
+        return [Notification.of_response(one) for one in delivery.notifications]
 
 
 class Appended(NamedTuple):

@@ -30,11 +30,15 @@ DATABASE = "broker.sqlite"
 _WAL_PAGES = 16_384
 """64 MiB. Another thread copies most of it into the database before it has that length."""
 
+_SHARING = """CREATE TABLE sharing (
+    subscriber INTEGER PRIMARY KEY, settings BLOB NOT NULL, position INTEGER NOT NULL,
+    amount INTEGER NOT NULL, outstanding TEXT NOT NULL, checksum INTEGER NOT NULL)"""
+
 # Numbers that are never used again need AUTOINCREMENT. The index on feeds covers all that is asked
 # about batches without their payload, which would else be a walk through the whole log.
 _FORMAT = Format(
     application=0x426F7842,
-    version=2,
+    version=3,
     tables=(
         "CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
         """CREATE TABLE feed (
@@ -71,7 +75,9 @@ _FORMAT = Format(
         feed INTEGER NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, first INTEGER NOT NULL,
         last INTEGER NOT NULL, PRIMARY KEY (feed, key)) WITHOUT ROWID""",
         "CREATE INDEX repeat_by_time ON repeat (at)",
+        _SHARING,
     ),
+    upgrades={2: (_SHARING,)},
 )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boxmatch.broker.feeds.spec import FeedSpec
+from boxmatch.broker.store.progress import Progress, pack_progress
 from boxmatch.broker.store.rows import (
     Appended,
     Inboxes,
@@ -48,6 +49,13 @@ _PUT_CURSORS = (
     "UPDATE subscriber SET cursor = max(cursor, moved.place) FROM moved "
     "WHERE subscriber.number = moved.number"
 )
+_PUT_PROGRESS = (
+    "WITH reached (number, position, amount, outstanding, checksum) AS "
+    f"(SELECT {_columns(5)} FROM json_each(?)) "
+    "UPDATE sharing SET position = reached.position, amount = reached.amount, "
+    "outstanding = reached.outstanding, checksum = reached.checksum FROM reached "
+    "WHERE subscriber = reached.number"
+)
 _REPEATS = (
     "SELECT key, at, first, last FROM repeat "
     "WHERE feed = ? AND key IN (SELECT value FROM json_each(?))"
@@ -59,7 +67,7 @@ _BATCHES_AT_ONCE = (64, 8, 1)  # few lengths, as each is a statement of its own
 class WriteBuffer:
     """What changes have asked for and no statement has written yet."""
 
-    __slots__ = ("batches", "cursors", "inbox", "repeats")
+    __slots__ = ("batches", "cursors", "inbox", "progress", "repeats")
 
     def __init__(self) -> None:
         self.batches: list[tuple[Any, ...]] = []
@@ -67,6 +75,8 @@ class WriteBuffer:
         self.repeats: dict[tuple[int, str], tuple[float, int, int]] = {}
         """By feed and key: time, first and last number."""
         self.cursors: dict[int, int] = {}
+        self.progress: dict[int, Progress] = {}
+        """By subscriber that shares its notifications: the last one counts."""
 
     def add(self, later: WriteBuffer) -> None:
         self.batches += later.batches
@@ -74,6 +84,7 @@ class WriteBuffer:
         self.repeats.update(later.repeats)
         for subscriber, sequence in later.cursors.items():
             self.move(subscriber, sequence)
+        self.progress.update(later.progress)
 
     def move(self, subscriber: int, sequence: int) -> None:
         self.cursors[subscriber] = max(self.cursors.get(subscriber, 0), sequence)
@@ -98,6 +109,11 @@ class WriteBuffer:
             written += 64 * len(self.cursors)
             connection.execute(_PUT_CURSORS, (json_text(list(self.cursors.items())),))
             self.cursors = {}
+        if self.progress:
+            text = json_text([pack_progress(*one) for one in self.progress.items()])
+            written += len(text) + PAGE * len(self.progress)
+            connection.execute(_PUT_PROGRESS, (text,))
+            self.progress = {}
         return written
 
 
@@ -272,6 +288,27 @@ class StoreTransaction(group_commit.Transaction):
         self._check_room()
         self._check_subscriber(subscriber)
         self._own.move(int(subscriber), min(int(sequence), self.next_sequence - 1))
+
+    def share(self, subscriber: int, settings: bytes) -> None:
+        """The subscriber's notifications are shared, from its cursor on unless they were before."""
+        [(cursor,)] = self.execute("SELECT cursor FROM subscriber WHERE number = ?", subscriber)
+        number, *progress = pack_progress(subscriber, Progress(cursor, {}))
+        self.execute(
+            "INSERT INTO sharing VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (subscriber) DO UPDATE SET settings = excluded.settings",
+            *(number, settings, *progress),
+        )
+
+    def put_progress(self, subscriber: int, progress: Progress) -> None:
+        """How far a subscriber is that shares its notifications; the cursor follows. Of one that
+        does not share them any more, the cursor alone.
+        """
+        self.move_cursor(subscriber, progress.cursor)
+        self._own.progress[int(subscriber)] = progress
+
+    def unshare(self, subscriber: int) -> None:
+        """The cursor alone counts again: what is done after it is forgotten."""
+        self.execute("DELETE FROM sharing WHERE subscriber = ?", subscriber)
 
     def put_subscription(
         self, subscriber: int, id: str, feed: int, wanted: bytes, now: float

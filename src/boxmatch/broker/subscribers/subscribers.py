@@ -21,6 +21,7 @@ from boxmatch.wire.requests import Wanted
 
 if TYPE_CHECKING:
     from boxmatch.broker.delivery.notifications import NotificationStream
+    from boxmatch.broker.delivery.shared_inbox import SharedInbox
     from boxmatch.broker.delivery.webhooks import Webhooks
     from boxmatch.broker.store import Store
     from boxmatch.broker.subscribers.directory import Directory
@@ -88,6 +89,27 @@ class Subscriber:
     """The same."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     streams: set[NotificationStream] = field(default_factory=set)
+    shared: SharedInbox | None = None
+    """If notifications are acknowledged one by one, who has which."""
+
+    @property
+    def sessions(self) -> int:
+        """How many connections get its notifications."""
+        return len(self.streams if self.shared is None else self.shared.streams)
+
+    @property
+    def mode(self) -> responses.Mode:
+        return "cursor" if self.shared is None else "shared"
+
+    @property
+    def in_flight(self) -> int:
+        """Shared notifications that somebody has."""
+        return 0 if self.shared is None else self.shared.book.in_flight
+
+    @property
+    def redelivered(self) -> int:
+        """Shared notifications that were handed out again."""
+        return 0 if self.shared is None else self.shared.redelivered
 
 
 class TopSubscriptions(NamedTuple):
@@ -247,12 +269,16 @@ class Subscribers:
                 dropped=one.dropped,
                 dropped_through=one.dropped_through,
                 subscriptions=len(one.subscriptions),
-                sessions=len(one.streams),
+                sessions=one.sessions,
                 delivered=one.delivered,
                 webhook=self._webhooks.describe(one.name),
                 dead_letters=letters.get(one.number, 0),
                 last_error=self._webhooks.last_error(one.name),
                 feeds=sorted({each.wanted.feed for each in one.subscriptions.values()}),
+                mode=one.mode,
+                sharing=None if one.shared is None else one.shared.book.settings,
+                in_flight=one.in_flight,
+                redelivered=one.redelivered,
             )
             for one in subscribers
         ]
