@@ -41,7 +41,7 @@ class FakeBroker:
             raise UnknownFeedError(name)
         return SimpleNamespace(feed=SimpleNamespace(spec=self.spec))
 
-    def check_room(self) -> None:
+    def check_room(self, feed: object) -> None:
         """There is always room."""
 
     async def publish(

@@ -213,7 +213,7 @@ class Model(RuleBasedStateMachine):
     def settle(self) -> None:
         """What has expired may be stored, or undone, after the operation was refused."""
         self.run(self.broker.store.commit(lambda transaction: None))
-        self.run(self.broker.pipeline.call(lambda: None))
+        self.run(self.broker.pipeline.call(self.broker.state.feed("s"), lambda: None))
         self.run(asyncio.sleep(0))
 
     @invariant()

@@ -103,7 +103,7 @@ class Broker:
         published has ended.
         """
         if self.ready and not self.pipeline.is_alive:
-            return "the matching thread has ended"
+            return "a matching thread has ended"
         if self.ready and not self.store.is_alive:
             return "the thread that writes to the disk has ended"
         return None

@@ -58,7 +58,7 @@ class Reservation(NamedTuple):
 class Adaptation:
     """The adjuster of a feed, if it has one, and what was measured of its effect.
 
-    In the matching thread, but for reading.
+    In the thread of the feed, but for reading.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ def in_effect(spec: FeedSpec) -> Adaptive | None:
 class EventFeed:
     """Subscriptions and the index over them.
 
-    All but `spec`, `waiting` and reading the `pace` is for the matching thread alone.
+    All but `spec`, `waiting` and reading the `pace` is for the thread of the feed alone.
     """
 
     def __init__(self, spec: FeedSpec, number: int) -> None:

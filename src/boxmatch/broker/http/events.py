@@ -127,7 +127,7 @@ async def publish(request: Request) -> Response:
     limits = caller.limits
     broker = caller.broker
     entry = broker.directory.feed(feed)  # before a large body is read for nothing
-    broker.pipeline.check_room()
+    broker.pipeline.check_room(entry.feed)
     # The body without a name, so that it goes soon.
     events = _events(await read_body(request, limits.body_bytes), request, entry, limits)
     caller.take_events(len(events.rows))

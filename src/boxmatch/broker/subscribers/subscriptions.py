@@ -136,7 +136,7 @@ class Subscriptions:
                 Subscription(known, name, one, now if before is None else before.created, now)
                 for (name, one), before in zip(wanted.items(), befores, strict=True)
             ]
-            await self._pipeline.call(lambda: feed.put(new, befores, compiled, schema))
+            await self._pipeline.call(feed, lambda: feed.put(new, befores, compiled, schema))
             self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
             known.subscriptions.update((one.id, one) for one in new)
             return [
@@ -154,11 +154,13 @@ class Subscriptions:
         if not any(one.axes for one in compiled):
             yield
             return
-        reservation = await self._pipeline.call(lambda: feed.reserve(wanted.values(), compiled))
+        reservation = await self._pipeline.call(
+            feed, lambda: feed.reserve(wanted.values(), compiled)
+        )
         try:
             yield
         finally:
-            self._pipeline.call_soon(lambda: feed.release(reservation))
+            self._pipeline.call_soon(feed, lambda: feed.release(reservation))
 
     @uninterrupted
     async def delete(self, subscriber: str, subscription: str) -> None:
@@ -172,7 +174,7 @@ class Subscriptions:
 
             if isinstance(feed, EventFeed):
                 await self._store.commit(forget, frees=True)
-                await self._pipeline.call(lambda: feed.remove(known))
+                await self._pipeline.call(feed, lambda: feed.remove(known))
                 known.subscriber.subscriptions.pop(subscription, None)
             else:
                 await self._state.operate(
