@@ -231,14 +231,16 @@ class Subscriptions:
         return self._add(lambda table: Bulk.one_box_each(ids, boxes))
 
     def subscribe_from(self, others: Sequence[tuple[Subscriptions, Int64Array]]) -> Subscribed:
-        """Take over subscriptions of other matchers of the same schema, whose ids are numbers.
+        """Take over subscriptions of other matchers, whose ids are numbers. Their schemas are this
+        one, or the beginning of it.
 
         With each matcher comes an array: the new id by the old one, or -1 to leave it out. No
         filter is compiled again.
         """
+        attributes = self.schema.attributes
         for other, _ in others:
-            if other.schema != self.schema:
-                raise SchemaError("only matchers of the same schema can be taken over")
+            if other.schema.attributes != attributes[: len(other.schema)]:
+                raise SchemaError("only matchers whose schema this one begins with are taken over")
         parts = [(other._stores.snapshot, renamed) for other, renamed in others]
         return self._add(place_copies(parts))
 

@@ -140,9 +140,8 @@ class EventFeed:
         self.pace = 0.0
         """Seconds that it lately took to match an event."""
         self.slots = Slots()
-        self.matcher = Matcher(spec.schema, index=spec.index)
-        self.exact = Matcher(spec.schema)
-        """Of subscriptions that want to be exact whatever the load."""
+        self.matcher, self.exact = _matchers_of(spec)
+        """The second is that of subscriptions that want to be exact whatever the load."""
         self.adapting = Adaptation(in_effect(spec))
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
@@ -269,9 +268,15 @@ class EventFeed:
 
     def extend(self, spec: FeedSpec) -> None:
         """Have more attributes from now on."""
-        self.spec = spec
-        self.matcher, self.exact = Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
-        self._subscribe_stored(self.slots.in_use())
+        slots = np.arange(len(self.slots.subscriptions))
+        matcher, exact = _matchers_of(spec)
+        try:
+            matcher.subscribe_from([(self.matcher, slots)])
+            exact.subscribe_from([(self.exact, slots)])
+            self.spec, self.matcher, self.exact = spec, matcher, exact
+        except FilterTooLargeError:  # more attributes leave room for fewer expressions
+            self.spec, (self.matcher, self.exact) = spec, _matchers_of(spec)
+            self._subscribe_stored(self.slots.in_use())
         self._names = KnownNames(spec.schema)
 
     def is_untidy(self, quiet: float) -> bool:
@@ -291,6 +296,10 @@ class EventFeed:
 
     def _matcher_of(self, subscription: Subscription) -> Matcher:
         return self.exact if subscription.wanted.exact else self.matcher
+
+
+def _matchers_of(spec: FeedSpec) -> tuple[Matcher, Matcher]:
+    return Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
 
 
 def compile_wanted(spec: FeedSpec, wanted: Wanted) -> CompiledFilter:
