@@ -634,9 +634,19 @@ def test_a_subscription_is_put_while_its_feed_is_extended(tmp_path: Path) -> Non
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.feeds.create(ticks())
-            hold, feed = threading.Event(), broker.directory.feed("ticks").feed
-            broker.pipeline.call_soon(feed, lambda: hold.wait(30) and None)
+            held, hold, feed = (
+                threading.Event(),
+                threading.Event(),
+                broker.directory.feed("ticks").feed,
+            )
+
+            def wait() -> None:
+                held.set()
+                hold.wait(30)
+
+            broker.pipeline.call_soon(feed, wait)
             queue = broker.pipeline._queue(feed)._queue
+            await asyncio.to_thread(held.wait)
             extending = asyncio.create_task(broker.feeds.extend("ticks", {"venue": "string"}))
             while not queue:
                 await asyncio.sleep(0.001)

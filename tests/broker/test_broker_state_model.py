@@ -72,6 +72,7 @@ class Model(RuleBasedStateMachine):
     def start(self) -> None:
         store = Store.open(Path(self.folder.name), sync="normal", pace=0.0)
         self.broker = Broker(Settings(data=Path(self.folder.name)), store, clock=lambda: self.now)
+        self.broker.directory.load(self.broker.startup)
         self.run(self.broker.start())
         for task in self.broker.housekeeping.tasks:  # what expires does so when we say so
             task.cancel()

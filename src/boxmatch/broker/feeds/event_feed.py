@@ -30,6 +30,9 @@ _MANY_CHANGES = 256
 """So few subscriptions are quickly looked through one by one."""
 
 
+_AT_ONCE = 50_000
+"""Stored subscriptions that are compiled together."""
+
 SAMPLE = 16
 """Events of a batch that are matched again, exactly."""
 _EVERY = 64
@@ -149,30 +152,40 @@ class EventFeed:
         self._names = KnownNames(spec.schema)
         self._reserved: list[Reservation] = []
 
-    def load(self, subscriptions: Iterable[Subscription]) -> None:
-        """Take over subscriptions that were checked when they came."""
-        new = list(subscriptions)
-        for subscription in new:
+    def load(
+        self,
+        subscriptions: Sequence[Subscription],
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Take over subscriptions that were checked when they came. `advance` hears how many."""
+        for subscription in subscriptions:
             self.slots.add(subscription)
-        self._subscribe_stored(new)
+        for first in range(0, len(subscriptions), _AT_ONCE):
+            self._subscribe_stored(subscriptions[first : first + _AT_ONCE])
+            advance(first)
 
-    def _subscribe_stored(self, subscriptions: Iterable[Subscription]) -> None:
+    def _subscribe_stored(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe to what was checked before; so nothing is refused, unless it was long ago."""
-        known, compiled = [], []
-        for one in subscriptions:
+        for matcher, exact in ((self.matcher, False), (self.exact, True)):
+            chosen = [one for one in subscriptions if one.wanted.exact == exact]
+            if not chosen:
+                continue
             try:
-                compiled.append(compile_wanted(self.spec, one.wanted))
-                known.append(one)
-            except FilterError as error:
-                log.error("a stored filter is not understood any more", reason=str(error))
+                done = matcher.subscribe_many(map(_record, chosen), on_error="skip")
+            except FilterTooLargeError:  # all together; one by one, some go
+                for one in chosen:
+                    self._subscribe_one(matcher, one)
+                continue
+            for bad in done.rejected:
+                log.error("a stored filter is not understood any more", reason=bad.reason)
+
+    def _subscribe_one(self, matcher: Matcher, one: Subscription) -> None:
         try:
-            self._subscribe(known, compiled)
-        except FilterTooLargeError:  # all together; one by one, some go
-            for one, filter in zip(known, compiled, strict=True):
-                try:
-                    self._subscribe([one], [filter])
-                except FilterTooLargeError as error:
-                    log.error("a stored filter is too much", reason=str(error))
+            matcher.subscribe_compiled([one.slot], [compile_wanted(self.spec, one.wanted)])
+        except FilterTooLargeError as error:
+            log.error("a stored filter is too much", reason=str(error))
+        except FilterError as error:
+            log.error("a stored filter is not understood any more", reason=str(error))
 
     def _subscribe(
         self, subscriptions: Sequence[Subscription], compiled: Sequence[CompiledFilter]
@@ -299,7 +312,16 @@ class EventFeed:
 
 
 def _matchers_of(spec: FeedSpec) -> tuple[Matcher, Matcher]:
-    return Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
+    return (
+        Matcher(spec.schema, index=spec.index, keep_texts=False),
+        Matcher(spec.schema, keep_texts=False),
+    )
+
+
+def _record(one: Subscription) -> dict[str, Any]:
+    """A subscription as `subscribe_many` takes it."""
+    record = {"id": one.slot, "filter": one.wanted.filter}
+    return record if one.wanted.dialect is None else record | {"dialect": one.wanted.dialect}
 
 
 def compile_wanted(spec: FeedSpec, wanted: Wanted) -> CompiledFilter:

@@ -162,6 +162,13 @@ class Reader:
             else:
                 self.report(f"subscription {values[0]}")
 
+    def subscription_count(self, feed: int) -> int:
+        """How many rows there are, damaged ones included."""
+        with self.connection() as connection:
+            statement = "SELECT count(*) FROM subscription WHERE feed = ?"
+            [(count,)] = connection.execute(statement, (feed,))
+        return int(count)
+
     def members(self, feed: int) -> Iterator[MemberRow]:
         """In the order in which they were first put."""
         statement = (

@@ -15,6 +15,7 @@ import structlog
 from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, publication_from_json
+from boxmatch.broker.startup import Startup
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
@@ -50,6 +51,14 @@ class Directory:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
+        self.by_number: dict[int, Subscriber] = {}
+        self._subscribers: dict[str, Subscriber] = {}
+        self._feeds: dict[str, FeedEntry] = {}
+
+    def load(self, startup: Startup) -> None:
+        """Read all that is stored."""
+        store = self._store
+        startup.begin("reading subscribers")
         # What they have not read is on disk, however new it is.
         newest = store.next_sequence - 1
         self.by_number = {
@@ -65,9 +74,8 @@ class Directory:
             for row in store.reader.subscribers()
         }
         self._subscribers = {subscriber.name: subscriber for subscriber in self.by_number.values()}
-        self._feeds: dict[str, FeedEntry] = {}
         for number, spec in store.reader.feeds():
-            feed = self.read_feed(spec, number)
+            feed = self.read_feed(spec, number, startup)
             entry = self.add_feed(feed)
             self.restore_subscriptions(feed, feed.slots.in_use())
             for logged in store.reader.last_events(number, 1):
@@ -98,13 +106,14 @@ class Directory:
         entry = self._feeds[feed.spec.name] = FeedEntry(feed)
         return entry
 
-    def read_feed(self, spec: FeedSpec, number: int) -> Feed:
+    def read_feed(self, spec: FeedSpec, number: int, startup: Startup | None = None) -> Feed:
         """A feed as it is on disk, with its subscriptions; that their subscribers know them too is
         up to the caller. From any thread.
         """
-        reader = self._store.reader
+        reader, startup = self._store.reader, startup or Startup()
         subscriptions = []
-        for row in reader.subscriptions(number):
+        startup.begin("reading subscriptions", spec.name, reader.subscription_count(number))
+        for row in startup.counting(reader.subscriptions(number)):
             subscriber = self.by_number.get(row.subscriber)
             if subscriber is None:
                 log.error("a subscription has no subscriber: damaged", number=row.number, id=row.id)
@@ -113,8 +122,10 @@ class Directory:
             subscriptions.append(Subscription(subscriber, row.id, wanted, row.created, row.updated))
         if spec.kind == "events":
             events = EventFeed(spec, number)
-            events.load(subscriptions)
+            startup.begin("building the index", spec.name, len(subscriptions))
+            events.load(subscriptions, startup.advance)
             return events
+        startup.begin("reading publications", spec.name)
         state = StateFeed(spec, number, self._clock)
         publications = {
             row.id: publication_from_json(row.id, row.body, row.expires)
