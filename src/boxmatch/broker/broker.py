@@ -26,6 +26,7 @@ from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Subscribers
 from boxmatch.broker.subscribers.subscriptions import Subscriptions
+from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.model.schema import Schema
 
 
@@ -68,7 +69,8 @@ class Broker:
         """Read what there is, and have everything compiled before the first event comes. In any
         thread; `startup` says how far it is.
         """
-        self.directory.load(self.startup)
+        with pausing_full_collections():
+            self.directory.load(self.startup)
         self.startup.begin("loading kernels")
         probe = Schema({"x": "int", "s": "string"})
         EventFeed(FeedSpec(name="probe", spaces={"probe": probe}), 0).matcher.warmup()

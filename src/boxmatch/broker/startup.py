@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
-T = TypeVar("T")
 log = structlog.get_logger("boxmatch.server")
 
 _EVERY = 2.0
@@ -55,13 +54,6 @@ class Startup:
         """So much of the step is done."""
         self.step = self.step._replace(done=done)
         self._tell()
-
-    def counting(self, items: Iterable[T], every: int = 1_000) -> Iterator[T]:
-        """The items, whose number is how much of the step is done."""
-        for number, item in enumerate(items, self.step.done):
-            if number % every == 0:
-                self.advance(number)
-            yield item
 
     def finish(self) -> None:
         """The broker is ready."""

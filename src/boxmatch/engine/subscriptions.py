@@ -359,9 +359,13 @@ class Subscriptions:
 
         A process that is killed in the middle leaves what was there before.
         """
+        SavedFolder(Path(path)).save(self.describe())
+
+    def describe(self) -> Saved:
+        """The subscriptions of this moment, as `SavedFolder` writes them."""
         self._stores.settle()
         saved, _ = describe(self._stores, self._settings)
-        SavedFolder(Path(path)).save(replace(saved, change=0))
+        return replace(saved, change=0)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, unknown: Unknown = "ignore") -> Self:
@@ -371,7 +375,7 @@ class Subscriptions:
         What is done about `unknown` names is not saved: it is up to those who match.
         """
         saved, changes = load_folder(Path(path))
-        matcher = cls._of(saved, unknown)
+        matcher = cls.of_saved(saved, unknown=unknown)
         apply_changes(matcher._stores, changes)
         return matcher
 
@@ -399,7 +403,7 @@ class Subscriptions:
         make = None if schema is None else partial(cls._empty, schema, options)
         opened = OpenedFolder(Path(path), sync=None if read_only else sync, make=make)
         try:
-            matcher = cls._of(opened.saved, unknown)
+            matcher = cls.of_saved(opened.saved, unknown=unknown)
             matcher._check_settings(path, schema, options)
             matcher._disk = opened.attach(matcher._stores)
         except BaseException:
@@ -447,7 +451,8 @@ class Subscriptions:
         return describe(made._stores, made._settings)[0]
 
     @classmethod
-    def _of(cls, saved: Saved, unknown: Unknown) -> Self:
+    def of_saved(cls, saved: Saved, *, unknown: Unknown = "ignore") -> Self:
+        """The matcher of what `SavedFolder` has read."""
         settings = saved.settings
         matcher = cls(
             settings.schema,

@@ -11,6 +11,7 @@ import structlog
 
 from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.arrays import Int64Array
+from boxmatch.broker.feeds.index_files import Capture, LoadedIndex
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
@@ -30,7 +31,10 @@ _MANY_CHANGES = 256
 """So few subscriptions are quickly looked through one by one."""
 
 
-_AT_ONCE = 50_000
+_SHARE = 100
+"""One in so many subscriptions may have changed before the files of the index are written again."""
+
+_AT_ONCE = 20_000
 """Stored subscriptions that are compiled together."""
 
 SAMPLE = 16
@@ -149,20 +153,47 @@ class EventFeed:
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
         self.changed = 0.0
+        self.unsaved = 0
+        """Changes of subscriptions that the files of the index do not have."""
         self._names = KnownNames(spec.schema)
         self._reserved: list[Reservation] = []
 
     def load(
         self,
         subscriptions: Sequence[Subscription],
-        advance: Callable[[int], None] = lambda _: None,
+        checksums: Int64Array,
+        slots: Int64Array,
+        index: LoadedIndex | None,
+        advance: Callable[[int], None],
     ) -> None:
-        """Take over subscriptions that were checked when they came. `advance` hears how many."""
-        for subscription in subscriptions:
-            self.slots.add(subscription)
-        for first in range(0, len(subscriptions), _AT_ONCE):
-            self._subscribe_stored(subscriptions[first : first + _AT_ONCE])
-            advance(first)
+        """Take over subscriptions that were checked when they came, with the checksums of their
+        rows, and the slots (or -1) that they have in the index, so that they need not be compiled.
+        `advance` hears how many are done.
+        """
+        known = np.empty(0, np.int64) if index is None else index.checksums
+        gone = np.ones(len(known), bool)
+        gone[slots[slots >= 0]] = False
+        if index is not None:
+            self.matcher, self.exact = index.matcher, index.exact
+            stale = np.flatnonzero(gone & (known != 0))
+            for matcher in (self.matcher, self.exact) if len(stale) else ():
+                matcher.unsubscribe_many(stale, missing_ok=True)
+        new = np.flatnonzero(slots < 0)
+        unused = np.concatenate([np.flatnonzero(gone), len(known) + np.arange(len(new))])
+        slots[new] = unused[: len(new)]
+        size = max(len(known), int(slots.max(initial=-1)) + 1)
+        self.slots.restore(subscriptions, slots, checksums, size)
+        self.unsaved = len(new) + int(np.count_nonzero(known[gone]))
+        advance(len(subscriptions) - len(new))
+        rest = [subscriptions[row] for row in new.tolist()]
+        for first in range(0, len(rest), _AT_ONCE):
+            self._subscribe_stored(rest[first : first + _AT_ONCE])
+            advance(len(subscriptions) - max(len(rest) - first - _AT_ONCE, 0))
+
+    def capture(self) -> Capture:
+        """The index of this moment, for its files."""
+        self.unsaved = 0
+        return Capture(self.matcher.describe(), self.exact.describe(), self.slots.checksums)
 
     def _subscribe_stored(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe to what was checked before; so nothing is refused, unless it was long ago."""
@@ -270,6 +301,7 @@ class EventFeed:
         else:  # it was extended meanwhile
             self._subscribe_stored(subscriptions)
         self.changes += len(subscriptions)
+        self.unsaved += len(subscriptions)
         self.changed = time.monotonic()
 
     def remove(self, subscription: Subscription) -> None:
@@ -277,6 +309,7 @@ class EventFeed:
         self._matcher_of(subscription).unsubscribe(subscription.slot)
         self.slots.remove(subscription.slot)
         self.changes += 1
+        self.unsaved += 1
         self.changed = time.monotonic()
 
     def extend(self, spec: FeedSpec) -> None:
@@ -291,10 +324,19 @@ class EventFeed:
             self.spec, (self.matcher, self.exact) = spec, _matchers_of(spec)
             self._subscribe_stored(self.slots.in_use())
         self._names = KnownNames(spec.schema)
+        self.unsaved = len(self.slots)
+        self.changed = time.monotonic()
 
     def is_untidy(self, quiet: float) -> bool:
         """Whether many subscriptions have changed, and none for so many seconds."""
         return self.changes >= _MANY_CHANGES and time.monotonic() - self.changed > quiet
+
+    def is_to_save(self, quiet: float) -> bool:
+        """Whether the files of the index lack so much that a start would take longer, and whether
+        nothing has changed for so many seconds.
+        """
+        most = max(_MANY_CHANGES, len(self.slots) // _SHARE)
+        return self.unsaved >= most and time.monotonic() - self.changed > quiet
 
     def tidy(self) -> None:
         """Give new subscriptions their place in the index. In any thread; takes a while."""

@@ -139,9 +139,13 @@ class Subscriptions:
 
             rows = [] if number is None else await _aside(len(wanted), partial(texts, number))
 
+            checksums: list[int] = []
+
             def store(transaction: StoreTransaction) -> int:
                 stored = transaction.put_subscriber(subscriber)
-                transaction.put_subscriptions(stored, feed.number, rows or texts(stored), now)
+                used = rows or texts(stored)
+                transaction.put_subscriptions(stored, feed.number, used, now)
+                checksums[:] = [one.checksum for one in used]
                 return stored
 
             number = await self._store.commit(store)
@@ -149,9 +153,14 @@ class Subscriptions:
 
             def change() -> list[Subscription]:
                 new = [
-                    Subscription(known, name, one, now if before is None else before.created, now)
-                    for (name, one), before in zip(wanted.items(), befores, strict=True)
-                ]
+                    Subscription(
+                        known, name, one, now if before is None else before.created, now,
+                        checksum=checksum,
+                    )
+                    for (name, one), before, checksum in zip(
+                        wanted.items(), befores, checksums, strict=True
+                    )
+                ]  # fmt: skip
                 feed.put(new, befores, compiled, schema)
                 return new
 
