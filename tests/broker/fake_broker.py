@@ -10,6 +10,7 @@ from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
+from boxmatch.broker.startup import Startup
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import UnknownFeedError
@@ -26,6 +27,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.ready = True
         self.failure: str | None = None
+        self.startup = Startup()
         self.store = SimpleNamespace(failure=None)
         self.settings = Settings(data=Path("unused"))
         self.metrics = Metrics()
@@ -41,7 +43,7 @@ class FakeBroker:
             raise UnknownFeedError(name)
         return SimpleNamespace(feed=SimpleNamespace(spec=self.spec))
 
-    def check_room(self) -> None:
+    def check_room(self, feed: object) -> None:
         """There is always room."""
 
     async def publish(

@@ -117,14 +117,15 @@ def test_congestion_raises_the_rate_and_quiet_takes_it_back(tmp_path: Path) -> N
             await broker.feeds.create(replace(ticks(), index="rein"))
             await broker.feeds.adapt("ticks", Adaptive(threshold=0.01, step=0.01, maximum=0.05))
             # A feed that has been idle is exact; on a slow machine that may be while we look.
-            broker.directory.feed("ticks").feed.adapting._clock = lambda: 0.0
+            feed = broker.directory.feed("ticks").feed
+            feed.adapting._clock = lambda: 0.0
             hold = asyncio.Event()
             loop = asyncio.get_running_loop()
 
             def block() -> None:
                 asyncio.run_coroutine_threadsafe(hold.wait(), loop).result()
 
-            blocked = asyncio.create_task(broker.pipeline.call(block))
+            blocked = asyncio.create_task(broker.pipeline.call(feed, block))
             waiting = asyncio.create_task(broker.pipeline.publish("ticks", events({"price": 1.0})))
             await asyncio.sleep(0.05)
             hold.set()

@@ -134,7 +134,7 @@ def test_slow_matching_bounds_what_is_queued_and_matched_together(tmp_path: Path
             await broker.feeds.create(ticks())
             feed = broker.directory.feed("ticks").feed
             hold = threading.Event()
-            blocked = asyncio.create_task(broker.pipeline.call(hold.wait))
+            blocked = asyncio.create_task(broker.pipeline.call(feed, hold.wait))
             sizes: list[int] = []
             match = feed.match
 
@@ -338,18 +338,18 @@ def test_changing_subscriptions_against_brute_force(tmp_path: Path) -> None:
 def test_publishers_wait_for_room_and_are_sent_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boxmatch.broker.feeds.pipeline._ROOM_TIMEOUT", 0.05)
+    monkeypatch.setattr("boxmatch.broker.feeds.admission._ROOM_TIMEOUT", 0.05)
 
     async def main() -> None:
         async with running(tmp_path, queue_events=10) as broker:
             await broker.feeds.create(ticks())
-            hold = asyncio.Event()
+            hold, feed = asyncio.Event(), broker.directory.feed("ticks").feed
             loop = asyncio.get_running_loop()
 
             def block() -> None:
                 asyncio.run_coroutine_threadsafe(hold.wait(), loop).result()
 
-            blocked = asyncio.create_task(broker.pipeline.call(block))
+            blocked = asyncio.create_task(broker.pipeline.call(feed, block))
             first = asyncio.create_task(
                 broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * 8))
             )
@@ -371,8 +371,8 @@ def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, queue_bytes=20_000) as broker:
             await broker.feeds.create(ticks())
-            hold = threading.Event()
-            blocked = asyncio.create_task(broker.pipeline.call(hold.wait))
+            hold, feed = threading.Event(), broker.directory.feed("ticks").feed
+            blocked = asyncio.create_task(broker.pipeline.call(feed, hold.wait))
             large = events(*[{"price": 1.0}] * 100)  # about 8,000 bytes
             sent = [asyncio.create_task(broker.pipeline.publish("ticks", large)) for _ in range(4)]
             await asyncio.sleep(0.05)  # two are in, and two wait
@@ -380,13 +380,13 @@ def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
             for ask in (broker.pipeline.publish("ticks", large), asyncio.to_thread(int)):
                 try:
                     await ask
-                    broker.pipeline.check_room()
+                    broker.pipeline.check_room(feed)
                 except bm.OverloadError as error:
                     found.append(str(error))
             hold.set()
             await asyncio.gather(blocked, *sent)
             assert found == ["200 events are waiting to be matched"] * 2
-            broker.pipeline.check_room()
+            broker.pipeline.check_room(feed)
             assert (await broker.pipeline.publish("ticks", large)).first == 401
 
     run(main)
@@ -396,8 +396,8 @@ def test_publishers_are_let_in_as_they_came(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, queue_events=10) as broker:
             await broker.feeds.create(ticks())
-            hold = threading.Event()
-            blocked = asyncio.create_task(broker.pipeline.call(hold.wait))
+            hold, feed = threading.Event(), broker.directory.feed("ticks").feed
+            blocked = asyncio.create_task(broker.pipeline.call(feed, hold.wait))
             sizes = [10, 6, 3, 9, 1, 1]
             sent = [
                 asyncio.create_task(
@@ -634,13 +634,24 @@ def test_a_subscription_is_put_while_its_feed_is_extended(tmp_path: Path) -> Non
     async def main() -> None:
         async with running(tmp_path) as broker:
             await broker.feeds.create(ticks())
-            hold = threading.Event()
-            broker.pipeline.call_soon(lambda: hold.wait(30) and None)
+            held, hold, feed = (
+                threading.Event(),
+                threading.Event(),
+                broker.directory.feed("ticks").feed,
+            )
+
+            def wait() -> None:
+                held.set()
+                hold.wait(30)
+
+            broker.pipeline.call_soon(feed, wait)
+            queue = broker.pipeline._queue(feed)._queue
+            await asyncio.to_thread(held.wait)
             extending = asyncio.create_task(broker.feeds.extend("ticks", {"venue": "string"}))
-            while not broker.pipeline._queue:
+            while not queue:
                 await asyncio.sleep(0.001)
             putting = asyncio.create_task(broker.subscriptions.put("ann", "a", wanted("price > 1")))
-            while len(broker.pipeline._queue) < 2:  # compiled for the schema of before
+            while len(queue) < 2:  # compiled for the schema of before
                 await asyncio.sleep(0.001)
             hold.set()
             await asyncio.gather(extending, putting)

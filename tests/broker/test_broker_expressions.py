@@ -388,7 +388,7 @@ def test_too_many_expressions_are_refused_before_they_are_stored(
             await broker.subscriptions.put("eve", "late", divisible(100))
             feed = broker.directory.feed("f").feed
             assert isinstance(feed, EventFeed)
-            await broker.pipeline.call(lambda: None)
+            await broker.pipeline.call(feed, lambda: None)
             assert feed._reserved == []
         async with running(tmp_path) as broker:
             assert broker.feeds.get("f").subscriptions == 3 + 2 + 2

@@ -531,11 +531,12 @@ def test_subscriptions_change_while_memory_steps_back(tmp_path: Path) -> None:
         refused = broker.state.put_publication("s", "p", regions={"region": {"x": 4}})
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(refused)]
         await asyncio.sleep(0)
-        broker.pipeline.call_soon(hold)
-        while not (held.is_set() and broker.pipeline._queue):  # it is known, and waits to be undone
+        broker.pipeline.call_soon(feed, hold)
+        queue = broker.pipeline._queue(feed)._queue
+        while not (held.is_set() and queue):  # it is known, and waits to be undone
             await asyncio.sleep(0.01)
         tasks.append(asyncio.ensure_future(broker.subscriptions.put("ann", "changed", at(5))))
-        while len(broker.pipeline._queue) < 2:
+        while len(queue) < 2:
             await asyncio.sleep(0.01)
         gate.set()
         failure, changed = await asyncio.gather(*tasks, return_exceptions=True)

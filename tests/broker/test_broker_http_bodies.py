@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http.bodies import load_json, read_events
+from boxmatch.broker.http.bodies import LARGE, _load_in_pieces, load_json, read_events
 from boxmatch.broker.http.problems import Problem
 from boxmatch.wire.http import ARROW, JSON, NDJSON
 
@@ -80,6 +81,39 @@ def test_what_cannot_be_read_is_named(body: bytes, status: int, said: str) -> No
     problem = refused(body)
     assert problem.status == status
     assert said in problem.detail
+
+
+@given(st.data())
+def test_a_large_body_is_read_as_a_small_one(data: st.DataObject) -> None:
+    """Also where it is not JSON, and whatever was changed about it."""
+    values = data.draw(
+        st.lists(
+            st.recursive(
+                st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(),
+                lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+            ),
+            max_size=200,
+        )
+    )
+    body = bytearray(json.dumps(values, ensure_ascii=data.draw(st.booleans())).encode())
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(body) - 1))
+        body[at : at + 1] = data.draw(st.binary(max_size=2) | st.sampled_from([b"[", b",", b'"']))
+    try:
+        expected = repr(orjson.loads(bytes(body)))
+    except orjson.JSONDecodeError as error:
+        expected = str(error)
+    try:
+        found = repr(_load_in_pieces(bytes(body)))
+    except orjson.JSONDecodeError as error:
+        found = str(error)
+    assert found == expected
+
+
+def test_a_large_body_that_is_deep_is_refused() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert len(deep) > LARGE
+    assert "depth limit" in str(refused(deep))
 
 
 def test_a_bad_line_is_located() -> None:

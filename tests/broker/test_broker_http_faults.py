@@ -15,10 +15,12 @@ from fake_broker import FakeBroker
 from boxmatch.broker.access import Keys
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.pipeline import Events
+from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.http import bodies, make_app
 from boxmatch.broker.http import notifications as notifications
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
+from boxmatch.model.schema import Schema
 from boxmatch.wire.responses import Receipt
 
 Call = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
@@ -111,7 +113,7 @@ def test_a_broker_that_is_not_ready_says_so(keys: Keys) -> None:
     assert answer.json()["type"] == "urn:boxmatch:problem:storage"
     assert "the disk is full" in answer.json()["detail"]
     assert ask(broker, keys, lambda http: http.get("/healthz")).status_code == 200
-    broker.failure = "the matching thread has ended"
+    broker.failure = "a matching thread has ended"
     answer = ask(broker, keys, lambda http: http.get("/healthz"))
     assert answer.status_code == 503
     assert answer.json()["detail"] == broker.failure
@@ -133,7 +135,8 @@ def test_a_broker_without_one_of_its_threads_is_not_healthy(
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             assert (await http.get("/healthz")).status_code == 200
             if ending == "matching":
-                broker.pipeline.call_soon(end_thread)
+                await broker.feeds.create(FeedSpec(name="f", spaces={"f": Schema({"x": "int"})}))
+                broker.pipeline.call_soon(broker.directory.feed("f").feed, end_thread)
             else:
                 broker.store.write(end_thread)
             async with asyncio.timeout(30):

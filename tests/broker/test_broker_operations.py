@@ -38,6 +38,7 @@ class FakeBroker:
     def __init__(self, subscribers: int = 3) -> None:
         self.broken = False
         self.pipeline = SimpleNamespace(events=7, nbytes=700)
+        self.startup = SimpleNamespace(seconds={"reading subscriptions": 1.5})
         known = [
             Subscriber(number + 1, f"subscriber{number}", backlog=number)
             for number in range(subscribers)

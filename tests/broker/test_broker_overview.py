@@ -288,7 +288,8 @@ def test_events_wait_until_they_are_durable(tmp_path: Path) -> None:
             await broker.feeds.create(ticks())
             await broker.feeds.create(ticks("idle"))
             gate = threading.Event()
-            broker.pipeline.call_soon(lambda: gate.wait(30) and None)
+            feed = broker.directory.feed("ticks").feed
+            broker.pipeline.call_soon(feed, lambda: gate.wait(30) and None)
             publishing = [
                 asyncio.create_task(
                     broker.pipeline.publish("ticks", events(*[{"price": 1.0}] * count))

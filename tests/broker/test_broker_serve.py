@@ -69,7 +69,9 @@ def test_a_broker_serves_though_its_output_cannot_be_written(tmp_path: Path) -> 
         with httpx.Client(
             base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=10)
         ) as http:
-            assert http.get("/readyz").status_code == 200
+            while (answer := http.get("/readyz")).status_code != 200:
+                assert answer.json()["type"] == "urn:boxmatch:problem:not-ready"
+                time.sleep(0.02)
         process.terminate()
         assert process.wait(30) == 0
     finally:

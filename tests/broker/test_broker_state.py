@@ -315,7 +315,7 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
             failing = asyncio.ensure_future(put(broker, "car", 3, 3))
             while not feed.epoch:
                 await asyncio.sleep(0.01)
-            await broker.pipeline.call(lambda: None)
+            await broker.pipeline.call(feed, lambda: None)
             monkeypatch.undo()
             for call in held:
                 land(call)

@@ -72,6 +72,7 @@ class Model(RuleBasedStateMachine):
     def start(self) -> None:
         store = Store.open(Path(self.folder.name), sync="normal", pace=0.0)
         self.broker = Broker(Settings(data=Path(self.folder.name)), store, clock=lambda: self.now)
+        self.broker.directory.load(self.broker.startup)
         self.run(self.broker.start())
         for task in self.broker.housekeeping.tasks:  # what expires does so when we say so
             task.cancel()
@@ -213,7 +214,7 @@ class Model(RuleBasedStateMachine):
     def settle(self) -> None:
         """What has expired may be stored, or undone, after the operation was refused."""
         self.run(self.broker.store.commit(lambda transaction: None))
-        self.run(self.broker.pipeline.call(lambda: None))
+        self.run(self.broker.pipeline.call(self.broker.state.feed("s"), lambda: None))
         self.run(asyncio.sleep(0))
 
     @invariant()

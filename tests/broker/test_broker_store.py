@@ -19,7 +19,7 @@ from boxmatch.broker.store import (
     SubscriberRow,
     SubscriptionRow,
 )
-from boxmatch.broker.store.rows import DeadLetter, Notification
+from boxmatch.broker.store.rows import DeadLetter, Notification, SubscriptionText
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 from boxmatch.model.schema import Schema
 
@@ -350,6 +350,26 @@ def test_subscriptions(store: Store) -> None:
     assert not do(store, lambda t: t.delete_subscription(ann, "b"))
     assert list(store.reader.subscriptions(feed)) == []
     assert do(store, lambda t: t.put_subscription(ann, "b", feed, b"4", 4.0)) not in (a, b)
+
+
+def test_subscriptions_that_are_put_together(store: Store) -> None:
+    feed, ann = feed_and_subscriber(store)
+    wanted, quoted = b'{"filter": "a = \'\\u0000\\n\'"}', '{"filter": "ä\u2028"}'.encode()
+    first, second = 1763562344.1234567, 1763562345.7654321
+    new = [SubscriptionText.of(ann, feed, name, wanted, None, first) for name in ("a", "b", "c")]
+    do(store, lambda t: t.put_subscriptions(ann, feed, new, first))
+    before = list(store.reader.subscriptions(feed))
+    assert [row[2:] for row in before] == [(n, feed, wanted, first, first) for n in "abc"]
+    again = [
+        SubscriptionText.of(ann, feed, "b", quoted, first, second),
+        SubscriptionText.of(ann, feed, "d", quoted, None, second),
+    ]
+    do(store, lambda t: t.put_subscriptions(ann, feed, again, second))
+    after = {row.id: row for row in store.reader.subscriptions(feed)}
+    assert list(after) == list("abcd")
+    assert after["b"] == before[1]._replace(wanted=quoted, updated=second)
+    assert after["d"][4:] == (quoted, second, second)
+    assert store.reader.damage == []
 
 
 def test_many_subscriptions_are_read_by_pages(store: Store) -> None:

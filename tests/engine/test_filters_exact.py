@@ -114,6 +114,13 @@ def test_what_is_taken_over_is_on_no_more_axes_than_there_are() -> None:
     assert other.match_batch([{"n": 1}]).subscription.tolist() == [7]
 
 
+def test_only_a_schema_may_be_taken_over_that_is_the_beginning() -> None:
+    matcher = bm.Matcher({"b": "int", "a": "int"})
+    other = bm.Matcher({"a": "int", "b": "int"})
+    with pytest.raises(bm.SchemaError, match="this one begins with"):
+        other.subscribe_from([(matcher, np.arange(0))])
+
+
 def test_a_long_pattern_is_refused_before_it_is_searched_for() -> None:
     matcher = bm.Matcher(SCHEMA)
     with pytest.raises(bm.FilterError, match="at most 10,000 characters"):

@@ -125,11 +125,12 @@ class Changes(RuleBasedStateMachine):
             return
         self.model.update(load)
 
-    @rule(keys=st.sets(KEYS, min_size=1, max_size=5))
-    def take_over(self, keys: set[int]) -> None:
-        """Into a matcher of their own, as a shard does."""
+    @rule(keys=st.sets(KEYS, min_size=1, max_size=5), longer=st.booleans())
+    def take_over(self, keys: set[int], longer: bool) -> None:
+        """Into a matcher of their own, as a shard does, whose schema may have more attributes."""
         found = [key for key in sorted(keys) if key in self.model]
-        other = bm.Matcher(SCHEMA, index=self.index)
+        more = bm.Schema({"added": "string", "more": "float"}) if longer else ()
+        other = bm.Matcher(bm.Schema([*bm.Schema(SCHEMA), *more]), index=self.index)
         renamed = np.full(15, -1, np.int64)
         renamed[found] = np.array(found, np.int64) + 100
         other.subscribe_from([(self.matcher, renamed)])

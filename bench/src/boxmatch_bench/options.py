@@ -162,6 +162,23 @@ class BrokerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IsolationOptions:
+    """How much the busy feed has, and how the broker is run."""
+
+    subscriptions: Annotated[int, Option(help="Subscriptions of the busy feed.")] = 20_000
+    events: Annotated[int, Option(help="Events in one of its requests.")] = 50_000
+    seconds: Annotated[float, Option(help="Seconds without any work.")] = 5.0
+    only: Annotated[str, Option(metavar="TEXT", help="Work with this in its name.")] = ""
+    sync: Annotated[Literal["full", "normal"], Option(help="As in boxmatch serve.")] = "full"
+
+    def __post_init__(self) -> None:
+        _check(self, 2, "subscriptions", "events")
+        _check(self, 0, "seconds")
+        if self.sync not in ("full", "normal"):
+            raise ValueError(f"sync is one of full, normal, not {self.sync!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitOptions:
     """Which calls are watched, how often, and on how much."""
 

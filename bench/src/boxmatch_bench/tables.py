@@ -284,6 +284,30 @@ def wait_tables(rows: Sequence[Row]) -> list[Table]:
     return [Table("How long calls hold the GIL", columns, tuple(made))] if rows else []
 
 
+def isolation_tables(rows: Sequence[Row]) -> list[Table]:
+    """What a quiet feed waits beside each kind of work; how long each kind of start takes."""
+    columns = ("beside", "took\ns", "requests", "median\nms", "99 %\nms", "longest\nms")
+    beside = [row for row in rows if "answer_ms" in row]
+    starts = [row for row in rows if "answer_ms" not in row]
+    answers = tuple(
+        (
+            row["case"],
+            number(row["seconds"]),
+            number(row["requests"]),
+            *(number(row["answer_ms"][share]) for share in ("p50", "p99", "max")),
+        )
+        for row in beside
+    )
+    started = tuple(
+        (row["case"], number(row["subscriptions"]), number(row["seconds"])) for row in starts
+    )
+    made = [
+        Table("What a quiet feed waits for an answer", columns, answers),
+        Table("How long a start takes", ("", "subscriptions", "ready after\ns"), started),
+    ]
+    return [table for table in made if table.rows]
+
+
 def spark_tables(results: Sequence[Row]) -> list[Table]:
     """Times, then what came before and what was held meanwhile."""
     made = [_times(results), _preparation(results), _worker_memory(results)]

@@ -22,18 +22,21 @@ from boxmatch.broker.housekeeping import Housekeeping
 from boxmatch.broker.monitoring.history import History
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
+from boxmatch.broker.startup import Startup
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Subscribers
 from boxmatch.broker.subscribers.subscriptions import Subscriptions
+from boxmatch.engine.memory import pausing_full_collections
 from boxmatch.model.schema import Schema
 
 
 class Broker:
     """Feeds, subscriptions and delivery, behind whatever protocol.
 
-    From `start` on each part is an attribute, to be used in the event loop in which the broker was
-    started. What is acknowledged is durable, together with who gets it.
+    After `load` there is all that was stored. From `start` on each part is an attribute, to be used
+    in the event loop in which the broker was started. What is acknowledged is durable, together
+    with who gets it.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Broker:
         self.clock = clock
         self._monotonic = monotonic
         self.directory = Directory(store, clock)
+        self.startup = Startup()
         self.ready = False
 
     @classmethod
@@ -58,14 +62,19 @@ class Broker:
         store = Store.open(settings.data, sync=settings.sync)
         try:
             broker = cls(settings, store, metrics)
-            broker.warm_up()
+            broker.load()
             return broker
         except BaseException:
             store.close()
             raise
 
-    def warm_up(self) -> None:
-        """Have everything compiled before the first event comes."""
+    def load(self) -> None:
+        """Read what there is, and have everything compiled before the first event comes. In any
+        thread; `startup` says how far it is.
+        """
+        with pausing_full_collections():
+            self.directory.load(self.startup)
+        self.startup.begin("loading kernels")
         probe = Schema({"x": "int", "s": "string"})
         EventFeed(FeedSpec(name="probe", spaces={"probe": probe}), 0).matcher.warmup()
         if any(isinstance(entry.feed, StateFeed) for entry in self.directory.feeds()):
@@ -102,6 +111,7 @@ class Broker:
         )
         self.housekeeping = Housekeeping(self)
         self.metrics.watch(self)
+        self.startup.finish()
         self.ready = True
 
     @property
@@ -110,7 +120,7 @@ class Broker:
         published has ended.
         """
         if self.ready and not self.pipeline.is_alive:
-            return "the matching thread has ended"
+            return "a matching thread has ended"
         if self.ready and not self.store.is_alive:
             return "the thread that writes to the disk has ended"
         return None

@@ -23,6 +23,7 @@ _EXPIRY = 0.5
 _COUNTING = 2.0
 _TIDYING = 5.0
 _QUIET = 2.0
+_SAVING = 5.0
 _MANY_EVENTS = 10_000
 
 _THRESHOLDS = 10_000, 20, 10
@@ -46,17 +47,21 @@ class Housekeeping:
         self._clock = broker.clock
         self._given_back = broker.store.next_sequence
         self.tasks = [
-            asyncio.create_task(self._repeat(seconds, duty))
-            for seconds, duty in (
-                (_CURSORS, self._notifications.flush_cursors),
-                (_CURSORS, self._shared.sweep),
-                (_WRITING, self._try_to_write),
-                (_EXPIRY, broker.state.expire),
-                (_COUNTING, self._count),
-                (_TIDYING, self._tidy),
-                (_QUIET, self._tidy_indexes),
-                (_TIDYING, self._give_back_memory),
-            )
+            asyncio.create_task(self._check_rows()),
+            *(
+                asyncio.create_task(self._repeat(seconds, duty))
+                for seconds, duty in (
+                    (_CURSORS, self._notifications.flush_cursors),
+                    (_CURSORS, self._shared.sweep),
+                    (_WRITING, self._try_to_write),
+                    (_EXPIRY, broker.state.expire),
+                    (_COUNTING, self._count),
+                    (_TIDYING, self._tidy),
+                    (_QUIET, self._tidy_indexes),
+                    (_SAVING, self._save_indexes),
+                    (_TIDYING, self._give_back_memory),
+                )
+            ),
         ]
 
     async def stop(self) -> None:
@@ -68,6 +73,10 @@ class Housekeeping:
             await self._shared.sweep()
         except BoxmatchError as error:  # subscribers get some notifications again
             log.warning("cursors are not on disk", reason=str(error))
+        try:
+            await self._save_indexes(0.0)
+        except BoxmatchError as error:  # the next start takes longer
+            log.warning("indexes are not on disk", reason=str(error))
 
     async def _repeat(self, seconds: float, duty: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -78,6 +87,13 @@ class Housekeeping:
                 log.warning("housekeeping failed", duty=duty.__name__, reason=str(error))
             except Exception:  # once is no reason not to try again
                 log.exception("housekeeping failed", duty=duty.__name__)
+
+    async def _check_rows(self) -> None:
+        """What a start has not looked at, since it takes long."""
+        try:
+            await asyncio.to_thread(self._directory.check_rows)
+        except BoxmatchError as error:
+            log.warning("subscriptions could not be checked", reason=str(error))
 
     async def _try_to_write(self) -> None:
         """Notice that there is room again, also if nobody else writes."""
@@ -111,6 +127,20 @@ class Housekeeping:
             if isinstance(feed, EventFeed) and feed.is_untidy(_QUIET):
                 await asyncio.to_thread(feed.tidy)
                 gc.freeze()
+
+    async def _save_indexes(self, quiet: float = _QUIET) -> None:
+        """Write what has changed to the files of indexes, for the next start."""
+        await asyncio.to_thread(self._directory.remove_unused_files)
+        for entry in self._directory.feeds():
+            feed = entry.feed
+            if isinstance(feed, EventFeed) and feed.is_to_save(quiet):
+                unsaved = feed.unsaved
+                try:
+                    capture = await self._pipeline.call(feed, feed.capture)
+                    await asyncio.to_thread(self._directory.index_files(feed).save, capture)
+                except BoxmatchError:
+                    feed.unsaved += unsaved
+                    raise
 
     async def _give_back_memory(self) -> None:
         """After a load, once nothing waits."""

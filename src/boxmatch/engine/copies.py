@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def place_copies(parts: Sequence[tuple[Snapshot, Int64Array]]) -> Callable[[AxisTable], Bulk]:
-    """What places subscriptions of other matchers of one schema on axes.
+    """What places subscriptions of other matchers on axes, of whose schema theirs is the beginning.
 
     With each snapshot comes an array: the new id by the old one, or -1 to leave it out.
     """

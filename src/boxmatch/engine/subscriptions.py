@@ -231,14 +231,16 @@ class Subscriptions:
         return self._add(lambda table: Bulk.one_box_each(ids, boxes))
 
     def subscribe_from(self, others: Sequence[tuple[Subscriptions, Int64Array]]) -> Subscribed:
-        """Take over subscriptions of other matchers of the same schema, whose ids are numbers.
+        """Take over subscriptions of other matchers, whose ids are numbers. Their schemas are this
+        one, or the beginning of it.
 
         With each matcher comes an array: the new id by the old one, or -1 to leave it out. No
         filter is compiled again.
         """
+        attributes = self.schema.attributes
         for other, _ in others:
-            if other.schema != self.schema:
-                raise SchemaError("only matchers of the same schema can be taken over")
+            if other.schema.attributes != attributes[: len(other.schema)]:
+                raise SchemaError("only matchers whose schema this one begins with are taken over")
         parts = [(other._stores.snapshot, renamed) for other, renamed in others]
         return self._add(place_copies(parts))
 
@@ -357,9 +359,13 @@ class Subscriptions:
 
         A process that is killed in the middle leaves what was there before.
         """
+        SavedFolder(Path(path)).save(self.describe())
+
+    def describe(self) -> Saved:
+        """The subscriptions of this moment, as `SavedFolder` writes them."""
         self._stores.settle()
         saved, _ = describe(self._stores, self._settings)
-        SavedFolder(Path(path)).save(replace(saved, change=0))
+        return replace(saved, change=0)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, unknown: Unknown = "ignore") -> Self:
@@ -369,7 +375,7 @@ class Subscriptions:
         What is done about `unknown` names is not saved: it is up to those who match.
         """
         saved, changes = load_folder(Path(path))
-        matcher = cls._of(saved, unknown)
+        matcher = cls.of_saved(saved, unknown=unknown)
         apply_changes(matcher._stores, changes)
         return matcher
 
@@ -397,7 +403,7 @@ class Subscriptions:
         make = None if schema is None else partial(cls._empty, schema, options)
         opened = OpenedFolder(Path(path), sync=None if read_only else sync, make=make)
         try:
-            matcher = cls._of(opened.saved, unknown)
+            matcher = cls.of_saved(opened.saved, unknown=unknown)
             matcher._check_settings(path, schema, options)
             matcher._disk = opened.attach(matcher._stores)
         except BaseException:
@@ -445,7 +451,8 @@ class Subscriptions:
         return describe(made._stores, made._settings)[0]
 
     @classmethod
-    def _of(cls, saved: Saved, unknown: Unknown) -> Self:
+    def of_saved(cls, saved: Saved, *, unknown: Unknown = "ignore") -> Self:
+        """The matcher of what `SavedFolder` has read."""
         settings = saved.settings
         matcher = cls(
             settings.schema,

@@ -409,8 +409,21 @@ class Fault(ResponseBody, frozen=True):
     message: str
 
 
+class StartProgress(ResponseBody, frozen=True):
+    """What a broker does before it is ready: `done` of `total`, which is 0 if it is not known."""
+
+    step: str
+    feed: str | None
+    done: int
+    total: int
+    seconds: float
+    """Since it was started."""
+
+
 class Problem(ResponseBody, frozen=True, kw_only=True):
-    """RFC 9457. `position` is an offset in a filter's text, `index` that of an event."""
+    """RFC 9457. `position` is an offset in a filter's text, `index` that of an event, `progress`
+    that of a broker which starts.
+    """
 
     type: str
     title: str
@@ -421,6 +434,7 @@ class Problem(ResponseBody, frozen=True, kw_only=True):
     attribute: str | UnsetType = UNSET
     errors: list[Fault] | UnsetType = UNSET
     retry_after: float | UnsetType = UNSET
+    progress: StartProgress | UnsetType = UNSET
 
 
 Message = Ready | Frame | Refusal

@@ -9,6 +9,7 @@ import typer
 from boxmatch.cli.help import Command, Group
 from boxmatch_bench.cli.broker import bench_broker
 from boxmatch_bench.cli.changes import bench_changes
+from boxmatch_bench.cli.isolation import bench_isolation
 from boxmatch_bench.cli.reproduce import reproduce
 from boxmatch_bench.cli.rows import with_json_path
 from boxmatch_bench.cli.run import bench
@@ -49,6 +50,7 @@ app.command("run", cls=Command)(bench)
 app.command(cls=Command)(reproduce)
 app.command("spark", cls=Command)(bench_spark)
 app.command("broker", cls=Command)(bench_broker)
+app.command("isolation", cls=Command)(bench_isolation)
 app.command("waits", cls=Command)(bench_waits)
 app.command("start", cls=Command)(bench_start)
 app.command("changes", cls=Command)(bench_changes)

@@ -11,6 +11,7 @@ import structlog
 
 from boxmatch.adaptive.adjuster import Adjuster
 from boxmatch.arrays import Int64Array
+from boxmatch.broker.feeds.index_files import Capture, LoadedIndex
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
@@ -29,6 +30,12 @@ log = structlog.get_logger(__name__)
 _MANY_CHANGES = 256
 """So few subscriptions are quickly looked through one by one."""
 
+
+_SHARE = 100
+"""One in so many subscriptions may have changed before the files of the index are written again."""
+
+_AT_ONCE = 20_000
+"""Stored subscriptions that are compiled together."""
 
 SAMPLE = 16
 """Events of a batch that are matched again, exactly."""
@@ -58,7 +65,7 @@ class Reservation(NamedTuple):
 class Adaptation:
     """The adjuster of a feed, if it has one, and what was measured of its effect.
 
-    In the matching thread, but for reading.
+    In the thread of the feed, but for reading.
     """
 
     def __init__(
@@ -129,7 +136,7 @@ def in_effect(spec: FeedSpec) -> Adaptive | None:
 class EventFeed:
     """Subscriptions and the index over them.
 
-    All but `spec`, `waiting` and reading the `pace` is for the matching thread alone.
+    All but `spec`, `waiting` and reading the `pace` is for the thread of the feed alone.
     """
 
     def __init__(self, spec: FeedSpec, number: int) -> None:
@@ -140,40 +147,76 @@ class EventFeed:
         self.pace = 0.0
         """Seconds that it lately took to match an event."""
         self.slots = Slots()
-        self.matcher = Matcher(spec.schema, index=spec.index)
-        self.exact = Matcher(spec.schema)
-        """Of subscriptions that want to be exact whatever the load."""
+        self.matcher, self.exact = _matchers_of(spec)
+        """The second is that of subscriptions that want to be exact whatever the load."""
         self.adapting = Adaptation(in_effect(spec))
         self.changes = 0
         """Of subscriptions, since the index was last made tidy."""
         self.changed = 0.0
+        self.unsaved = 0
+        """Changes of subscriptions that the files of the index do not have."""
         self._names = KnownNames(spec.schema)
         self._reserved: list[Reservation] = []
 
-    def load(self, subscriptions: Iterable[Subscription]) -> None:
-        """Take over subscriptions that were checked when they came."""
-        new = list(subscriptions)
-        for subscription in new:
-            self.slots.add(subscription)
-        self._subscribe_stored(new)
+    def load(
+        self,
+        subscriptions: Sequence[Subscription],
+        checksums: Int64Array,
+        slots: Int64Array,
+        index: LoadedIndex | None,
+        advance: Callable[[int], None],
+    ) -> None:
+        """Take over subscriptions that were checked when they came, with the checksums of their
+        rows, and the slots (or -1) that they have in the index, so that they need not be compiled.
+        `advance` hears how many are done.
+        """
+        known = np.empty(0, np.int64) if index is None else index.checksums
+        gone = np.ones(len(known), bool)
+        gone[slots[slots >= 0]] = False
+        if index is not None:
+            self.matcher, self.exact = index.matcher, index.exact
+            stale = np.flatnonzero(gone & (known != 0))
+            for matcher in (self.matcher, self.exact) if len(stale) else ():
+                matcher.unsubscribe_many(stale, missing_ok=True)
+        new = np.flatnonzero(slots < 0)
+        unused = np.concatenate([np.flatnonzero(gone), len(known) + np.arange(len(new))])
+        slots[new] = unused[: len(new)]
+        size = max(len(known), int(slots.max(initial=-1)) + 1)
+        self.slots.restore(subscriptions, slots, checksums, size)
+        self.unsaved = len(new) + int(np.count_nonzero(known[gone]))
+        advance(len(subscriptions) - len(new))
+        rest = [subscriptions[row] for row in new.tolist()]
+        for first in range(0, len(rest), _AT_ONCE):
+            self._subscribe_stored(rest[first : first + _AT_ONCE])
+            advance(len(subscriptions) - max(len(rest) - first - _AT_ONCE, 0))
 
-    def _subscribe_stored(self, subscriptions: Iterable[Subscription]) -> None:
+    def capture(self) -> Capture:
+        """The index of this moment, for its files."""
+        self.unsaved = 0
+        return Capture(self.matcher.describe(), self.exact.describe(), self.slots.checksums)
+
+    def _subscribe_stored(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe to what was checked before; so nothing is refused, unless it was long ago."""
-        known, compiled = [], []
-        for one in subscriptions:
+        for matcher, exact in ((self.matcher, False), (self.exact, True)):
+            chosen = [one for one in subscriptions if one.wanted.exact == exact]
+            if not chosen:
+                continue
             try:
-                compiled.append(compile_wanted(self.spec, one.wanted))
-                known.append(one)
-            except FilterError as error:
-                log.error("a stored filter is not understood any more", reason=str(error))
+                done = matcher.subscribe_many(map(_record, chosen), on_error="skip")
+            except FilterTooLargeError:  # all together; one by one, some go
+                for one in chosen:
+                    self._subscribe_one(matcher, one)
+                continue
+            for bad in done.rejected:
+                log.error("a stored filter is not understood any more", reason=bad.reason)
+
+    def _subscribe_one(self, matcher: Matcher, one: Subscription) -> None:
         try:
-            self._subscribe(known, compiled)
-        except FilterTooLargeError:  # all together; one by one, some go
-            for one, filter in zip(known, compiled, strict=True):
-                try:
-                    self._subscribe([one], [filter])
-                except FilterTooLargeError as error:
-                    log.error("a stored filter is too much", reason=str(error))
+            matcher.subscribe_compiled([one.slot], [compile_wanted(self.spec, one.wanted)])
+        except FilterTooLargeError as error:
+            log.error("a stored filter is too much", reason=str(error))
+        except FilterError as error:
+            log.error("a stored filter is not understood any more", reason=str(error))
 
     def _subscribe(
         self, subscriptions: Sequence[Subscription], compiled: Sequence[CompiledFilter]
@@ -258,6 +301,7 @@ class EventFeed:
         else:  # it was extended meanwhile
             self._subscribe_stored(subscriptions)
         self.changes += len(subscriptions)
+        self.unsaved += len(subscriptions)
         self.changed = time.monotonic()
 
     def remove(self, subscription: Subscription) -> None:
@@ -265,18 +309,34 @@ class EventFeed:
         self._matcher_of(subscription).unsubscribe(subscription.slot)
         self.slots.remove(subscription.slot)
         self.changes += 1
+        self.unsaved += 1
         self.changed = time.monotonic()
 
     def extend(self, spec: FeedSpec) -> None:
         """Have more attributes from now on."""
-        self.spec = spec
-        self.matcher, self.exact = Matcher(spec.schema, index=spec.index), Matcher(spec.schema)
-        self._subscribe_stored(self.slots.in_use())
+        slots = np.arange(len(self.slots.subscriptions))
+        matcher, exact = _matchers_of(spec)
+        try:
+            matcher.subscribe_from([(self.matcher, slots)])
+            exact.subscribe_from([(self.exact, slots)])
+            self.spec, self.matcher, self.exact = spec, matcher, exact
+        except FilterTooLargeError:  # more attributes leave room for fewer expressions
+            self.spec, (self.matcher, self.exact) = spec, _matchers_of(spec)
+            self._subscribe_stored(self.slots.in_use())
         self._names = KnownNames(spec.schema)
+        self.unsaved = len(self.slots)
+        self.changed = time.monotonic()
 
     def is_untidy(self, quiet: float) -> bool:
         """Whether many subscriptions have changed, and none for so many seconds."""
         return self.changes >= _MANY_CHANGES and time.monotonic() - self.changed > quiet
+
+    def is_to_save(self, quiet: float) -> bool:
+        """Whether the files of the index lack so much that a start would take longer, and whether
+        nothing has changed for so many seconds.
+        """
+        most = max(_MANY_CHANGES, len(self.slots) // _SHARE)
+        return self.unsaved >= most and time.monotonic() - self.changed > quiet
 
     def tidy(self) -> None:
         """Give new subscriptions their place in the index. In any thread; takes a while."""
@@ -291,6 +351,19 @@ class EventFeed:
 
     def _matcher_of(self, subscription: Subscription) -> Matcher:
         return self.exact if subscription.wanted.exact else self.matcher
+
+
+def _matchers_of(spec: FeedSpec) -> tuple[Matcher, Matcher]:
+    return (
+        Matcher(spec.schema, index=spec.index, keep_texts=False),
+        Matcher(spec.schema, keep_texts=False),
+    )
+
+
+def _record(one: Subscription) -> dict[str, Any]:
+    """A subscription as `subscribe_many` takes it."""
+    record = {"id": one.slot, "filter": one.wanted.filter}
+    return record if one.wanted.dialect is None else record | {"dialect": one.wanted.dialect}
 
 
 def compile_wanted(spec: FeedSpec, wanted: Wanted) -> CompiledFilter:

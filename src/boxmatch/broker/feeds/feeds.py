@@ -90,7 +90,7 @@ class Feeds:
             await self._store.commit(
                 lambda transaction: transaction.replace_feed(feed.number, spec)
             )
-            await self._pipeline.call(lambda: feed.extend(spec))
+            await self._pipeline.call(feed, lambda: feed.extend(spec))
         return entry.info()
 
     @uninterrupted
@@ -106,14 +106,15 @@ class Feeds:
             await self._store.commit(
                 lambda transaction: transaction.replace_feed(feed.number, spec)
             )
-            await self._pipeline.call(lambda: feed.adapt(spec))
+            await self._pipeline.call(feed, lambda: feed.adapt(spec))
         return entry.info()
 
     @uninterrupted
     async def drop(self, name: str) -> None:
         """Forget a feed, its log and all subscriptions to it."""
-        number = self._directory.feed(name).feed.number
-        await self._pipeline.call(lambda: None)  # what is on its way is stored before
+        feed = self._directory.feed(name).feed
+        number = feed.number
+        await self._pipeline.call(feed, lambda: None)  # what is on its way is stored before
         await self._store.commit(lambda transaction: transaction.drop_feed(number), frees=True)
         self._directory.drop_feed(name)
         self._metrics.forget_feed(name)

@@ -1,7 +1,8 @@
 """The way of an event: received, matched, made durable, delivered.
 
-Receiving and delivering happen in the event loop, matching in a thread of its own, and the store
-has another one for the disk. Between them are queues; what is in them all together is bounded.
+Receiving and delivering happen in the event loop, matching in a thread for each feed, and the store
+has another one for the disk. Between them are queues; what is in them all together is bounded, and
+no feed can take all the room.
 """
 
 from __future__ import annotations
@@ -15,33 +16,33 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import structlog
 
 from boxmatch.broker.delivery.notifications import Notifications
+from boxmatch.broker.feeds.admission import Admission
 from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.feed_queue import FeedQueue
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, StoreTransaction
 from boxmatch.broker.store.rows import select_events
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import Inboxes
-from boxmatch.errors import BoxmatchError, BrokerError, OverloadError
+from boxmatch.errors import BoxmatchError, BrokerError
 from boxmatch.wire.responses import Receipt
+
+if TYPE_CHECKING:
+    from boxmatch.broker.subscribers.directory import Feed
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-
-_ROOM_TIMEOUT = 5.0
-"""How long a publisher waits for room in the queue before it is sent away."""
 
 _MOST_EVENTS = 4_096
 _MOST_SECONDS = 0.02
 """Events that are matched together, and for how long: more do not make it faster, but everybody
 waits longer."""
-
-_MOST_WORK = 2.0
-"""Seconds of matching that may be queued: so much later, at most, a load is felt that is over."""
 
 _RECENT = 0.2
 """What the last batch counts in how long a feed's events take."""
@@ -91,6 +92,15 @@ class PublishRequest:
     def __post_init__(self) -> None:
         self.nbytes = self.events.nbytes
 
+    @property
+    def size(self) -> tuple[int, int, float]:
+        """As `Load` counts it."""
+        return len(self.events.rows), self.nbytes, self.seconds
+
+
+Item: TypeAlias = PublishRequest | Callable[[], None]
+"""Events to be matched, or something else to be done in their order."""
+
 
 class EventPipeline:
     """Takes events in and hands out what became of them."""
@@ -111,26 +121,40 @@ class EventPipeline:
         self._notifications = notifications
         self._metrics = metrics
         self._clock = clock
-        self._most_events, self._most_bytes = most_events, most_bytes
-        self.events = 0
-        """On their way at the moment."""
-        self.nbytes = 0
-        self._seconds = 0.0
-        self._waiting: deque[tuple[PublishRequest, asyncio.Future[None]]] = deque()
-        self._waiting_bytes = 0
-        self._queue: deque[PublishRequest | Callable[[], None]] = deque()
-        self._changed = threading.Condition(threading.Lock())
-        self._stopping = False
+        self._admission = Admission(metrics, most_events, most_bytes)
+        self._queues: WeakKeyDictionary[Feed, FeedQueue[Item]] = WeakKeyDictionary()
+        self._making_queue = threading.Lock()
         self._loop_calls: deque[Callable[[], None]] = deque()
         self._scheduled = False
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._match_all, name="matcher", daemon=True)
-        self._thread.start()
+
+    @property
+    def events(self) -> int:
+        """On their way at the moment."""
+        return self._admission.load.events
+
+    @property
+    def nbytes(self) -> int:
+        """Of these events, in memory."""
+        return self._admission.load.nbytes
 
     @property
     def is_alive(self) -> bool:
-        """Whether the matching thread runs."""
-        return self._thread.is_alive()
+        """Whether no thread that matches has ended."""
+        return all(queue.is_alive for queue in self._all_queues())
+
+    def _queue(self, feed: Feed) -> FeedQueue[Item]:
+        """From any thread."""
+        with self._making_queue:
+            queue = self._queues.get(feed)
+            if queue is None:
+                name = f"matcher of {feed.spec.name}"
+                queue = self._queues[feed] = FeedQueue(name, _take, self._carry_out)
+            return queue
+
+    def _all_queues(self) -> list[FeedQueue[Item]]:
+        with self._making_queue:
+            return list(self._queues.values())
 
     # In the event loop
 
@@ -149,81 +173,19 @@ class EventPipeline:
         request = PublishRequest(
             known, events, key, wait, self._loop.create_future(), self._clock()
         )
-        self._admit()
-        if self._waiting or not self._has_room(request):
-            await self._wait_for_room(request)
-        else:
-            self._enter(request)
+        await self._admission.enter(request)
         self._metrics.events_received(feed, len(events.rows))
-        self._put(request)
+        self._queue(known).put(request)
         return await asyncio.shield(request.answer)
 
-    def check_room(self) -> None:
-        """`OverloadError` if so many publishers wait for room that there is no use in reading the
-        events of another.
+    def check_room(self, feed: Feed) -> None:
+        """`OverloadError` if so many publishers to a feed wait for room that there is no use in
+        reading the events of another.
         """
-        self._admit()
-        if 2 * self._waiting_bytes > self._most_bytes:
-            raise self._overload()
+        self._admission.check(feed)
 
-    def _has_room(self, request: PublishRequest) -> bool:
-        events = len(request.events.rows)
-        return self.events == 0 or (
-            self.events + events <= self._most_events
-            and self.nbytes + request.nbytes <= self._most_bytes
-            and self._seconds + events * request.feed.pace <= _MOST_WORK
-        )
-
-    async def _wait_for_room(self, request: PublishRequest) -> None:
-        """Publishers are let in as they came, each when its turn has come and there is room.
-
-        What they hold meanwhile counts too: if it is as much as may be queued, the next ones are
-        sent away at once.
-        """
-        if self._waiting and self._waiting_bytes + request.nbytes > self._most_bytes:
-            raise self._overload()
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((request, turn))
-        self._waiting_bytes += request.nbytes
-        try:
-            async with asyncio.timeout(_ROOM_TIMEOUT):
-                await turn
-        except TimeoutError:
-            if turn.cancelled():  # else it was let in at the last moment
-                raise self._overload() from None
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._leave(request)
-            raise
-        finally:
-            self._waiting_bytes -= request.nbytes
-
-    def _overload(self) -> OverloadError:
-        self._metrics.refused("overload")
-        text = f"{self.events:,} events are waiting to be matched"
-        return OverloadError(text, retry_after=1.0)
-
-    def _admit(self) -> None:
-        """Admit publishers for which there is room, one by one: all at once would overfill it."""
-        while self._waiting:
-            request, turn = self._waiting[0]
-            if not turn.cancelled():
-                if not self._has_room(request):
-                    return
-                self._enter(request)
-                turn.set_result(None)
-            self._waiting.popleft()
-
-    def _enter(self, request: PublishRequest) -> None:
-        events = len(request.events.rows)
-        request.seconds = events * request.feed.pace
-        self.events += events
-        self.nbytes += request.nbytes
-        self._seconds += request.seconds
-        request.feed.waiting += events
-
-    async def call(self, change: Callable[[], T]) -> T:
-        """Run something in the matching thread, after what is queued."""
+    async def call(self, feed: Feed, change: Callable[[], T]) -> T:
+        """Run something in the thread of a feed, after what is queued for it."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -232,24 +194,20 @@ class EventPipeline:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._put(run)
+        self.call_soon(feed, run)
         return await asyncio.wrap_future(future)
 
-    def call_soon(self, change: Callable[[], None]) -> None:
+    def call_soon(self, feed: Feed, change: Callable[[], None]) -> None:
         """The same from any thread, without waiting for it."""
-        self._put(change)
+        self._queue(feed).put(change)
 
     async def stop(self) -> None:
         """Finish what is queued, and end."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-        await asyncio.to_thread(self._thread.join)
-
-    def _put(self, item: PublishRequest | Callable[[], None]) -> None:
-        with self._changed:
-            self._queue.append(item)
-            self._changed.notify()
+        queues = self._all_queues()
+        for queue in queues:
+            queue.stop()
+        for queue in queues:
+            await asyncio.to_thread(queue.join)
 
     def call_in_loop(self, call: Callable[[], None]) -> None:
         """Run something in the event loop, from any thread: in the order of these calls.
@@ -269,11 +227,11 @@ class EventPipeline:
                 call()
             except Exception:  # the others are not to blame
                 log.exception("in what follows a write")
-        self._admit()
+        self._admission.admit()
 
     def _finish(self, request: PublishRequest, result: Appended | BaseException) -> None:
         """What is durable is answered and delivered."""
-        self._leave(request)
+        self._admission.leave(request)
         if isinstance(result, BaseException):
             self._metrics.refused("storage")
             settle(request.answer, result)
@@ -300,47 +258,22 @@ class EventPipeline:
         self._notifications.dispatch(entry, request.at, stored.first, bodies, inboxes, request.rate)
 
     def _refuse(self, request: PublishRequest, error: Exception) -> None:
-        self._leave(request)
+        self._admission.leave(request)
         self._metrics.refused("event")
         settle(request.answer, error)
 
-    def _leave(self, request: PublishRequest) -> None:
-        events = len(request.events.rows)
-        self.events -= events
-        self.nbytes -= request.nbytes
-        self._seconds = self._seconds - request.seconds if self.events else 0.0
-        request.feed.waiting -= events
+    # In the thread of a feed
 
-    # In the matching thread
-
-    def _match_all(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._stopping)
-                if not self._queue:
-                    return
-                items = self._take()
-            for feed, group in groupby(items, _feed_of):
-                try:
-                    if feed is None:
-                        for call in group:
-                            call()  # type: ignore[operator]  # it has no feed, so it is one
-                    else:
-                        self._match(feed, list(group))  # type: ignore[arg-type]  # requests
-                except Exception:  # the thread has to go on whatever happens
-                    log.exception("in the matching thread")
-
-    def _take(self) -> list[PublishRequest | Callable[[], None]]:
-        """The next items, up to so many events. The longer the queue, the larger the batch."""
-        taken: list[PublishRequest | Callable[[], None]] = []
-        events, seconds = 0, 0.0
-        while self._queue and events < _MOST_EVENTS and seconds < _MOST_SECONDS:
-            item = self._queue.popleft()
-            taken.append(item)
-            if isinstance(item, PublishRequest):
-                events += len(item.events.rows)
-                seconds += len(item.events.rows) * item.feed.pace
-        return taken
+    def _carry_out(self, items: list[Item]) -> None:
+        for feed, group in groupby(items, _feed_of):
+            try:
+                if feed is None:
+                    for call in group:
+                        call()  # type: ignore[operator]  # it has no feed, so it is one
+                else:
+                    self._match(feed, list(group))  # type: ignore[arg-type]  # requests
+            except Exception:  # the thread has to go on whatever happens
+                log.exception("in the thread of a feed")
 
     def _match(self, feed: EventFeed, requests: Sequence[PublishRequest]) -> None:
         began = time.perf_counter()
@@ -404,7 +337,20 @@ class EventPipeline:
             done(error)
 
 
-def _feed_of(item: PublishRequest | Callable[[], None]) -> EventFeed | None:
+def _take(queue: deque[Item]) -> list[Item]:
+    """The next items, up to so many events. The longer the queue, the larger the batch."""
+    taken: list[Item] = []
+    events, seconds = 0, 0.0
+    while queue and events < _MOST_EVENTS and seconds < _MOST_SECONDS:
+        item = queue.popleft()
+        taken.append(item)
+        if isinstance(item, PublishRequest):
+            events += len(item.events.rows)
+            seconds += len(item.events.rows) * item.feed.pace
+    return taken
+
+
+def _feed_of(item: Item) -> EventFeed | None:
     return item.feed if isinstance(item, PublishRequest) else None
 
 

@@ -1,6 +1,6 @@
 """Questions about feeds of events: what a filter would do, who gets an event, and why not others.
 
-Answered from the log and from the index, beside the matching thread; nothing is published or
+Answered from the log and from the index, beside the threads that match; nothing is published or
 stored.
 """
 

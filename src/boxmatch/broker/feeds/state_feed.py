@@ -49,7 +49,7 @@ class FrozenClock:
 
 
 class StateFeed:
-    """Publications and subscriptions, both kept in memory. For the matching thread alone.
+    """Publications and subscriptions, both kept in memory. For the thread of the feed alone.
 
     Time passes in `expire` only, which comes before every operation and is complete by itself: an
     operation that fails after it takes nothing of it back. One that is refused (`BoxmatchError`)

@@ -34,7 +34,7 @@ class _Step:
 
 @dataclass(eq=False)
 class StateOperations:
-    """One operation at a time and feed: they run in the matching thread."""
+    """One operation at a time and feed: they run in the thread of the feed."""
 
     _store: Store
     _directory: Directory
@@ -133,7 +133,7 @@ class StateOperations:
                 step = _Step(feed, at, nothing, fail, answer=answer, frees=True)
             self._record(step)
 
-        self._pipeline.call_soon(carry_out)
+        self._pipeline.call_soon(feed, carry_out)
         return await asyncio.shield(answer)
 
     def _expire(self, feed: StateFeed, at: float) -> None:
@@ -177,7 +177,7 @@ class StateOperations:
         def done(result: int | BaseException) -> None:
             if isinstance(result, BaseException):
                 feed.failed = epoch
-                self._pipeline.call_soon(partial(self._step_back, step, epoch, result))
+                self._pipeline.call_soon(feed, partial(self._step_back, step, epoch, result))
             else:
                 self._pipeline.call_in_loop(partial(self._finish, step, result))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, FastAPI
 from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from boxmatch.broker.access import Keys, Meter
 from boxmatch.broker.http import (
@@ -20,10 +21,13 @@ from boxmatch.broker.http import (
 )
 from boxmatch.broker.http.authentication import Context
 from boxmatch.broker.http.bodies import BodyBudget
-from boxmatch.broker.http.problems import add_handlers
+from boxmatch.broker.http.problems import add_handlers, not_ready
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
+
+PROBES: Final = frozenset({"/healthz", "/readyz"})
+"""What is answered while the broker starts."""
 
 MOST_BODIES: Final = 4
 """Of the largest size, in memory at a time."""
@@ -44,8 +48,22 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
 """Their routes are tried in order, so those with the load come first."""
 
 
-def make_app(broker: Broker, keys: Keys) -> events.FastPublish:
-    """The ASGI application. The broker is started and stopped by the caller."""
+class WhenReady:
+    """An ASGI application that nobody but probes gets to before the broker is ready."""
+
+    def __init__(self, app: ASGIApp, broker: Broker) -> None:
+        self._app = app
+        self._broker = broker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if not self._broker.ready and scope["path"] not in PROBES:
+            app = not_ready(self._broker).response()
+        await app(scope, receive, send)
+
+
+def make_app(broker: Broker, keys: Keys) -> WhenReady:
+    """The ASGI application. The broker is loaded, started and stopped by the caller."""
     # The framework's own pages load scripts from elsewhere, so they are off.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     bodies = BodyBudget(MOST_BODIES * broker.settings.limits.body_bytes)
@@ -55,4 +73,4 @@ def make_app(broker: Broker, keys: Keys) -> events.FastPublish:
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
     app.router.routes.append(WebSocketRoute("/{path:path}", socket.no_socket))
-    return events.FastPublish(app, bodies)
+    return WhenReady(events.FastPublish(app, bodies), broker)

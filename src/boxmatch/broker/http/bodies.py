@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -24,6 +24,7 @@ from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.authentication import context_of
 from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
 from boxmatch.errors import OverloadError
+from boxmatch.kernels.pieces import pieces
 from boxmatch.spaces.dimensions import ONLY_REGION
 from boxmatch.wire.codec import faults
 from boxmatch.wire.http import ARROW, JSON, NDJSON
@@ -33,6 +34,10 @@ MOST_DEPTH: Final = 200
 
 SMALL: Final = 64 * 1024
 """Bodies up to this size are not counted: the server holds as much of every connection anyway."""
+LARGE: Final = 128 * 1024
+"""Bodies from this size on take milliseconds to decode."""
+_ELEMENTS: Final = 64
+"""Of an array that are decoded between turns of other threads."""
 PATIENCE: Final = 5.0
 """Seconds that a large body waits for others to go."""
 
@@ -128,11 +133,30 @@ def load_json(body: bytes, *, what: str = "the body", **more: Any) -> Any:
     if not body.strip():
         raise Problem(400, "json", f"{what} is empty; JSON is expected", **more)
     try:
-        value = orjson.loads(body)
+        value = orjson.loads(body) if len(body) <= LARGE else _load_in_pieces(body)
     except orjson.JSONDecodeError as error:
         raise Problem(400, "json", f"{what} is not JSON: {error}", **more) from None
     _check_names(body, value, what, more)
     return value
+
+
+def _load_in_pieces(body: bytes) -> Any:
+    """What is decoded in one call keeps all other threads waiting, so of an array it is the
+    elements, in pieces.
+    """
+    try:
+        elements = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError):
+        return orjson.loads(body)  # it is no array, or orjson says better what is wrong
+    values: list[Any] = []
+    for piece in pieces(len(elements), _ELEMENTS):
+        values += [orjson.loads(memoryview(one)) for one in elements[piece]]
+    return values
+
+
+async def decode(body: bytes, read: Callable[[bytes], T]) -> T:
+    """Have a body read: a large one not in the event loop, which others wait for."""
+    return read(body) if len(body) <= LARGE else await asyncio.to_thread(read, body)
 
 
 def dump_json(value: Any, *, what: str = "the body", **more: Any) -> bytes:
@@ -207,12 +231,16 @@ async def read_request(request: Request, kind: type[T], most: int) -> T:
     said = media_type(request)
     if said and said != JSON and not said.endswith("+json"):
         raise Problem(415, "media-type", f"content-type {said!r}: send application/json")
-    value = load_json(await read_body(request, most))
-    dump_json(value)  # for its depth: error messages may show parts of it
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        raise misplaced("body", list(islice(faults(value, kind), MOST_FAULTS))) from None
+
+    def read(body: bytes) -> T:
+        value = load_json(body)
+        dump_json(value)  # for its depth: error messages may show parts of it
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            raise misplaced("body", list(islice(faults(value, kind), MOST_FAULTS))) from None
+
+    return await decode(await read_body(request, most), read)
 
 
 def named_regions(
@@ -249,7 +277,10 @@ def read_events(body: bytes, media_type: str, *, most: int, most_bytes: int) -> 
         if type(row) is not dict:
             raise _not_an_event(row, index)
     try:
-        return Events(rows, [orjson.dumps(row) for row in rows])
+        bodies: list[bytes] = []
+        for piece in pieces(len(rows), _ELEMENTS):
+            bodies += [orjson.dumps(row) for row in rows[piece]]
+        return Events(rows, bodies)
     except TypeError:
         for index, row in enumerate(rows):
             dump_json(row, what="the event", index=index)

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from boxmatch.broker.http.authentication import Name, Reader, check_name, context_of
-from boxmatch.broker.http.bodies import BodyBudget, media_type, read_body, read_events
+from boxmatch.broker.http.bodies import BodyBudget, decode, media_type, read_body, read_events
 from boxmatch.broker.http.cloudevents import are_cloudevents, read_cloudevents
 from boxmatch.broker.http.problems import Problem, misplaced, respond
 from boxmatch.broker.http.routing import (
@@ -127,9 +127,12 @@ async def publish(request: Request) -> Response:
     limits = caller.limits
     broker = caller.broker
     entry = broker.directory.feed(feed)  # before a large body is read for nothing
-    broker.pipeline.check_room()
+    broker.pipeline.check_room(entry.feed)
     # The body without a name, so that it goes soon.
-    events = _events(await read_body(request, limits.body_bytes), request, entry, limits)
+    events = await decode(
+        await read_body(request, limits.body_bytes),
+        lambda body: _events(body, request, entry, limits),
+    )
     caller.take_events(len(events.rows))
     receipt = await broker.pipeline.publish(feed, events, wait=wait, key=key)
     return answer(receipt, 200 if wait else 202)

@@ -17,7 +17,7 @@ from boxmatch import __version__
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.authentication import Admin, AnyCaller, Asker, Name, Shared
 from boxmatch.broker.http.bodies import dump_json
-from boxmatch.broker.http.problems import Problem
+from boxmatch.broker.http.problems import Problem, not_ready
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.monitoring.metrics import BUCKETS, CONTENT_TYPE
 from boxmatch.broker.subscribers.subscribers import Order
@@ -164,7 +164,7 @@ async def readiness(shared: Shared) -> Health:
     broker = shared.broker
     _check_failure(broker)
     if not broker.ready:
-        raise Problem(503, "not-ready", "the broker is starting or stopping")
+        raise not_ready(broker)
     if (reason := broker.store.failure) is not None:
         raise Problem(503, "storage", f"nothing can be stored: {reason}")
     return Health("ready")

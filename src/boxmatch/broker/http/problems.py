@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -34,7 +34,10 @@ from boxmatch.errors import (
 )
 from boxmatch.wire.codec import encode
 from boxmatch.wire.http import PROBLEM
-from boxmatch.wire.responses import Fault
+from boxmatch.wire.responses import Fault, StartProgress
+
+if TYPE_CHECKING:
+    from boxmatch.broker.broker import Broker
 
 MOST_DETAIL: Final = 2_000
 """Characters of a message that go out: it may quote what was sent, which can be long."""
@@ -94,6 +97,16 @@ class Problem(Exception):
 
     def response(self) -> Response:
         return Response(encode(self.as_dict()), self.status, self.headers, media_type=PROBLEM)
+
+
+def not_ready(broker: Broker) -> Problem:
+    """While a broker starts: how far it is."""
+    startup = broker.startup
+    step = startup.step
+    seconds = round(startup.elapsed, 1)
+    progress = StartProgress(step.name, step.feed, step.done, step.total, seconds)
+    detail = f"the broker is starting or stopping ({step}, after {seconds} s)"
+    return Problem(503, "not-ready", detail, headers={"Retry-After": "1"}, progress=progress)
 
 
 def misplaced(kind: str, faults: Sequence[Fault]) -> Problem:

@@ -301,6 +301,12 @@ def _gauges(broker: Broker) -> Iterator[Metric]:
     sizes = broker.store.reader.sizes()
     in_flight = sum(one.in_flight for one in subscribers)
     newest = max((info.last_sequence for info in feeds), default=0)
+    start = GaugeMetricFamily(
+        "boxmatch_start_seconds", "How long the steps of the start took.", labels=["step"]
+    )
+    for step, seconds in broker.startup.seconds.items():
+        start.add_metric([step], seconds)
+    yield start
     for name, text, value in (
         ("queue_events", "Events that wait for the matcher.", broker.pipeline.events),
         ("queue_bytes", "Bytes that wait for the matcher.", broker.pipeline.nbytes),

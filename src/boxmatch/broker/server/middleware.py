@@ -71,10 +71,12 @@ class Middleware:
         # The template, such as /feeds/{feed}: paths as they came would be labels without end.
         route = getattr(scope.get("route"), "path", "")
         self._metrics.request(scope["method"], route, status)
-        if not self._log_requests and status < 500:
+        # A probe is told that the broker is not ready as often as it asks.
+        is_failure = status >= 500 and scope["path"] != "/readyz"
+        if not self._log_requests and not is_failure:
             return
         client = scope.get("client")
-        write = self._log.warning if status >= 500 else self._log.info
+        write = self._log.warning if is_failure else self._log.info
         # No query string, no headers, no body: keys and what is published are nobody's business.
         write(
             "request",

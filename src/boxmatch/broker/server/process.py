@@ -1,10 +1,11 @@
 """The server process: what is started and stopped in which order, and signals.
 
-Starting: keys, certificate and port are looked at first, since that is quick; then the data are
-opened and recovered, and only then does anybody get an answer. Stopping: no new connections,
-WebSockets are closed (1012, "service restart"), reads are ended, writes are finished, and then the
-broker writes what is queued. A signal while the data are opened ends the process as it ends any
-other, since nothing was taken in yet; from then on it stops in this order, however many come.
+Starting: keys, certificate, port and the database are looked at first, since that is quick; then
+the server listens, and while the data are read everybody but probes is asked to come again.
+Stopping: no new connections, WebSockets are closed (1012, "service restart"), reads are ended,
+writes are finished, and then the broker writes what is queued. A signal while the data are read
+ends the process as it ends any other, since nothing was taken in yet; from then on it stops in this
+order, however many come.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -48,6 +50,11 @@ if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
     from boxmatch.broker.settings import Settings
 
+_SWITCH = 0.0005
+"""Seconds after which a thread that computes in Python lets another one go on. An event passes
+through three threads several times; with Python's 5 ms it would wait each time for one that is busy
+with something else.
+"""
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _RENEWALS = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # there is none on Windows
 
@@ -78,8 +85,10 @@ def run(
     """
     from boxmatch.broker.access import Keys, check_exposure
     from boxmatch.broker.broker import Broker
+    from boxmatch.broker.store import Store
 
     options = options or ServerOptions()
+    sys.setswitchinterval(_SWITCH)
     configure_logs(options.logs)
     context = tls_context(settings.certificate, settings.private_key)
     signals = Signals()
@@ -88,10 +97,12 @@ def run(
         with closing(Keys.open(settings.data, limits=settings.limits)) as keys:
             check_exposure(settings.host, keys, settings.certificate)
             with closing(bind(settings.host, settings.port)) as listener:
-                broker = Broker.open(settings, metrics=Metrics())
-                with signals.record(*_STOPS):
+                store = Store.open(settings.data, sync=settings.sync)
+                broker = Broker(settings, store, Metrics())
+                with closing(store), ExitStack() as ready:
+                    _die_of_interrupts()
                     main = _run_broker(
-                        broker, options, keys, context, listener, signals, on_listening
+                        broker, options, keys, context, listener, signals, ready, on_listening
                     )
                     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                         runner.run(main)
@@ -105,32 +116,50 @@ async def _run_broker(
     context: ssl.SSLContext | None,
     listener: socket.socket,
     signals: Signals,
+    ready: ExitStack,
     on_listening: Callable[[Listening], None],
 ) -> None:
+    """Serve, and start the broker meanwhile. What is to end with the process goes to `ready`."""
     from boxmatch.broker.housekeeping import tune_memory
     from boxmatch.broker.http import make_app
 
     log = structlog.get_logger("boxmatch.server")
-    settings, metrics = broker.settings, broker.metrics
-    tune_memory()
+    settings = broker.settings
+    app = make_app(broker, keys)
     _forget_address(settings.data)  # of one that was killed; the data are ours now
-    await broker.start()
+    listening = Listening.on(listener, settings.host, tls=context is not None)
+
+    async def start() -> None:
+        await asyncio.to_thread(broker.load)
+        ready.enter_context(signals.record(*_STOPS))
+        tune_memory()
+        await broker.start()
+        try:
+            write_address(settings.data, listening)
+        except OSError as error:  # a full disk: deleting what fills it has to be possible
+            log.warning("its address could not be written", error=str(error))
+        startup = broker.startup
+        steps = {name: round(seconds, 3) for name, seconds in startup.seconds.items()}
+        log.info("ready", url=listening.url, seconds=round(startup.elapsed, 3), steps=steps)
+        on_listening(listening)
+
+    def started() -> None:
+        log.info("listening", url=listening.url, data=str(settings.data), version=__version__)
+
+    serving = asyncio.create_task(
+        serve_app(app, broker.metrics, settings, options, context, listener, signals, started)
+    )
+    starting = asyncio.create_task(start())
     try:
-        app = make_app(broker, keys)
-
-        def started() -> None:
-            listening = Listening.on(listener, settings.host, tls=context is not None)
-            try:
-                write_address(settings.data, listening)
-            except OSError as error:  # a full disk: deleting what fills it has to be possible
-                log.warning("its address could not be written", error=str(error))
-            log.info("listening", url=listening.url, data=str(settings.data), version=__version__)
-            on_listening(listening)
-
-        await serve_app(app, metrics, settings, options, context, listener, signals, started)
+        await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and starting.exception() is not None:
+            signals.end("the broker cannot be started")
+        await serving
+        await starting
     finally:
-        _forget_address(settings.data)
-        await broker.stop()
+        if broker.ready:
+            _forget_address(settings.data)
+            await broker.stop()
         log.info("stopped")
 
 
@@ -183,7 +212,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.stop: str | None = None
-        """The first signal to stop."""
+        """The first signal to stop, or another reason."""
         self.renew = False
         self._server: uvicorn.Server | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -201,6 +230,12 @@ class Signals:
                 if number in self._before:
                     signal.signal(number, self._before.pop(number) or signal.SIG_DFL)
 
+    def end(self, why: str) -> None:
+        """Stop the server for a reason of our own."""
+        self.stop = self.stop or why
+        if self._server is not None:
+            self._server.should_exit = True
+
     def ignore(self) -> None:
         """From now on, also after `record`."""
         for number in self._before:
@@ -217,9 +252,8 @@ class Signals:
             self.renew = True
             return
         hurry = self.stop is not None  # the second time: do not wait for connections
-        self.stop = self.stop or signal.Signals(number).name
+        self.end(signal.Signals(number).name)
         if self._server is not None:
-            self._server.should_exit = True
             self._server.force_exit = self._server.force_exit or hurry
 
 
@@ -305,6 +339,14 @@ class _Server(uvicorn.Server):
         # Uvicorn would raise the signal again once the sockets are closed, before the broker
         # has written what is queued.
         yield
+
+
+def _die_of_interrupts() -> None:
+    """Have Ctrl-C end the process as SIGTERM does, until both are recorded: an exception would have
+    to wait for the thread that reads the data.
+    """
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager

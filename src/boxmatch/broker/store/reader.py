@@ -7,9 +7,9 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +158,32 @@ class Reader:
 
     def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
         """In the order in which they were first put."""
-        statement = (
+        for page in self.subscription_pages(feed):
+            for row in page:
+                if self.is_whole(row):
+                    yield SubscriptionRow._make(row[:-1])
+
+    def subscription_pages(self, feed: int) -> Iterator[list[Any]]:
+        """The same, each with its checksum as one more column, which nobody has looked at."""
+        return self._pages(
             "SELECT number, subscriber, id, feed, wanted, created, updated, checksum "
-            "FROM subscription WHERE feed = ? AND number > ? ORDER BY number LIMIT ?"
+            "FROM subscription WHERE feed = ? AND number > ? ORDER BY number LIMIT ?",
+            feed,
         )
-        for *values, checksum in self._pages(statement, feed):
-            if text_checksum(*values[1:]) == checksum:
-                yield SubscriptionRow._make(values)
-            else:
-                self.report(f"subscription {values[0]}")
+
+    def is_whole(self, row: Sequence[Any]) -> bool:
+        """Whether a subscription, with its checksum, is as it was written; else it is reported."""
+        if text_checksum(*row[1:-1]) == row[-1]:
+            return True
+        self.report(f"subscription {row[0]}")
+        return False
+
+    def subscription_count(self, feed: int) -> int:
+        """How many rows there are, damaged ones included."""
+        with self.connection() as connection:
+            statement = "SELECT count(*) FROM subscription WHERE feed = ?"
+            [(count,)] = connection.execute(statement, (feed,))
+        return int(count)
 
     def members(self, feed: int) -> Iterator[MemberRow]:
         """In the order in which they were first put."""
@@ -174,7 +191,7 @@ class Reader:
             "SELECT place, feed, id, body, expires, checksum FROM member "
             "WHERE feed = ? AND place > ? ORDER BY place LIMIT ?"
         )
-        for place, _, *values, checksum in self._pages(statement, feed):
+        for place, _, *values, checksum in chain.from_iterable(self._pages(statement, feed)):
             if text_checksum(feed, *values) == checksum:
                 yield MemberRow._make(values)
             else:
@@ -219,14 +236,14 @@ class Reader:
         with self.connection() as connection:
             return dict(connection.execute(_DEAD_LETTERS.format(among=among), values))
 
-    def _pages(self, statement: str, feed: int) -> Iterator[Any]:
+    def _pages(self, statement: str, feed: int) -> Iterator[list[Any]]:
         # Whole pages: a connection that stays with a caller would keep the write-ahead log from
         # being taken up.
         last = -1
         while True:
             with self.connection() as connection:
                 rows = connection.execute(statement, (feed, last, _ROWS_PAGE)).fetchall()
-            yield from rows
+            yield rows
             if len(rows) < _ROWS_PAGE:
                 return
             last = rows[-1][0]

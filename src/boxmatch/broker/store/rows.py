@@ -54,6 +54,25 @@ class SubscriptionRow(NamedTuple):
     updated: float
 
 
+class SubscriptionText(NamedTuple):
+    """A subscription that is to be put; `wanted` is JSON."""
+
+    id: str
+    wanted: str
+    is_new: bool
+    checksum: int
+
+    @classmethod
+    def of(
+        cls, subscriber: int, feed: int, id: str, wanted: bytes, created: float | None, now: float
+    ) -> SubscriptionText:
+        """`created`: when the one was first put in whose place it comes; None if there is none."""
+        now = float(now) + 0.0
+        first = now if created is None else created
+        checksum = text_checksum(subscriber, id, feed, wanted, first, now)
+        return cls(id, wanted.decode(), created is None, checksum)
+
+
 class MemberRow(NamedTuple):
     """A publication of a state feed."""
 

@@ -17,6 +17,7 @@ from boxmatch.broker.store.progress import Progress, pack_progress
 from boxmatch.broker.store.rows import (
     Appended,
     Inboxes,
+    SubscriptionText,
     batch_rows,
     json_text,
     pack_feed,
@@ -59,6 +60,16 @@ _PUT_PROGRESS = (
 _REPEATS = (
     "SELECT key, at, first, last FROM repeat "
     "WHERE feed = ? AND key IN (SELECT value FROM json_each(?))"
+)
+# A row keeps its number, and the time of its first putting if it is to. No time goes through JSON,
+# which SQLite may read as another one.
+_PUT_SUBSCRIPTIONS = (
+    "WITH new (id, wanted, is_new, checksum) AS "
+    f"(SELECT {_columns(4)} FROM json_each(?1)) "
+    "INSERT OR REPLACE INTO subscription "
+    "SELECT known.number, ?2, new.id, ?3, CAST(new.wanted AS BLOB), "
+    "CASE WHEN new.is_new THEN ?4 ELSE known.created END, ?4, new.checksum "
+    "FROM new LEFT JOIN subscription known ON known.subscriber = ?2 AND known.id = new.id"
 )
 _BATCH_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCHES_AT_ONCE = (64, 8, 1)  # few lengths, as each is a statement of its own
@@ -327,6 +338,23 @@ class StoreTransaction(group_commit.Transaction):
             "INSERT OR REPLACE INTO subscription VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             *(number, subscriber, id, feed, wanted, created, now, checksum),
         )
+
+    def put_subscriptions(
+        self, subscriber: int, feed: int, rows: Sequence[SubscriptionText], now: float
+    ) -> None:
+        """Many subscriptions of a subscriber to a feed, by one statement.
+
+        Those that are not new must be there, and keep their number.
+        """
+        self._check_feed(feed)
+        self.execute(
+            _PUT_SUBSCRIPTIONS,
+            json_text(list(map(tuple, rows))),
+            subscriber,
+            feed,
+            float(now) + 0.0,
+        )
+        self.written += PAGE * len(rows)
 
     def delete_subscription(self, subscriber: int, id: str) -> bool:
         statement = "DELETE FROM subscription WHERE subscriber = ? AND id = ?"

@@ -5,20 +5,25 @@ In the event loop, but for what says that it may be asked from any thread.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
+from weakref import WeakKeyDictionary
 
-import orjson
+import numpy as np
 import structlog
 
+from boxmatch.arrays import Int64Array
 from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.index_files import FOLDER as INDEXES
+from boxmatch.broker.feeds.index_files import IndexFiles, LoadedIndex
 from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, publication_from_json
+from boxmatch.broker.startup import Startup
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
-from boxmatch.wire.requests import Wanted
 
 Feed = EventFeed | StateFeed
 
@@ -50,6 +55,17 @@ class Directory:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
+        self.by_number: dict[int, Subscriber] = {}
+        self._subscribers: dict[str, Subscriber] = {}
+        self._feeds: dict[str, FeedEntry] = {}
+        self._index_files: WeakKeyDictionary[EventFeed, IndexFiles] = WeakKeyDictionary()
+        self._unchecked: list[int] = []
+        """Feeds whose rows are yet to be looked at."""
+
+    def load(self, startup: Startup) -> None:
+        """Read all that is stored."""
+        store = self._store
+        startup.begin("reading subscribers")
         # What they have not read is on disk, however new it is.
         newest = store.next_sequence - 1
         self.by_number = {
@@ -65,9 +81,8 @@ class Directory:
             for row in store.reader.subscribers()
         }
         self._subscribers = {subscriber.name: subscriber for subscriber in self.by_number.values()}
-        self._feeds: dict[str, FeedEntry] = {}
         for number, spec in store.reader.feeds():
-            feed = self.read_feed(spec, number)
+            feed = self.read_feed(spec, number, startup)
             entry = self.add_feed(feed)
             self.restore_subscriptions(feed, feed.slots.in_use())
             for logged in store.reader.last_events(number, 1):
@@ -98,23 +113,25 @@ class Directory:
         entry = self._feeds[feed.spec.name] = FeedEntry(feed)
         return entry
 
-    def read_feed(self, spec: FeedSpec, number: int) -> Feed:
+    def read_feed(self, spec: FeedSpec, number: int, startup: Startup | None = None) -> Feed:
         """A feed as it is on disk, with its subscriptions; that their subscribers know them too is
         up to the caller. From any thread.
         """
-        reader = self._store.reader
-        subscriptions = []
-        for row in reader.subscriptions(number):
-            subscriber = self.by_number.get(row.subscriber)
-            if subscriber is None:
-                log.error("a subscription has no subscriber: damaged", number=row.number, id=row.id)
-                continue
-            wanted = Wanted(**orjson.loads(row.wanted))
-            subscriptions.append(Subscription(subscriber, row.id, wanted, row.created, row.updated))
-        if spec.kind == "events":
-            events = EventFeed(spec, number)
-            events.load(subscriptions)
+        reader, startup = self._store.reader, startup or Startup()
+        events = EventFeed(spec, number) if spec.kind == "events" else None
+        index = None
+        if events is not None:
+            startup.begin("opening the index", spec.name)
+            index = self.index_files(events).load(spec)
+            if index is not None:
+                self._unchecked.append(number)
+        startup.begin("reading subscriptions", spec.name, reader.subscription_count(number))
+        subscriptions, checksums, slots = self._read_subscriptions(number, index, startup)
+        if events is not None:
+            startup.begin("building the index", spec.name, len(subscriptions))
+            events.load(subscriptions, checksums, slots, index, startup.advance)
             return events
+        startup.begin("reading publications", spec.name)
         state = StateFeed(spec, number, self._clock)
         publications = {
             row.id: publication_from_json(row.id, row.body, row.expires)
@@ -123,12 +140,65 @@ class Directory:
         state.load(publications, subscriptions)
         return state
 
+    def _read_subscriptions(
+        self, number: int, index: LoadedIndex | None, startup: Startup
+    ) -> tuple[list[Subscription], Int64Array, Int64Array]:
+        """The subscriptions of a feed, their checksums, and the slots that an index has for them.
+
+        Rows that the index has are only compared with it; `check_rows` looks at them later.
+        """
+        reader, by_number = self._store.reader, self.by_number
+        subscriptions: list[Subscription] = []
+        all_checksums, all_slots = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for page in reader.subscription_pages(number):
+            checksums = np.fromiter((row[-1] for row in page), np.int64, len(page))
+            slots = np.full(len(page), -1) if index is None else index.find(checksums)
+            is_usable = np.ones(len(page), bool)
+            for place in np.flatnonzero(slots < 0).tolist():
+                is_usable[place] = reader.is_whole(page[place])
+            for place, row in enumerate(page):
+                if row[1] not in by_number:
+                    log.error("a subscription has no subscriber: damaged", number=row[0], id=row[2])
+                    is_usable[place] = False
+            if not is_usable.all():
+                page = [row for row, usable in zip(page, is_usable, strict=True) if usable]
+            subscriptions += [
+                Subscription(by_number[owner], id, wanted, created, updated)
+                for _, owner, id, _, wanted, created, updated, _ in page
+            ]
+            all_checksums.append(checksums[is_usable])
+            all_slots.append(slots[is_usable])
+            startup.advance(len(subscriptions))
+        return subscriptions, np.concatenate(all_checksums), np.concatenate(all_slots)
+
+    def check_rows(self) -> None:
+        """Report damage in the rows that were only compared with an index. From any thread."""
+        while self._unchecked:
+            for page in self._store.reader.subscription_pages(self._unchecked.pop()):
+                for row in page:
+                    self._store.reader.is_whole(row)
+
+    def index_files(self, feed: EventFeed) -> IndexFiles:
+        """The files that the index of a feed is saved to."""
+        if feed not in self._index_files:
+            folder = self._store.path / INDEXES / str(feed.number)
+            self._index_files[feed] = IndexFiles(folder)
+        return self._index_files[feed]
+
+    def remove_unused_files(self) -> None:
+        """Remove the files of indexes whose feeds are not there any more. From any thread."""
+        folder = self._store.path / INDEXES
+        numbers = {str(entry.feed.number) for entry in self.feeds()}
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in numbers:
+                shutil.rmtree(path, ignore_errors=True)
+
     def drop_feed(self, name: str) -> None:
         """Forget a feed and all subscriptions to it."""
-        del self._feeds[name]
-        for subscriber in self.by_number.values():
-            for one in [s for s in subscriber.subscriptions.values() if s.wanted.feed == name]:
-                del subscriber.subscriptions[one.id]
+        feed = self._feeds.pop(name).feed
+        for one in feed.slots.in_use():
+            if one.subscriber.subscriptions.get(one.id) is one:
+                del one.subscriber.subscriptions[one.id]
 
     # Subscribers
 

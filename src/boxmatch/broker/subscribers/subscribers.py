@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
-from boxmatch.errors import BrokerError
+from boxmatch.errors import BrokerError, StorageError
 from boxmatch.wire import responses
 from boxmatch.wire.requests import Wanted
 
@@ -43,11 +44,24 @@ class Subscription:
 
     subscriber: Subscriber
     id: str
-    wanted: Wanted
+    given: Wanted | bytes
+    """What is wanted; as JSON until somebody asks, since of a million few are looked at."""
     created: float
     updated: float
     slot: int = -1
     slots: Slots | None = None
+    checksum: int = 0
+    """Of its row on disk, if its slot is to have it."""
+
+    @property
+    def wanted(self) -> Wanted:
+        if isinstance(self.given, bytes):
+            try:
+                self.given = Wanted(**orjson.loads(self.given))
+            except (TypeError, ValueError) as error:
+                name = f"{self.subscriber.name}/{self.id}"
+                raise StorageError(f"the subscription {name} is damaged: {error}") from error
+        return self.given
 
     def info(self) -> responses.Subscription:
         """As it is shown to its subscriber."""
@@ -131,6 +145,38 @@ class Slots:
         self._id: npt.NDArray[np.object_] = np.empty(_FEW, object)
         self._matches: Int64Array = np.zeros(_FEW, np.int64)
         self._created: Float64Array = np.zeros(_FEW)
+        self._checksum: Int64Array = np.zeros(_FEW, np.int64)
+
+    def restore(
+        self,
+        subscriptions: Sequence[Subscription],
+        slots: Int64Array,
+        checksums: Int64Array,
+        size: int,
+    ) -> None:
+        """Have these subscriptions in these slots, of which there are so many, and no others."""
+        room = max(size, _FEW)
+        self.subscriptions = [None] * size
+        for one, slot in zip(subscriptions, slots.tolist(), strict=True):
+            self.subscriptions[slot] = one
+            one.slot, one.slots = slot, self
+        self._subscriber, self._id = np.full(room, _NOBODY), np.empty(room, object)
+        self._matches, self._created = np.zeros(room, np.int64), np.zeros(room)
+        self._checksum = np.zeros(room, np.int64)
+        numbers = (one.subscriber.number for one in subscriptions)
+        self._subscriber[slots] = np.fromiter(numbers, np.int64, len(slots))
+        self._id[slots] = np.fromiter((one.id for one in subscriptions), object, len(slots))
+        created = (one.created for one in subscriptions)
+        self._created[slots] = np.fromiter(created, np.float64, len(slots))
+        self._checksum[slots] = checksums
+        is_free = np.ones(size, bool)
+        is_free[slots] = False
+        self._free = np.flatnonzero(is_free)[::-1].tolist()
+
+    @property
+    def checksums(self) -> Int64Array:
+        """By slot, that of the subscription's row on disk; 0 if it is free."""
+        return self._checksum[: len(self.subscriptions)].copy()
 
     def __len__(self) -> int:
         return len(self.subscriptions) - len(self._free)
@@ -154,6 +200,7 @@ class Slots:
                 self._id = np.concatenate([self._id, np.empty_like(self._id)])
                 self._matches = np.concatenate([self._matches, np.zeros_like(self._matches)])
                 self._created = np.concatenate([self._created, np.zeros_like(self._created)])
+                self._checksum = np.concatenate([self._checksum, np.zeros_like(self._checksum)])
         self._subscriber[slot], self._id[slot] = subscription.subscriber.number, subscription.id
         self._matches[slot], self._created[slot] = 0, subscription.created
         self.replace(slot, subscription)
@@ -162,6 +209,7 @@ class Slots:
     def replace(self, slot: int, subscription: Subscription) -> None:
         """Put a subscription of the same subscriber and id in the place of another."""
         self.subscriptions[slot] = subscription
+        self._checksum[slot] = subscription.checksum
         subscription.slot, subscription.slots = slot, self
 
     def remove(self, slot: int) -> Subscription:
@@ -170,7 +218,7 @@ class Slots:
         if known is None:  # freed twice, it would be given to two
             raise BrokerError(f"no subscription has slot {slot}")
         self.subscriptions[slot] = None
-        self._subscriber[slot], self._id[slot] = _NOBODY, None
+        self._subscriber[slot], self._id[slot], self._checksum[slot] = _NOBODY, None, 0
         self._free.append(slot)
         return known
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from boxmatch.broker.feeds.pipeline import EventPipeline
 from boxmatch.broker.feeds.state_feed import StateFeed
 from boxmatch.broker.feeds.state_operations import StateOperations
 from boxmatch.broker.store import Store, StoreTransaction
+from boxmatch.broker.store.rows import SubscriptionText
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.broker.subscribers.subscribers import (
     Order,
@@ -25,10 +28,13 @@ from boxmatch.broker.subscribers.subscribers import (
     TopSubscriptions,
 )
 from boxmatch.errors import BrokerError, FilterError, LimitError
+from boxmatch.kernels.pieces import pieces
 from boxmatch.model.filters import CompiledFilter
 from boxmatch.wire import responses
 from boxmatch.wire.codec import encode
 from boxmatch.wire.requests import Wanted
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -79,8 +85,8 @@ class Subscriptions:
         """Add a subscription, or put it in the place of the one that has this id."""
         feed = self._directory.feed(wanted.feed).feed
         if isinstance(feed, EventFeed):
-            [info] = await self._put_events(feed, subscriber, {subscription: wanted})
-            return info
+            [made], [filter] = await self._put_events(feed, subscriber, {subscription: wanted})
+            return replace(made.info(), put_warning=filter.warning)
         async with self._changes.lock(subscriber):
             self._replaced(subscriber, {subscription: wanted})
             known = await self._store_subscriber(subscriber, feed, wanted)
@@ -104,7 +110,7 @@ class Subscriptions:
     @uninterrupted
     async def put_many(
         self, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> Sequence[responses.Subscription]:
+    ) -> Sequence[Subscription]:
         """Add or replace many subscriptions to one feed of events: all, or with an error none."""
         names = {one.feed for one in wanted.values()}
         if len(names) != 1:
@@ -112,37 +118,69 @@ class Subscriptions:
         feed = self._directory.feed(names.pop()).feed
         if not isinstance(feed, EventFeed):
             raise BrokerError(f"subscriptions to {feed.spec.name!r}, a state feed, come one by one")
-        return await self._put_events(feed, subscriber, wanted)
+        return (await self._put_events(feed, subscriber, wanted))[0]
 
     async def _put_events(
         self, feed: EventFeed, subscriber: str, wanted: Mapping[str, Wanted]
-    ) -> Sequence[responses.Subscription]:
+    ) -> tuple[Sequence[Subscription], Sequence[CompiledFilter]]:
         schema = feed.spec.schema
         compiled = await _compile(feed, wanted)
         async with self._room_for(feed, wanted, compiled), self._changes.lock(subscriber):
             befores = self._replaced(subscriber, wanted)
             now = self._clock()
+            number = await self._number_for(subscriber, len(wanted))
+
+            def texts(number: int) -> list[SubscriptionText]:
+                created = [None if before is None else before.created for before in befores]
+                return [
+                    SubscriptionText.of(number, feed.number, name, encode(one), first, now)
+                    for (name, one), first in zip(wanted.items(), created, strict=True)
+                ]
+
+            rows = [] if number is None else await _aside(len(wanted), partial(texts, number))
+
+            checksums: list[int] = []
 
             def store(transaction: StoreTransaction) -> int:
-                number = transaction.put_subscriber(subscriber)
-                for name, one in wanted.items():
-                    text = encode(one)
-                    transaction.put_subscription(number, name, feed.number, text, now)
-                return number
+                stored = transaction.put_subscriber(subscriber)
+                used = rows or texts(stored)
+                transaction.put_subscriptions(stored, feed.number, used, now)
+                checksums[:] = [one.checksum for one in used]
+                return stored
 
             number = await self._store.commit(store)
             known = self._directory.register(subscriber, number, self._store.next_sequence - 1)
-            new = [
-                Subscription(known, name, one, now if before is None else before.created, now)
-                for (name, one), before in zip(wanted.items(), befores, strict=True)
-            ]
-            await self._pipeline.call(lambda: feed.put(new, befores, compiled, schema))
+
+            def change() -> list[Subscription]:
+                new = [
+                    Subscription(
+                        known, name, one, now if before is None else before.created, now,
+                        checksum=checksum,
+                    )
+                    for (name, one), before, checksum in zip(
+                        wanted.items(), befores, checksums, strict=True
+                    )
+                ]  # fmt: skip
+                feed.put(new, befores, compiled, schema)
+                return new
+
+            new = await self._pipeline.call(feed, change)
             self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
-            known.subscriptions.update((one.id, one) for one in new)
-            return [
-                replace(one.info(), put_warning=filter.warning)
-                for one, filter in zip(new, compiled, strict=True)
-            ]
+            known.subscriptions.update({one.id: one for one in new})
+            return new, compiled
+
+    async def _number_for(self, subscriber: str, wanted: int) -> int | None:
+        """The number of a subscriber; None if it is to get one together with its subscriptions.
+
+        Who puts many gets one before, so that they are prepared before their transaction, for which
+        others wait.
+        """
+        known = self._directory.subscriber(subscriber)
+        if known is not None and known.number:
+            return known.number
+        if wanted <= _FEW:
+            return None
+        return await self._store.commit(lambda transaction: transaction.put_subscriber(subscriber))
 
     @asynccontextmanager
     async def _room_for(
@@ -154,11 +192,13 @@ class Subscriptions:
         if not any(one.axes for one in compiled):
             yield
             return
-        reservation = await self._pipeline.call(lambda: feed.reserve(wanted.values(), compiled))
+        reservation = await self._pipeline.call(
+            feed, lambda: feed.reserve(wanted.values(), compiled)
+        )
         try:
             yield
         finally:
-            self._pipeline.call_soon(lambda: feed.release(reservation))
+            self._pipeline.call_soon(feed, lambda: feed.release(reservation))
 
     @uninterrupted
     async def delete(self, subscriber: str, subscription: str) -> None:
@@ -172,7 +212,7 @@ class Subscriptions:
 
             if isinstance(feed, EventFeed):
                 await self._store.commit(forget, frees=True)
-                await self._pipeline.call(lambda: feed.remove(known))
+                await self._pipeline.call(feed, lambda: feed.remove(known))
                 known.subscriber.subscriptions.pop(subscription, None)
             else:
                 await self._state.operate(
@@ -216,20 +256,33 @@ class Subscriptions:
 _SMALL = 250
 """Characters of filters that are compiled in no time."""
 
+_FEW = 250
+"""Subscriptions that are looked through in no time."""
+
+_BETWEEN_TURNS = 8
+"""Filters that are compiled before other threads may have a turn."""
+
+
+async def _aside(count: int, work: Callable[[], T]) -> T:
+    """Do something with so many subscriptions: if they are many, without holding up others."""
+    return work() if count <= _FEW else await asyncio.to_thread(work)
+
 
 async def _compile(feed: EventFeed, wanted: Mapping[str, Wanted]) -> list[CompiledFilter]:
     """Compile all filters: where that may take long, without holding up others."""
 
     def compile_all() -> list[CompiledFilter]:
         compiled = []
-        for name, one in wanted.items():
-            try:
-                compiled.append(event_feed.compile_wanted(feed.spec, one))
-            except FilterError as error:
-                if len(wanted) == 1:
-                    raise
-                reason = f"subscription {name!r}: {error.reason}"
-                raise FilterError(reason, error.text, error.position) from None
+        items = list(wanted.items())
+        for piece in pieces(len(items), _BETWEEN_TURNS):
+            for name, one in items[piece]:
+                try:
+                    compiled.append(event_feed.compile_wanted(feed.spec, one))
+                except FilterError as error:
+                    if len(wanted) == 1:
+                        raise
+                    reason = f"subscription {name!r}: {error.reason}"
+                    raise FilterError(reason, error.text, error.position) from None
         return compiled
 
     if len(wanted) == 1 and all(len(str(one.filter)) < _SMALL for one in wanted.values()):

@@ -1,0 +1,53 @@
+"""`boxmatch bench isolation`: what one feed of a broker notices of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from boxmatch.cli.help import examples
+from boxmatch.extras import requires
+from boxmatch_bench.cli.rows import (
+    JsonPath,
+    Row,
+    bar,
+    folder_or_temporary,
+    present,
+    with_options,
+)
+from boxmatch_bench.options import IsolationOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@examples(
+    "boxmatch bench isolation",
+    "boxmatch bench isolation --only extend",
+    "boxmatch bench isolation --json isolation.jsonl",
+)
+@with_options
+def bench_isolation(*, options: IsolationOptions, json_path: JsonPath = None) -> None:
+    """Measure what one feed of a broker notices of work on another.
+
+    Another process publishes single events to a quiet feed, one after another, while a busy feed is
+    extended, loaded, published to and asked about. Then the broker is started again, with the files
+    of its indexes and without them.
+    """
+    with requires("broker", "a broker"):
+        from boxmatch_bench.broker.isolation import measure
+    from boxmatch_bench.tables import isolation_tables
+
+    def say(_: Console, rows: list[Row]) -> str:
+        return f"{options.subscriptions:,} subscriptions, {options.events:,} events in a request"
+
+    def rows() -> Iterator[Row]:
+        with folder_or_temporary(None) as folder, bar(counted=False) as shown:
+            task = shown.add_task("", total=None)
+
+            def tell(name: str, done: float = 0.0, total: float | None = None) -> None:
+                shown.update(task, description=name, completed=done, total=total)
+
+            yield from measure(options, folder, tell)
+
+    present(rows(), json_path, isolation_tables, say)
