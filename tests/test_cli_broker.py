@@ -14,13 +14,14 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.cli import remote
-from boxmatch.client import Feed, Subscription
+from boxmatch.client import Feed, Replay, Subscription
 from command_line import Command
 
 
 class Remembering:
     def __init__(self) -> None:
         self.made: list[Feed] = []
+        self.starts: list[int | str | None] = []
 
     def create_feed(self, name: str, schema: bm.Schema | None, *, unknown: str) -> Feed:
         written = json.loads(bm.Schema(schema).to_json())
@@ -31,11 +32,28 @@ class Remembering:
         return self.made
 
     def subscribe(
-        self, subscriber: str, id: str, feed: str, filter: Any, *, dialect: str | None, exact: bool
+        self,
+        subscriber: str,
+        id: str,
+        feed: str,
+        filter: Any,
+        *,
+        dialect: str | None,
+        exact: bool,
+        replay_from: int | str | None,
     ) -> Any:
+        self.starts.append(replay_from)
         return Subscription(
             subscriber=subscriber, id=id, feed=feed, filter=filter, dialect=dialect, exact=exact
         )
+
+    def replay_events(self, subscriber: str, start: int | str, **chosen: Any) -> Replay:
+        self.starts.append(start)
+        through = chosen.pop("through") or 99
+        return Replay(after=6, through=through, **chosen)
+
+    def cancel_replay(self, subscriber: str) -> int:
+        return 12
 
 
 @pytest.fixture
@@ -87,3 +105,26 @@ def test_subscribe_as_json(client: Remembering, run_boxmatch: Command) -> None:
         "feed": "ticks",
         "filter": {"price": [1, 2]},
     }
+
+
+def test_replay(client: Remembering, run_boxmatch: Command) -> None:
+    done = run_boxmatch("replay", "alice", "--from", "7")
+    assert done == (0, "Replaying to alice from 7 through 99.\n", "")
+    narrow = ("--feed", "ticks", "--subscription", "big", "--through", "20")
+    done = run_boxmatch("replay", "alice", "--from", "2026-03-01T09:30Z", *narrow, "--json")
+    assert json.loads(done.out) == {
+        "feed": "ticks", "subscription": "big", "after": 6, "through": 20
+    }  # fmt: skip
+    run_boxmatch("subscribe", "alice", "big", "ticks", "volume > 5", "--from", "1")
+    run_boxmatch("subscribe", "alice", "big", "ticks", "volume > 5")
+    assert client.starts == [7, "2026-03-01T09:30Z", 1, None]
+
+
+def test_replay_is_cancelled(client: Remembering, run_boxmatch: Command) -> None:
+    done = run_boxmatch("replay", "alice", "--cancel")
+    assert done == (0, "Replay cancelled; alice goes on after 12.\n", "")
+    assert json.loads(run_boxmatch("replay", "alice", "--cancel", "--json").out) == {"cursor": 12}
+    for wrong in ((), ("--cancel", "--from", "1")):
+        done = run_boxmatch("replay", "alice", *wrong)
+        assert done.code == 2
+        assert "give --from START, or --cancel" in done.err

@@ -100,6 +100,8 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("GET", "/subscribers/{subscriber}/notifications"): Route(OWN),
     ("GET", "/subscribers/{subscriber}/notifications/stream"): Route(OWN),
     ("POST", "/subscribers/{subscriber}/acknowledge"): Route(OWN, body={"sequence": 0}),
+    ("POST", "/subscribers/{subscriber}/replay"): Route(WANT, body={"from": 1, "feed": "mine"}),
+    ("DELETE", "/subscribers/{subscriber}/replay"): Route(OWN),
     ("PUT", "/subscribers/{subscriber}/webhook"): Route(OWN, body=HOOK),
     ("GET", "/subscribers/{subscriber}/webhook"): Route(OWN),
     ("POST", "/subscribers/{subscriber}/dead-letters/replay"): Route(OWN, body={}),

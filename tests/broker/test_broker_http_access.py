@@ -101,6 +101,8 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ),
     ("GET", "/subscribers/ann/notifications", None, {"subscriber"}),
     ("POST", "/subscribers/ann/acknowledge", {"sequence": 0}, {"subscriber"}),
+    ("POST", "/subscribers/ann/replay", {"from": 1, "feed": "mine"}, {"subscriber"}),
+    ("DELETE", "/subscribers/ann/replay", None, {"subscriber"}),
     ("PUT", "/subscribers/ann/webhook", {"url": "ftp"}, {"subscriber"}),
     ("GET", "/subscribers/ann/webhook", None, {"subscriber"}),
     ("DELETE", "/subscribers/ann/webhook", None, {"subscriber"}),

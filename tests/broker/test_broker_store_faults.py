@@ -335,7 +335,7 @@ def test_other_databases_and_formats(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match="has format 99; this version reads 2"):
+    with pytest.raises(StorageError, match="has format 99; this version reads 3"):
         Store.open(tmp_path)
     # One whose making was cut short before its first commit is made again.
     file.unlink()

@@ -52,6 +52,8 @@ class Settings:
     """Notifications that a socket may have outstanding before it must acknowledge some."""
     recent_events: int = 10_000
     """Of each feed, read from the log for a dry run."""
+    replay_rate: float = 20_000.0
+    """Events of the log that are matched again in a second, for all replays together."""
     allow_private_webhooks: bool = False
     shutdown_seconds: float = 10.0
     limits: Limits = field(default_factory=Limits)

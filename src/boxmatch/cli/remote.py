@@ -1,4 +1,4 @@
-"""Commands that talk to a broker: `feeds`, `subscribe`, `publish` and `listen`."""
+"""Commands that talk to a broker: `feeds`, `subscribe`, `publish`, `listen` and `replay`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,12 @@ def feed_names(ctx: Any, incomplete: str) -> list[str]:
 
 FeedName = Annotated[
     str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="START", help="A sequence number, or a time such as 2026-03-01T09:30Z."
+    ),
 ]
 SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.")]
 
@@ -206,6 +212,7 @@ def _feed_document(feed: Feed) -> dict[str, Any]:
     """boxmatch subscribe alice large ticks '{"volume": {"low": 5000}}'""",
     "boxmatch subscribe alice big ticks 'price * volume > 1e6'",
     "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
+    "boxmatch subscribe alice big ticks 'volume > 5000' --from 1   # and the log",
     """boxmatch subscribe ops a ec2 '{"state": ["off"]}' --dialect eventbridge""",
 )
 def subscribe(
@@ -229,11 +236,13 @@ def subscribe(
     try_: Annotated[
         bool, typer.Option("--dry-run", help="Only count how many of the last events match.")
     ] = False,
+    from_: From = None,
     as_json: AsJson = False,
 ) -> None:
     """Create or replace a subscription.
 
-    A subscription with the same id is replaced.
+    A subscription with the same id is replaced. With --from, matching events of the log are
+    delivered, too.
     """
     wanted = given_filter(filter_, dialect)
     with connect(url, key, trust) as client:
@@ -246,13 +255,80 @@ def subscribe(
                 typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
                 _warn(tried.warning)
             return
-        made = client.subscribe(subscriber, id_, feed, wanted, dialect=dialect, exact=exact)
+        made = client.subscribe(
+            subscriber,
+            id_,
+            feed,
+            wanted,
+            dialect=dialect,
+            exact=exact,
+            replay_from=_start(from_),
+        )
     if as_json:
         named = {"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted}
         print_json(named | ({"dialect": made.dialect} if made.dialect else {}))
     else:
         typer.echo(f"Subscribed {made.subscriber}/{made.id} to {feed}: {filter_}")
     _warn(made.warning)
+
+
+def _start(text: str | None) -> int | str | None:
+    """A number, or a time as the broker reads it."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+@examples(
+    "boxmatch replay alice --from 1 --feed ticks",
+    "boxmatch replay alice --from 2026-03-01T09:30Z --through 2026-03-01T10:00Z",
+    "boxmatch replay alice --cancel",
+)
+def replay(
+    subscriber: SubscriberName,
+    from_: From = None,
+    through: Annotated[
+        str | None,
+        typer.Option(metavar="END", help="The last number, or a time; the newest event if none."),
+    ] = None,
+    feed: Annotated[
+        str | None,
+        typer.Option(metavar="FEED", help="Only events of this feed.", autocompletion=feed_names),
+    ] = None,
+    subscription: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only for this subscription.")
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="End all replays instead.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver events of the log to a subscriber again.
+
+    They are matched against its subscriptions as they are now.
+    """
+    if cancel == (from_ is not None):
+        raise typer.BadParameter("give --from START, or --cancel")
+    with connect(url, key, trust) as client:
+        if cancel:
+            cursor = client.cancel_replay(subscriber)
+            if as_json:
+                print_json({"cursor": cursor})
+            else:
+                typer.echo(f"Replay cancelled; {subscriber} goes on after {cursor}.")
+            return
+        begun = client.replay_events(
+            subscriber,
+            _start(from_) or 0,
+            through=_start(through),
+            feed=feed,
+            subscription=subscription,
+        )
+    if as_json:
+        from msgspec.structs import asdict
+
+        print_json(asdict(begun))
+    else:
+        typer.echo(f"Replaying to {subscriber} from {begun.after + 1} through {begun.through}.")
 
 
 def _warn(warning: str | None) -> None:

@@ -55,6 +55,10 @@ def serve(
             min=1, help="Notifications that may wait per subscriber before the oldest are dropped."
         ),
     ] = 100_000,
+    replay_rate: Annotated[
+        float,
+        typer.Option(min=1.0, help="Events per second that all replays together may match."),
+    ] = 20_000.0,
     body_mb: Annotated[
         float, typer.Option(min=0.001, help="Maximum size of a request body.")
     ] = 16.0,
@@ -96,6 +100,7 @@ def serve(
         certificate=certificate,
         private_key=private_key,
         sync=sync,
+        replay_rate=replay_rate,
         allow_private_webhooks=allow_private_webhooks,
         shutdown_seconds=shutdown_seconds,
         limits=Limits(body_bytes=round(body_mb * (1 << 20))),

@@ -231,10 +231,19 @@ class Follower:
         self.dropped = self.dropped if ready.dropped is None else ready.dropped
         if self.received is None:
             self.received = ready.cursor
+        elif ready.after is not None and ready.after < self.received:
+            self._start_again(ready.after)
         # What was acknowledged on a connection that broke may not have arrived, and the cursor
         # of this one says only where it goes on.
         self._acknowledged = 0
         return self._acknowledgement()
+
+    def _start_again(self, after: int) -> None:
+        """Numbers come again in a replay; what was received before it comes later, if at all."""
+        self.received = after
+        self._waiting.clear()
+        self._handed = None
+        self._done = min(self._done, after)
 
     def _due(self) -> bool:
         return (

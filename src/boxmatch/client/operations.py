@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -26,6 +27,7 @@ from boxmatch.client.documents import (
     read_receipt,
     regions_json,
     schema_json,
+    start_json,
 )
 from boxmatch.client.exchange import Operation, Request, ask, operation, path
 from boxmatch.errors import ClientError
@@ -38,6 +40,7 @@ from boxmatch.wire.responses import (
     NotificationPage,
     Publication,
     Receipt,
+    Replay,
     Subscriber,
     Subscription,
     Webhook,
@@ -194,12 +197,15 @@ class Operations:
         region_filter: str | None = None,
         ttl: float | None = None,
         exact: bool = False,
+        replay_from: int | datetime | str | None = None,
     ) -> Operation[Subscription]:
         """Make or replace a subscription: by a `filter` of events, or `regions` of a state feed.
 
-        A filter is SQL, or of another `dialect`; filters that are JSON may be mappings, too.
+        A filter is SQL, or of another `dialect`; filters that are JSON may be mappings, too. With
+        `replay_from`, events of the log are delivered from that number or time on; see
+        `replay_events`.
         """
-        wanted = requests.Wanted(
+        wanted = requests.NewSubscription(
             feed=feed,
             filter=filter_json(filter, dialect),
             dialect=dialect,
@@ -207,6 +213,7 @@ class Operations:
             region_filter=region_filter,
             ttl=ttl,
             exact=exact,
+            replay_from=start_json(replay_from),
         )
         return ask(Subscription, f"PUT {_SUBSCRIPTION}", subscriber, id, body=wanted)
 
@@ -318,10 +325,43 @@ class Operations:
 
     @operation
     def acknowledge(self, subscriber: str, sequence: int) -> Operation[int]:
-        """All up to this number is done with. Returns the cursor, which never goes back."""
+        """All up to this number is done with. Returns the cursor, which only a replay sets
+        back.
+        """
         body = requests.Acknowledgement(sequence=sequence)
         where = "POST /subscribers/{}/acknowledge"
         found = yield from ask(responses.Cursor, where, subscriber, body=body)
+        return found.cursor
+
+    @operation
+    def replay_events(
+        self,
+        subscriber: str,
+        start: int | datetime | str,
+        *,
+        through: int | datetime | str | None = None,
+        feed: str | None = None,
+        subscription: str | None = None,
+    ) -> Operation[Replay]:
+        """Have events of the log delivered again, from a number or a time on, `through` another or
+        all that there are now: those of all feeds or of one, that match the subscriptions which
+        there are when they are read, or one of them.
+
+        The cursor goes back to there. Listeners go on from there by themselves. Another replay of
+        the same feed and subscription takes the place of this one.
+        """
+        body = requests.ReplayQuestion(
+            replay_from=start_json(start),
+            through=start_json(through),
+            feed=feed,
+            subscription=subscription,
+        )
+        return ask(Replay, "POST /subscribers/{}/replay", subscriber, body=body)
+
+    @operation
+    def cancel_replay(self, subscriber: str) -> Operation[int]:
+        """End what `replay_events` began. Returns the cursor."""
+        found = yield from ask(responses.Cursor, "DELETE /subscribers/{}/replay", subscriber)
         return found.cursor
 
     @operation

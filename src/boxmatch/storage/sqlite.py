@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -29,6 +29,8 @@ class Format(NamedTuple):
     version: int
     tables: tuple[str, ...]
     """Statements that make the tables."""
+    upgrades: Mapping[int, tuple[str, ...]] = {}
+    """By version, what makes of a database of it one of the next version."""
 
 
 class LockedDatabase:
@@ -46,12 +48,16 @@ class LockedDatabase:
             raise
 
     def prepare(self, format: Format, **about: object) -> None:
-        """Have it write ahead; make the tables unless they are there, `about` as in `make`."""
+        """Have it write ahead; make the tables unless they are there, `about` as in `make`. A
+        database of an earlier version is upgraded.
+        """
         made = is_made(self.connection, self.file, format)
         use_wal(self.connection, self.file, self._sync)
         if not made:
             make(self.connection, format, **about)
             sync_names(self.file)
+        else:
+            _upgrade(self.connection, format)
 
     def read_about(self, name: str, kind: type[_T]) -> _T:
         """What the table `about` says under a name."""
@@ -96,7 +102,9 @@ def _check_sync(sync: Sync) -> None:
 
 
 def is_made(connection: sqlite3.Connection, file: Path, format: Format) -> bool:
-    """Whether the database is of this kind and format, and not one whose making was cut short."""
+    """Whether the database is of this kind and format, or an earlier one that can be upgraded, and
+    not one whose making was cut short.
+    """
     [(application,)] = connection.execute("PRAGMA application_id")
     [(version,)] = connection.execute("PRAGMA user_version")
     [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master")
@@ -104,7 +112,7 @@ def is_made(connection: sqlite3.Connection, file: Path, format: Format) -> bool:
         return False
     if application != format.application:
         raise StorageError(f"{file} is a database of something else")
-    if version != format.version:
+    if version != format.version and version not in format.upgrades:
         raise StorageError(f"{file} has format {version}; this version reads {format.version}")
     return True
 
@@ -117,6 +125,19 @@ def make(connection: sqlite3.Connection, format: Format, **about: object) -> Non
     if about:
         connection.executemany("INSERT INTO about VALUES (?, ?)", about.items())
     connection.execute(f"PRAGMA application_id = {format.application}")
+    connection.execute(f"PRAGMA user_version = {format.version}")
+    connection.execute("COMMIT")
+
+
+def _upgrade(connection: sqlite3.Connection, format: Format) -> None:
+    """Bring a database of an earlier version up to date, in one transaction."""
+    [(version,)] = connection.execute("PRAGMA user_version")
+    if version == format.version:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for earlier in range(version, format.version):
+        for statement in format.upgrades[earlier]:
+            connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {format.version}")
     connection.execute("COMMIT")
 

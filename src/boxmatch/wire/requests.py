@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from boxmatch.model.dialects.registry import DIALECTS, SQL
 from boxmatch.wire.http import MOST_NAME, MOST_SEQUENCE, NAME_PATTERN
@@ -15,6 +15,15 @@ NameText = Annotated[str, Meta(pattern=NAME_PATTERN, min_length=1, max_length=MO
 Sequence = Annotated[int, Meta(ge=0, le=MOST_SEQUENCE)]
 Ttl = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400.0)]
 """Seconds until it is forgotten; ten years will do."""
+
+Start = Annotated[
+    Sequence | str,
+    Meta(
+        description="The number of an event, or a time: that of the first event since. UTC, unless "
+        "it has an offset.",
+        examples=[1, "2026-03-01T09:30:00Z"],
+    ),
+]
 
 FeedKind = Literal["events", "state"]
 Unknown = Literal["refuse", "carry"]
@@ -156,6 +165,13 @@ class Wanted(RequestBody, frozen=True):
     ] = False
 
 
+class NewSubscription(Wanted, frozen=True):
+    """What a subscription asks for, and from where on."""
+
+    replay_from: Start | None = field(default=None, name="from")
+    """Of the log: deliver what is there already. Without it, what is published from now on."""
+
+
 class ManyWanted(RequestBody, frozen=True):
     feed: NameText
     filters: Annotated[dict[str, Filter], Meta(min_length=1, max_length=10_000)]
@@ -217,6 +233,18 @@ class NewWebhook(RequestBody, frozen=True):
         ),
     ] = None
     paused: bool = False
+
+
+class ReplayQuestion(RequestBody, frozen=True):
+    """Which events of the log to deliver again: of a feed, for a subscription, or all."""
+
+    replay_from: Start = field(name="from")
+    through: Annotated[
+        Start | None,
+        Meta(description="The last number, or a time before which events came; the newest now."),
+    ] = None
+    feed: NameText | None = None
+    subscription: NameText | None = None
 
 
 class Acknowledgement(RequestBody, frozen=True):

@@ -243,6 +243,18 @@ class Webhook(ResponseBody, frozen=True, kw_only=True):
         return self.made_secret or None
 
 
+class Replay(ResponseBody, frozen=True, kw_only=True):
+    """Events that a subscriber gets again, matched against its subscriptions as they are."""
+
+    feed: str | None = None
+    """None: of all feeds of events."""
+    subscription: str | None = None
+    """None: of all its subscriptions."""
+    after: int
+    """All up to this number is acknowledged, or was not asked for."""
+    through: int
+
+
 class Subscriber(ResponseBody, frozen=True, kw_only=True):
     """A subscriber, as the broker sees it."""
 
@@ -259,6 +271,7 @@ class Subscriber(ResponseBody, frozen=True, kw_only=True):
     dead_letters: int = 0
     last_error: str | None = None
     feeds: list[str] = []
+    replays: list[Replay] = []
     webhook: Webhook | None = None
 
 
@@ -351,6 +364,8 @@ class Ready(ResponseBody, frozen=True, tag_field="type", tag="ready"):
     cursor: int
     window: int | None = None
     dropped: int | None = None
+    after: int | None = None
+    """Notifications with greater numbers follow. Below what was received before: of a replay."""
 
 
 class Frame(ResponseBody, frozen=True, tag_field="type", tag="notifications"):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
+from boxmatch.broker.delivery.replays import Replays
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.reader import MOST_BYTES
 from boxmatch.broker.store.rows import Notification
@@ -25,6 +27,10 @@ CAPACITY = 1_000
 """Notifications that wait in memory for a reader before it is taken for a slow one."""
 CAPACITY_BYTES = 1 << 20
 """The same in bytes of their bodies, which several readers may share."""
+
+
+_MOST_LOOKING = 5.0
+"""Seconds that who polls is kept while nothing is found in a replay."""
 
 
 class NotificationStream:
@@ -53,13 +59,13 @@ class NotificationStream:
         self._waiting: deque[Notification] = deque()
         self._nbytes = 0
         """Of the bodies that wait."""
-        self._behind = after < subscriber.last
+        self._behind = self._is_behind()
         self._changed = asyncio.Event()
         self._closed = False
 
     async def __aenter__(self) -> Self:
         self.subscriber.streams.add(self)
-        self._behind = self._behind or self.position < self.subscriber.last
+        self._behind = self._is_behind()
         return self
 
     async def __aexit__(
@@ -70,10 +76,13 @@ class NotificationStream:
     ) -> None:
         self.close()
 
+    def _is_behind(self) -> bool:
+        return self.position < max(self.subscriber.last, self.subscriber.replayed_through)
+
     @property
     def cursor(self) -> int:
         """All up to this sequence number is acknowledged."""
-        return self.subscriber.cursor
+        return self.subscriber.position
 
     @property
     def closed(self) -> bool:
@@ -123,7 +132,7 @@ class NotificationStream:
                 continue
             if taken:
                 self.position = taken[-1].sequence
-                self.subscriber.delivered += len(taken)
+                self.subscriber.count_handed(taken[-1].sequence, len(taken))
                 return taken
         return []
 
@@ -135,18 +144,26 @@ def _size(notifications: Sequence[Notification]) -> int:
 class Notifications:
     """The inboxes of all subscribers. In the event loop."""
 
-    def __init__(self, store: Store, directory: Directory) -> None:
+    def __init__(self, store: Store, directory: Directory, replays: Replays) -> None:
         self._store = store
         self._directory = directory
+        self._replays = replays
         self._moved: set[Subscriber] = set()
         """Subscribers whose cursor is not on disk yet."""
 
-    def stream(self, subscriber: str, *, after: int | None = None) -> NotificationStream:
+    def stream(
+        self, subscriber: str, *, after: int | None = None, strict: bool = False
+    ) -> NotificationStream:
         """The notifications of a subscriber from the cursor, or another number, on; for use in
         `async with`.
+
+        Who comes again during a replay may not know of it, and goes on with what it has not got of
+        that, unless the number is `strict`.
         """
         known = self._directory.listener(subscriber)
-        position = known.cursor if after is None else after
+        position = known.position if after is None else after
+        if known.replays and not strict:
+            position = min(position, known.handed)
         return NotificationStream(known, self._read, position, on_close=self._directory.forget_idle)
 
     async def poll(
@@ -154,13 +171,14 @@ class Notifications:
     ) -> list[Notification]:
         """The next notifications after a number, or the cursor; waits so long for the first."""
         try:
-            deadline = asyncio.timeout(wait if wait > 0 else None)
-            async with deadline, self.stream(subscriber, after=after) as stream:
+            deadline = asyncio.timeout(wait if wait > 0 else _MOST_LOOKING)
+            async with deadline, self.stream(subscriber, after=after, strict=True) as stream:
                 if wait > 0:
                     return await stream.take(limit)
                 known, position = stream.subscriber, stream.position
                 notifications = await self._read(known.number, position, limit, MOST_BYTES)
-                known.delivered += len(notifications)
+                if notifications:
+                    known.count_handed(notifications[-1].sequence, len(notifications))
                 return notifications
         except TimeoutError:
             return []
@@ -168,10 +186,15 @@ class Notifications:
     async def _read(
         self, subscriber: int, after: int, limit: int, most_bytes: int = CAPACITY_BYTES
     ) -> list[Notification]:
-        notifications = await asyncio.to_thread(
-            self._store.reader.inbox, subscriber, after, limit, most_bytes
-        )
         known = self._directory.by_number.get(subscriber)
+        notifications: list[Notification] = []
+        if known is not None:
+            notifications, after = await self._replays.read(known, after, limit)
+            after = max(after, known.floor)
+        if not notifications:
+            notifications = await asyncio.to_thread(
+                self._store.reader.inbox, subscriber, after, limit, most_bytes
+            )
         if known is None or not any(notification.rate for notification in notifications):
             return notifications
         return [_with_exact_rate(notification, known) for notification in notifications]
@@ -205,7 +228,8 @@ class Notifications:
                 stream.offer(notifications)
 
     async def acknowledge(self, subscriber: str, sequence: int, *, wait: bool = True) -> int:
-        """All up to this number is done with. Returns the cursor, which never goes back.
+        """All up to this number is done with. Returns the cursor, which only a replay sets
+        back.
 
         It is then on disk; with `wait=False` it gets there soon, together with those of others.
         """
@@ -213,34 +237,35 @@ class Notifications:
         if known is None or not known.number:  # there is nothing to acknowledge
             return 0
         reached = max(known.cursor, min(sequence, self._store.next_sequence - 1))
-        if reached > known.stored and wait:
-            await self._store.commit(
-                lambda transaction: transaction.move_cursor(known.number, reached), frees=True
-            )
+        moves = self._replays.moves(known, sequence)
+        if (reached > known.stored or moves) and wait:
+            cursors = {known: reached}
+            await self._store.commit(partial(_write, cursors=cursors, moves=moves), frees=True)
             known.stored = max(known.stored, reached)
+        if moves:
+            self._replays.move(known, moves)
+            if not wait:
+                self._replays.moved.update(moves)
         if reached > known.cursor:
             known.cursor = reached
             if not wait:
                 self._moved.add(known)
-        return reached
+        return known.position
 
     async def flush_cursors(self) -> None:
-        """Store the cursors that have moved."""
+        """Store the cursors that have moved, and the positions of replays."""
         moved, self._moved = self._moved, set()
-        cursors = [(one, one.cursor) for one in moved if one.cursor > one.stored]
-        if not cursors:
+        moves, self._replays.moved = self._replays.moved, {}
+        cursors = {one: one.cursor for one in moved if one.cursor > one.stored}
+        if not (cursors or moves):
             return
-
-        def write(transaction: StoreTransaction) -> None:
-            for subscriber, cursor in cursors:
-                transaction.move_cursor(subscriber.number, cursor)
-
         try:
-            await self._store.commit(write, frees=True)
+            await self._store.commit(partial(_write, cursors=cursors, moves=moves), frees=True)
         except BaseException:  # also when this is cancelled, as the broker stops
             self._moved |= moved
+            self._replays.moved = moves | self._replays.moved
             raise
-        for subscriber, cursor in cursors:
+        for subscriber, cursor in cursors.items():
             subscriber.stored = max(subscriber.stored, cursor)
 
     def close(self) -> None:
@@ -248,6 +273,15 @@ class Notifications:
         for subscriber in self._directory.all_subscribers():
             for stream in tuple(subscriber.streams):
                 stream.close()
+
+
+def _write(
+    transaction: StoreTransaction, cursors: Mapping[Subscriber, int], moves: Mapping[int, int]
+) -> None:
+    for subscriber, cursor in cursors.items():
+        transaction.move_cursor(subscriber.number, cursor)
+    if moves:
+        transaction.move_replays(moves)
 
 
 def _with_exact_rate(notification: Notification, subscriber: Subscriber) -> Notification:

@@ -65,17 +65,17 @@ async def poll(
     if parts:
         caller.broker.metrics.delivered("poll", notifications[: len(parts)])
     now = caller.broker.subscribers.get(subscriber)
-    start = now.cursor if after is None else after
+    start = now.position if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
     if format == "cloudevents":
         headers = {
-            "Boxmatch-Cursor": str(now.cursor),
+            "Boxmatch-Cursor": str(now.position),
             "Boxmatch-Next": str(following),
             "Boxmatch-Dropped": str(now.dropped),
         }
         return Response(cloudevents.to_batch(parts), headers=headers, media_type=CLOUDEVENTS)
     page = [stored(part) for part in parts]
-    return responses.NotificationPage(page, now.cursor, following, now.dropped)
+    return responses.NotificationPage(page, now.position, following, now.dropped)
 
 
 def encoder(format: requests.NotificationFormat) -> Callable[[Notification], bytes]:

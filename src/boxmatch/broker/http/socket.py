@@ -126,7 +126,9 @@ class _NotificationSocket:
         ) as stream:
             self._known = max(self._known, stream.cursor)
             if not self._bare:
-                ready = Ready(stream.cursor, self._window, stream.subscriber.dropped)
+                ready = Ready(
+                    stream.cursor, self._window, stream.subscriber.dropped, stream.position
+                )
                 await self._send(encode(ready))
             sending = asyncio.create_task(self._send_notifications(stream))
             receiving = asyncio.create_task(self._receive())
@@ -139,7 +141,7 @@ class _NotificationSocket:
                 receiving.cancel()
                 ended = await asyncio.gather(sending, receiving, return_exceptions=True)
         if sending in done and ended[0] is None:
-            await self._websocket.close(RESTART, "the broker stops, come again")
+            await self._websocket.close(RESTART, "come again")
             return
         for result in ended:
             if isinstance(result, Exception):

@@ -48,6 +48,7 @@ COUNTERS = {
     "events_committed": ("Events durable in the log.", ("feed",)),
     "notifications_delivered": ("Notifications handed to subscribers.", ("feed", "way")),
     "webhook_deliveries": ("Requests to webhooks.", ("outcome",)),
+    "notifications_replayed": ("Notifications read in a replay.", ("feed",)),
     "notifications_dropped": ("Notifications that subscribers have lost.", ()),
     "refused": ("What was refused, and why.", ("reason",)),
     "http_requests": ("Requests answered.", ("method", "route", "status")),
@@ -107,6 +108,9 @@ class Metrics(Collector):
             self._delivered.add((feed, way), count)
             self._stages.add(feed, "end_to_end", now - at, count)
 
+    def replayed(self, feed: str, notifications: int) -> None:
+        self._tallies["notifications_replayed"].add((feed,), notifications)
+
     def dropped(self, notifications: int) -> None:
         self._tallies["notifications_dropped"].add((), notifications)
 
@@ -135,6 +139,7 @@ class Metrics(Collector):
         """A feed was dropped: no more of it."""
         for name in _OF_FEEDS:
             self._tallies[name].forget((feed,))
+        self._tallies["notifications_replayed"].forget((feed,))
         for way in WAYS:
             self._delivered.forget((feed, way), into=(_OTHERS, way))
         self._stages.forget(feed)
@@ -307,6 +312,7 @@ def _gauges(broker: Broker) -> Iterator[Metric]:
         ("storage_bytes", "Bytes on disk.", sizes.nbytes),
         ("log_bytes", "Bytes of events that are kept.", sizes.log_bytes),
         ("log_batches", "Batches of events that are kept.", sizes.batches),
+        ("replaying", "Subscribers with a replay.", sum(bool(s.replays) for s in subscribers)),
         ("inbox_rows", "Batches that subscribers have not read yet, of all.", sizes.inbox_rows),
     ):
         yield _gauge(name, text, value)

@@ -54,6 +54,20 @@ class SubscriptionRow(NamedTuple):
     updated: float
 
 
+class ReplayRow(NamedTuple):
+    """Events that a subscriber gets again: those after `position`, up to `through`.
+
+    Of one feed, or of all (0); for one of its subscriptions, or for all ("").
+    """
+
+    number: int
+    subscriber: int
+    feed: int
+    subscription: str
+    position: int
+    through: int
+
+
 class MemberRow(NamedTuple):
     """A publication of a state feed."""
 

@@ -30,11 +30,16 @@ DATABASE = "broker.sqlite"
 _WAL_PAGES = 16_384
 """64 MiB. Another thread copies most of it into the database before it has that length."""
 
+_REPLAY = """CREATE TABLE replay (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, subscriber INTEGER NOT NULL, feed INTEGER NOT NULL,
+    subscription TEXT NOT NULL, position INTEGER NOT NULL, through INTEGER NOT NULL,
+    UNIQUE (subscriber, feed, subscription))"""
+
 # Numbers that are never used again need AUTOINCREMENT. The index on feeds covers all that is asked
 # about batches without their payload, which would else be a walk through the whole log.
 _FORMAT = Format(
     application=0x426F7842,
-    version=2,
+    version=3,
     tables=(
         "CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
         """CREATE TABLE feed (
@@ -71,7 +76,9 @@ _FORMAT = Format(
         feed INTEGER NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, first INTEGER NOT NULL,
         last INTEGER NOT NULL, PRIMARY KEY (feed, key)) WITHOUT ROWID""",
         "CREATE INDEX repeat_by_time ON repeat (at)",
+        _REPLAY,
     ),
+    upgrades={2: (_REPLAY,)},
 )
 
 

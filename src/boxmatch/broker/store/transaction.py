@@ -16,6 +16,7 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store.rows import (
     Appended,
     Inboxes,
+    ReplayRow,
     batch_rows,
     json_text,
     pack_feed,
@@ -47,6 +48,11 @@ _PUT_CURSORS = (
     f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
     "UPDATE subscriber SET cursor = max(cursor, moved.place) FROM moved "
     "WHERE subscriber.number = moved.number"
+)
+_MOVE_REPLAYS = (
+    f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
+    "UPDATE replay SET position = max(position, moved.place) FROM moved "
+    "WHERE replay.number = moved.number"
 )
 _REPEATS = (
     "SELECT key, at, first, last FROM repeat "
@@ -252,7 +258,7 @@ class StoreTransaction(group_commit.Transaction):
         self._check_feed(number)
         of_feed = "(SELECT first FROM batch WHERE feed = ?)"
         self.execute(f"DELETE FROM inbox WHERE first IN {of_feed}", number)
-        for table in ("batch", "subscription", "member", "repeat"):
+        for table in ("batch", "subscription", "member", "repeat", "replay"):
             self.execute(f"DELETE FROM {table} WHERE feed = ?", number)
         self.execute("DELETE FROM feed WHERE number = ?", number)
         self.keep_next()
@@ -272,6 +278,30 @@ class StoreTransaction(group_commit.Transaction):
         self._check_room()
         self._check_subscriber(subscriber)
         self._own.move(int(subscriber), min(int(sequence), self.next_sequence - 1))
+
+    def put_replay(
+        self, subscriber: int, feed: int, subscription: str, position: int, through: int | None
+    ) -> ReplayRow:
+        """Events after a position are to be replayed, through a number or all that there are now.
+        In the place of an earlier replay of the same feed and subscription.
+        """
+        self._check_subscriber(subscriber)
+        newest = self.next_sequence - 1
+        through = newest if through is None else min(through, newest)
+        number = self._insert(
+            "INSERT OR REPLACE INTO replay VALUES (NULL, ?, ?, ?, ?, ?)",
+            *(subscriber, feed, subscription, position, through),
+        )
+        return ReplayRow(number, subscriber, feed, subscription, position, through)
+
+    def move_replays(self, positions: Mapping[int, int]) -> None:
+        """By the number of a replay: all up to there is acknowledged. Those at their end go."""
+        self.execute(_MOVE_REPLAYS, json_text(list(positions.items())))
+        ended = "position >= through AND number IN (SELECT value FROM json_each(?))"
+        self.execute(f"DELETE FROM replay WHERE {ended}", json_text(list(positions)))
+
+    def delete_replays(self, subscriber: int) -> None:
+        self.execute("DELETE FROM replay WHERE subscriber = ?", subscriber)
 
     def put_subscription(
         self, subscriber: int, id: str, feed: int, wanted: bytes, now: float

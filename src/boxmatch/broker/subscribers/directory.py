@@ -16,7 +16,7 @@ from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, publication_from_json
 from boxmatch.broker.store import Store
-from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Replay, Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
 from boxmatch.wire.requests import Wanted
 
@@ -72,6 +72,7 @@ class Directory:
             self.restore_subscriptions(feed, feed.slots.in_use())
             for logged in store.reader.last_events(number, 1):
                 entry.last_sequence = logged.sequence
+        self._restore_replays()
 
     # Feeds
 
@@ -128,7 +129,10 @@ class Directory:
         del self._feeds[name]
         for subscriber in self.by_number.values():
             for one in [s for s in subscriber.subscriptions.values() if s.wanted.feed == name]:
-                del subscriber.subscriptions[one.id]
+                subscriber.forget(one.id)
+            subscriber.replays = {
+                key: one for key, one in subscriber.replays.items() if one.feed != name
+            }
 
     # Subscribers
 
@@ -174,13 +178,23 @@ class Directory:
         )
         return [self._subscribers[name] for name in nsmallest(limit, names)]
 
+    def _restore_replays(self) -> None:
+        names = {entry.feed.number: name for name, entry in self._feeds.items()}
+        for row in self._store.reader.replays():
+            subscriber = self.by_number.get(row.subscriber)
+            if subscriber is not None and (row.feed == 0 or row.feed in names):
+                feed = names.get(row.feed)
+                subscriber.start_replay(
+                    Replay(row.number, feed, row.subscription or None, row.position, row.through)
+                )
+
     # Subscriptions
 
     def restore_subscriptions(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
         """Subscribers have these subscriptions to a feed, as they were read from the disk."""
         if self.entry_of(feed) is not None:
             for one in subscriptions:
-                one.subscriber.subscriptions[one.id] = one
+                one.subscriber.add([one])
 
     def subscription(self, subscriber: str, subscription: str) -> Subscription:
         known = self._subscribers.get(subscriber)

@@ -96,7 +96,7 @@ class Subscriptions:
                         known.number, subscription, feed.number, text, now
                     )
                 ),
-                lambda: known.subscriptions.update({subscription: new}),
+                lambda: known.add([new]),
             )
             self._directory.feed(wanted.feed)  # it may have been dropped meanwhile
             return new.info()
@@ -138,7 +138,7 @@ class Subscriptions:
             ]
             await self._pipeline.call(lambda: feed.put(new, befores, compiled, schema))
             self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
-            known.subscriptions.update((one.id, one) for one in new)
+            known.add(new)
             return [
                 replace(one.info(), put_warning=filter.warning)
                 for one, filter in zip(new, compiled, strict=True)
@@ -173,13 +173,13 @@ class Subscriptions:
             if isinstance(feed, EventFeed):
                 await self._store.commit(forget, frees=True)
                 await self._pipeline.call(lambda: feed.remove(known))
-                known.subscriber.subscriptions.pop(subscription, None)
+                known.subscriber.forget(subscription)
             else:
                 await self._state.operate(
                     feed,
                     lambda: feed.remove(known.subscriber, subscription),
                     lambda: forget,
-                    lambda: known.subscriber.subscriptions.pop(subscription, None),
+                    lambda: known.subscriber.forget(subscription),
                     frees=True,
                 )
 
