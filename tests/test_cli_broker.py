@@ -15,6 +15,7 @@ import pytest
 import boxmatch as bm
 from boxmatch.cli import remote
 from boxmatch.client import Feed, Replay, Subscription
+from boxmatch.wire.requests import FeedRetention
 from command_line import Command
 
 
@@ -23,10 +24,19 @@ class Remembering:
         self.made: list[Feed] = []
         self.starts: list[int | str | None] = []
 
-    def create_feed(self, name: str, schema: bm.Schema | None, *, unknown: str) -> Feed:
+    def create_feed(
+        self, name: str, schema: bm.Schema | None, *, unknown: str, retention: Any
+    ) -> Feed:
         written = json.loads(bm.Schema(schema).to_json())
-        self.made.append(Feed(name=name, schema_json=written, unknown=unknown))
+        kept = retention and FeedRetention(**retention)
+        self.made.append(Feed(name=name, schema_json=written, unknown=unknown, retention=kept))
         return self.made[-1]
+
+    def retain_feed(self, name: str, retention: Any) -> Feed:
+        schema = {"price": "float"}
+        return Feed(
+            name=name, schema_json=schema, retention=retention and FeedRetention(**retention)
+        )
 
     def feeds(self) -> list[Feed]:
         return self.made
@@ -128,3 +138,15 @@ def test_replay_is_cancelled(client: Remembering, run_boxmatch: Command) -> None
         done = run_boxmatch("replay", "alice", *wrong)
         assert done.code == 2
         assert "give --from START, or --cancel" in done.err
+
+
+def test_retention(client: Remembering, run_boxmatch: Command) -> None:
+    limits = ("--retention-days", "0.5", "--retention-gb", "0.5", "--retention-events", "9")
+    made = json.loads(run_boxmatch("feeds", "create", "ticks", *limits, "--json").out)
+    assert made["retention"] == {"days": 0.5, "bytes": 1 << 29, "events": 9}
+    done = run_boxmatch("feeds", "retain", "ticks", "--days", "30", "--gb", "2", "--events", "1000")
+    assert done == (0, "Feed ticks keeps 30 days, 2 GB, 1,000 events.\n", "")
+    done = run_boxmatch("feeds", "retain", "ticks")
+    assert done == (0, "Feed ticks has no limits of its own.\n", "")
+    changed = json.loads(run_boxmatch("feeds", "retain", "ticks", "--events", "3", "--json").out)
+    assert changed["retention"] == {"days": None, "bytes": None, "events": 3}

@@ -29,6 +29,10 @@ class Retention:
 
     seconds: float = 7 * 24 * 3600.0
     nbytes: int = 10 * 1024 * MIB
+    free_bytes: int = 512 * MIB
+    """While less of the disk is free, the oldest events that nobody waits for are removed. Of a
+    small disk it is a sixteenth.
+    """
     backlog: int = 100_000
     """Notifications that one subscriber may have waiting; more, and the oldest are dropped and
     counted.

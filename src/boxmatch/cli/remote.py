@@ -121,6 +121,22 @@ feeds = command_group(
 )
 
 
+Days = Annotated[
+    float | None, typer.Option(min=0.0, help="Days to keep events, instead of the broker's.")
+]
+Gigabytes = Annotated[
+    float | None, typer.Option(min=0.001, help="GB of events to keep, at the most.")
+]
+Newest = Annotated[int | None, typer.Option(min=1, help="Newest events to keep.")]
+
+
+def _retention(days: float | None, gigabytes: float | None, events: int | None) -> Any:
+    """What was given of it; None if nothing."""
+    nbytes = None if gigabytes is None else round(gigabytes * (1 << 30))
+    given = {"days": days, "bytes": nbytes, "events": events}
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
 @feeds.command(cls=Command)
 @examples(
     "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
@@ -135,6 +151,9 @@ def create(
         Literal["refuse", "carry"],
         typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
     ] = "refuse",
+    retention_days: Days = None,
+    retention_gb: Gigabytes = None,
+    retention_events: Newest = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
@@ -146,12 +165,56 @@ def create(
     """
     known = given_schema(schema, attribute or [])
     with connect(url, key, trust) as client:
-        made = client.create_feed(name, known, unknown=unknown)
+        retention = _retention(retention_days, retention_gb, retention_events)
+        made = client.create_feed(name, known, unknown=unknown, retention=retention)
     if as_json:
         print_json(_feed_document(made))
     else:
         shape = f"with {', '.join(made.schema.names)}" if known is not None else "without a schema"
         typer.echo(f"Created feed {made.name} {shape}.")
+
+
+@feeds.command(cls=Command)
+@examples(
+    "boxmatch feeds retain ticks --days 30",
+    "boxmatch feeds retain ticks --gb 2 --events 1000000",
+    "boxmatch feeds retain ticks   # as the broker keeps all feeds",
+)
+def retain(
+    name: FeedName,
+    days: Days = None,
+    gb: Gigabytes = None,
+    events: Newest = None,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set how long the log of a feed is kept.
+
+    What is not given is as the broker keeps all feeds.
+    """
+    with connect(url, key, trust) as client:
+        changed = client.retain_feed(name, _retention(days, gb, events))
+    if as_json:
+        print_json(_feed_document(changed))
+        return
+    limits = _limits(changed)
+    typer.echo(
+        f"Feed {name} keeps {limits}." if limits else f"Feed {name} has no limits of its own."
+    )
+
+
+def _limits(feed: Feed) -> str:
+    kept = feed.retention
+    if kept is None:
+        return ""
+    parts = [
+        None if kept.days is None else f"{kept.days:g} days",
+        None if kept.bytes is None else f"{kept.bytes / (1 << 30):g} GB",
+        None if kept.events is None else f"{kept.events:,} events",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 @feeds.command("list", cls=Command)
@@ -194,6 +257,8 @@ def list_feeds(
 
 def _feed_document(feed: Feed) -> dict[str, Any]:
     """As the broker itself describes it."""
+    from msgspec.structs import asdict
+
     spaces = {name: json.loads(schema.to_json()) for name, schema in feed.spaces.items()}
     shape = {"schema": spaces[feed.name]} if feed.kind == "events" else {"spaces": spaces}
     return {
@@ -201,6 +266,7 @@ def _feed_document(feed: Feed) -> dict[str, Any]:
         "kind": feed.kind,
         **shape,
         "unknown": feed.unknown,
+        "retention": None if feed.retention is None else asdict(feed.retention),
         "subscriptions": feed.subscriptions,
         "publications": feed.publications,
         "last_sequence": feed.last_sequence,

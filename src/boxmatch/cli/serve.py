@@ -49,6 +49,14 @@ def serve(
     retention_gb: Annotated[
         float, typer.Option(min=0.0, help="How many GB of events to keep.")
     ] = 10.0,
+    keep_free_mb: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="While less disk is free, remove the oldest events that were delivered; of a "
+            "small disk at most a sixteenth.",
+        ),
+    ] = 512.0,
     backlog: Annotated[
         int,
         typer.Option(
@@ -107,6 +115,7 @@ def serve(
         retention=Retention(
             seconds=retention_days * 86400.0,
             nbytes=round(retention_gb * (1 << 30)),
+            free_bytes=round(keep_free_mb * (1 << 20)),
             backlog=backlog,
         ),
     )

@@ -100,6 +100,11 @@ def schema_json(schema: Schema | Mapping[str, Any]) -> Any:
     return orjson.loads(Schema(schema).to_json())
 
 
+def retention_json(retention: Mapping[Any, float] | None) -> Any:
+    """How long a log is kept, as it is sent."""
+    return None if retention is None else dict(retention)
+
+
 def start_json(start: int | datetime | str | None) -> Any:
     """Where a replay begins or ends, as it is sent. A time without a zone is UTC."""
     return start.isoformat() if isinstance(start, datetime) else start

@@ -26,6 +26,7 @@ from boxmatch.client.documents import (
     number_among_all,
     read_receipt,
     regions_json,
+    retention_json,
     schema_json,
     start_json,
 )
@@ -60,6 +61,7 @@ _SUBSCRIPTION = f"{_SUBSCRIPTIONS}/{{}}"
 _PUBLICATION = "/feeds/{}/publications/{}"
 
 Filter = str | Mapping[str, Any]
+Retention = Mapping[Literal["days", "bytes", "events"], float]
 
 
 class Operations:
@@ -83,11 +85,12 @@ class Operations:
         spaces: Mapping[str, Schema | Mapping[str, Any]] | None = None,
         unknown: Literal["refuse", "carry"] = "refuse",
         leave: bool = True,
+        retention: Retention | None = None,
     ) -> Operation[Feed]:
         """Make a feed: of events with a `schema`, or a state feed with named `spaces`.
 
-        With neither, events may have any structure. Not asked again if the connection breaks before
-        the answer: the feed may be there by then.
+        With neither, events may have any structure. For the `retention` see `retain_feed`. Not
+        asked again if the connection breaks before the answer: the feed may be there by then.
         """
         if schema is not None and spaces is not None:
             raise ClientError("a feed of events has a schema, a state feed has spaces: give one")
@@ -98,6 +101,7 @@ class Operations:
             spaces=None if spaces is None else {n: schema_json(one) for n, one in spaces.items()},
             unknown=unknown,
             leave=leave,
+            retention=retention_json(retention),
         )
         wait = 0.0 if spaces is None else _COMPILING
         return ask(Feed, "POST /feeds", body=wanted, again=False, wait=wait)
@@ -116,8 +120,16 @@ class Operations:
     @operation
     def extend_feed(self, name: str, attributes: Mapping[str, Any]) -> Operation[Feed]:
         """Give a feed's schema more attributes."""
-        body = requests.MoreAttributes(attributes=schema_json(attributes))
+        body = requests.FeedChange(attributes=schema_json(attributes))
         return ask(Feed, "PATCH /feeds/{}", name, body=body, again=False)
+
+    @operation
+    def retain_feed(self, name: str, retention: Retention | None) -> Operation[Feed]:
+        """Keep the log of a feed for so many `days`, up to so many `bytes`, or the newest `events`;
+        what is not named as the broker keeps all feeds, and with None all of it.
+        """
+        body = requests.FeedChange(retention=retention_json(retention))
+        return ask(Feed, "PATCH /feeds/{}", name, body=body)
 
     @operation
     def drop_feed(self, name: str) -> Operation[None]:

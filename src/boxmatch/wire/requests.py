@@ -119,6 +119,31 @@ class Adaptive(RequestBody, frozen=True):
     ] = 0.001
 
 
+class FeedRetention(RequestBody, frozen=True):
+    """How long the log of a feed is kept, beside the limits of the broker."""
+
+    days: (
+        Annotated[float, Meta(ge=0, le=36_600, description="Instead of those of the broker.")]
+        | None
+    ) = None
+    bytes: (
+        Annotated[int, Meta(ge=1 << 20, le=MOST_SEQUENCE, description="Of events, at the most.")]
+        | None
+    ) = None
+    events: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MOST_SEQUENCE,
+                description="So many of the newest are kept. Older ones go in the batches in "
+                "which they were stored.",
+            ),
+        ]
+        | None
+    ) = None
+
+
 class NewFeed(RequestBody, frozen=True):
     name: NameText
     kind: FeedKind = "events"
@@ -131,10 +156,16 @@ class NewFeed(RequestBody, frozen=True):
     leave: bool = True
     index: str = "tile"
     adaptive: Adaptive | None = None
+    retention: FeedRetention | None = None
 
 
-class MoreAttributes(RequestBody, frozen=True):
-    attributes: Annotated[Attributes, Meta(min_length=1)]
+class FeedChange(RequestBody, frozen=True):
+    """What is not named stays as it is."""
+
+    attributes: (
+        Annotated[Attributes, Meta(min_length=1, description="Those that are added.")] | None
+    ) = None
+    retention: FeedRetention | UnsetType | None = UNSET
 
 
 class Interval(RequestBody, frozen=True):

@@ -13,7 +13,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
 from boxmatch.model import explanation
 from boxmatch.model.explanation import Predicate
-from boxmatch.wire.requests import Adaptive, Attributes, CloudEventsMode, FeedKind, Unknown
+from boxmatch.wire.requests import (
+    Adaptive,
+    Attributes,
+    CloudEventsMode,
+    FeedKind,
+    FeedRetention,
+    Unknown,
+)
 
 if TYPE_CHECKING:
     from boxmatch.model.schema import Schema
@@ -40,6 +47,8 @@ class Feed(ResponseBody, frozen=True, kw_only=True):
     """Whether `leave` is told (state feeds)."""
     index: str = "tile"
     adaptive: Adaptive | None = None
+    retention: FeedRetention | None = None
+    """None: as the broker keeps events of all feeds."""
     rate: float = 0.0
     """The rate of false matches that is tolerated at the moment; 0 is exact."""
     sampled_matches: int = 0

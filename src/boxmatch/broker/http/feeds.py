@@ -45,6 +45,7 @@ async def create_feed(asked: requests.NewFeed, caller: Admin) -> responses.Feed:
         leave=asked.leave,
         index=asked.index,
         adaptive=asked.adaptive,
+        retention=asked.retention,
     )
     return _feed(await caller.broker.feeds.create(spec))
 
@@ -63,9 +64,19 @@ async def show_feed(feed: Name, caller: Viewer) -> responses.Feed:
 
 
 @router.serve("PATCH /feeds/{feed}", 404, 409)
-async def extend_feed(feed: Name, asked: requests.MoreAttributes, caller: Admin) -> responses.Feed:
-    """Add attributes to the schema. Those that are there cannot be changed."""
-    return _feed(await caller.broker.feeds.extend(feed, to_builtins(asked.attributes)))
+async def change_feed(feed: Name, asked: requests.FeedChange, caller: Admin) -> responses.Feed:
+    """Add attributes to the schema, of which those that are there cannot be changed, or keep the
+    log longer or shorter; null: as those of all feeds.
+    """
+    feeds = caller.broker.feeds
+    found = feeds.get(feed)
+    if asked.attributes is None and asked.retention is UNSET:
+        raise Problem(422, "body", "give attributes, or a retention")
+    if asked.attributes is not None:
+        found = await feeds.extend(feed, to_builtins(asked.attributes))
+    if asked.retention is not UNSET:
+        found = await feeds.retain(feed, asked.retention)
+    return _feed(found)
 
 
 @router.serve("PUT /feeds/{feed}/adaptive", 404, 409)
@@ -185,6 +196,7 @@ def _feed(feed: FeedInfo) -> responses.Feed:
         leave=spec.leave,
         index=spec.index,
         adaptive=spec.adaptive,
+        retention=spec.retention,
         rate=feed.rate,
         sampled_matches=feed.sampled_matches,
         sampled_false=feed.sampled_false,

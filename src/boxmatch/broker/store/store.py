@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import Format, LockedDatabase, Sync, checkpoint, copy_database
+from boxmatch.wire.requests import FeedRetention
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -230,13 +231,16 @@ class Store:
         """Copy what is stored now into a new file, while others read and write."""
         copy_database(self._file, target, progress)
 
-    def tidy(self, now: float, retention: Retention) -> Removed:
+    def tidy(
+        self, now: float, retention: Retention, feeds: Mapping[int, FeedRetention] | None = None
+    ) -> Removed:
         """Drop what is not needed: inbox rows that are acknowledged, the oldest batches past age
         or size, what is too much in one inbox, and old keys of publishers. Waits for the disk.
+        `feeds` have limits of their own.
 
         What goes before its subscriber has acknowledged it is counted as dropped.
         """
-        return tidy(self.reader, partial(self.write, frees=True), now, retention)
+        return tidy(self.reader, partial(self.write, frees=True), now, retention, feeds or {})
 
     def _checkpoint(self) -> None:
         """Take the write-ahead log into the database while the writer thread goes on. What is left
