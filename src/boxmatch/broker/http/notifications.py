@@ -73,7 +73,8 @@ async def poll(
             "Boxmatch-Next": str(following),
             "Boxmatch-Dropped": str(now.dropped),
         }
-        return Response(cloudevents.to_batch(parts), headers=headers, media_type=CLOUDEVENTS)
+        body = cloudevents.to_batch(parts) + b"\n"
+        return Response(body, headers=headers, media_type=CLOUDEVENTS)
     page = [stored(part) for part in parts]
     return responses.NotificationPage(page, now.position, following, now.dropped)
 
