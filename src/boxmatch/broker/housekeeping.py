@@ -18,7 +18,7 @@ from boxmatch.errors import BoxmatchError, StorageError
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
 
-_CURSORS = 0.25
+_CURSORS = 0.1
 _WRITING = 0.25
 _EXPIRY = 0.5
 _COUNTING = 2.0
