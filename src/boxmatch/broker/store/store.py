@@ -20,6 +20,7 @@ from boxmatch.broker.store.rows import MOST_ROW_BYTES, Removed
 from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import write_problem
 from boxmatch.storage.sqlite import Format, LockedDatabase, Sync, checkpoint, copy_database
 from boxmatch.wire.requests import FeedRetention
 
@@ -129,7 +130,7 @@ class Store:
             # What is damaged may be anything: no number, or no text.
             damage = (sqlite3.Error, OSError, UnicodeDecodeError, TypeError, ValueError)
             if isinstance(error, damage) and not isinstance(error, StorageError):
-                raise StorageError(f"cannot use {file}: {error}") from error
+                raise StorageError(f"cannot use {file}: {write_problem(file) or error}") from error
             raise
 
     def close(self) -> None:
