@@ -8,7 +8,7 @@ from typing import NamedTuple
 from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.wire import responses
-from boxmatch.wire.codec import decode, encode, stored
+from boxmatch.wire.codec import UNREADABLE, decode, encode, stored
 from boxmatch.wire.http import CLOUDEVENT, CLOUDEVENTS, JSON
 from boxmatch.wire.requests import CloudEventsMode
 
@@ -76,8 +76,14 @@ def requests_of_letter(
     letter: DeadLetter, form: CloudEventsMode | None
 ) -> Iterable[WebhookRequest]:
     """What is posted of a dead letter."""
+    try:
+        delivery = decode(letter.body, responses.Delivery)
+    except UNREADABLE:
+        if form is not None:
+            raise
+        delivery = responses.Delivery([])  # it is posted as it is
+    notifications = [Notification.of_response(one) for one in delivery.notifications]
     if form is None:
         headers = {"Content-Type": JSON}
-        return [WebhookRequest(letter.first, letter.last, headers, letter.body)]
-    delivery = decode(letter.body, responses.Delivery)
-    return split_requests(map(Notification.of_response, delivery.notifications), form)
+        return [WebhookRequest(letter.first, letter.last, headers, letter.body, notifications)]
+    return split_requests(notifications, form)
