@@ -14,7 +14,7 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.cli import remote
-from boxmatch.client import Feed, Replay, Subscription
+from boxmatch.client import DryRun, Feed, Replay, Subscription
 from boxmatch.wire.requests import FeedRetention
 from command_line import Command
 
@@ -56,6 +56,9 @@ class Remembering:
         return Subscription(
             subscriber=subscriber, id=id, feed=feed, filter=filter, dialect=dialect, exact=exact
         )
+
+    def dry_run(self, feed: str, filter: Any, *, dialect: str | None) -> Any:
+        return DryRun(None, None)
 
     def replay_events(self, subscriber: str, start: int | str, **chosen: Any) -> Replay:
         self.starts.append(start)
@@ -150,3 +153,9 @@ def test_retention(client: Remembering, run_boxmatch: Command) -> None:
     assert done == (0, "Feed ticks has no limits of its own.\n", "")
     changed = json.loads(run_boxmatch("feeds", "retain", "ticks", "--events", "3", "--json").out)
     assert changed["retention"] == {"days": None, "bytes": None, "events": 3}
+
+
+def test_a_dry_run_with_a_key_that_may_not_read(client: Remembering, run_boxmatch: Command) -> None:
+    dry_run = ("subscribe", "alice", "big", "ticks", "volume > 5", "--dry-run")
+    assert run_boxmatch(*dry_run).out.startswith("The filter is valid; this key may not read")
+    assert json.loads(run_boxmatch(*dry_run, "--json").out)["matches"] is None

@@ -198,10 +198,11 @@ def test_subscribers_do_not_read_the_log_by_trying_filters(guarded: Guarded) -> 
     guarded.call("publisher", "POST", "/feeds/mine/events", json={"price": 1})
     ask = {"filter": "price < 5", "recent": 3}
     tried = guarded.call("subscriber", "POST", "/feeds/mine/dry-run", json=ask).json()
-    assert tried["matches"] > 0
+    assert tried["matches"] is tried["events"] is None  # values could be bisected by counts
     assert tried["examples"] == tried["recent"] == []
     assert tried["boxes"] == [[{"attribute": "price", "wanted": "price < 5", "cost": "box"}]]
     tried = guarded.call("reader", "POST", "/feeds/mine/dry-run", json=ask).json()
+    assert 0 < tried["matches"] <= tried["events"]
     assert tried["examples"]
     assert tried["recent"]
 

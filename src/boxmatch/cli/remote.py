@@ -318,7 +318,10 @@ def subscribe(
                 document = {"matches": tried.matches, "events": tried.events, "cost": tried.cost}
                 print_json(document | ({"warning": tried.warning} if tried.warning else {}))
             else:
-                typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
+                if tried.matches is None or tried.events is None:
+                    typer.echo("The filter is valid; this key may not read the events of the feed")
+                else:
+                    typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
                 _warn(tried.warning)
             return
         made = client.subscribe(

@@ -287,7 +287,9 @@ class Operations:
     def dry_run(
         self, feed: str, filter: Filter, *, dialect: str | None = None
     ) -> Operation[DryRun]:
-        """How many of a feed's last events a filter would have wanted."""
+        """How many of a feed's last events a filter would have wanted; None for keys that may not
+        read the feed.
+        """
         body = requests.DryRunQuestion(filter=filter_json(filter, dialect), dialect=dialect)
         return ask(DryRun, "POST /feeds/{}/dry-run", feed, body=body)
 

@@ -202,10 +202,12 @@ class RecentEvent(LoggedEvent, frozen=True):
 
 
 class DryRun(ResponseBody, frozen=True):
-    """How many of the last `events` of a feed a filter would have wanted, and a few of them."""
+    """How many of the last `events` of a feed a filter would have wanted, and a few of them. A key
+    that may not read the feed is told none of it.
+    """
 
-    events: int
-    matches: int
+    events: Annotated[int, Meta(description="Only for keys that may read the feed.")] | None
+    matches: Annotated[int, Meta(description="The same.")] | None
     examples: Annotated[
         list[LoggedEvent], Meta(description="Only for keys that may read the feed.")
     ] = []

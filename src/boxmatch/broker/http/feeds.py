@@ -101,15 +101,14 @@ async def drop_feed(feed: Name, caller: Admin) -> None:
 
 @router.serve("POST /feeds/{feed}/dry-run", 404, 409)
 async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> responses.DryRun:
-    """How many of the latest events a filter would have matched, what boxes it compiles to and
-    what is checked besides, and why it wants the `recent` ones or not.
+    """What boxes a filter compiles to and what is checked besides; to keys that may read the feed
+    also how many of the latest events it would have matched, and why it wants the `recent` ones or
+    not.
     """
-    # Events of the past are shown to those who may read the log.
     may_read = caller.grant.may_read(feed)
     caller.check_filter(asked.filter)
     filter = in_dialect(asked.filter, asked.dialect)
-    recent_count = asked.recent if may_read else 0
-    result = await caller.broker.preview.dry_run(feed, filter, recent_count)
+    result = await caller.broker.preview.dry_run(feed, filter, asked.recent, may_read=may_read)
     recent = [
         responses.RecentEvent(
             one.event.sequence,
@@ -121,9 +120,9 @@ async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> 
         for one in result.recent
     ]
     return responses.DryRun(
-        result.events,
-        result.matches,
-        examples=[event_response(one) for one in result.examples] if may_read else [],
+        result.events if may_read else None,
+        result.matches if may_read else None,
+        examples=[event_response(one) for one in result.examples],
         boxes=[[_condition(one) for one in box] for box in result.boxes],
         box_count=result.box_count,
         residual=result.compiled.checked,
