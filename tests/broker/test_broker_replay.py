@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from websockets.sync.client import connect
 
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.delivery import replays
+from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.delivery.webhook_targets import Webhook
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
@@ -241,6 +243,50 @@ def test_an_acknowledgement_of_what_came_before_does_not_end_it(tmp_path: Path) 
                     rest += [one.sequence for one in await stream.take(3)]
                 assert rest == [6, 7, 8, 9, 10, 11]
                 assert await broker.notifications.acknowledge("ann", 11) == 11
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["poll", "stream"])
+@pytest.mark.parametrize("replaying", [False, True])
+def test_what_was_being_read_when_it_began_is_not_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, replaying: bool
+) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.feeds.create(ticks())
+            await broker.subscriptions.put("ann", "all", wanted("price > 0"))
+            await publish(broker, *range(1, 11))
+            if replaying:
+                await broker.notifications.acknowledge("ann", 10)
+                await broker.replays.start("ann", 6)
+            reading, go_on = threading.Event(), threading.Event()
+            method = "log" if replaying else "inbox"
+            read = getattr(broker.store.reader, method)
+
+            def slow(*args: Any) -> Any:
+                found = read(*args)
+                reading.set()
+                go_on.wait(20)
+                return found
+
+            monkeypatch.setattr(broker.store.reader, method, slow)
+            if way == "poll":
+                task = asyncio.create_task(broker.notifications.poll("ann", after=None, limit=99))
+            else:
+                task = asyncio.create_task(take(broker.notifications.stream("ann")))
+            assert await asyncio.to_thread(reading.wait, 20)
+            await broker.replays.start("ann", 2, feed="ticks")
+            go_on.set()
+            assert await task  # whatever it got was asked for before
+            monkeypatch.undo()
+            assert await broker.notifications.acknowledge("ann", 10) == 1
+            numbers = [number for number, _ in brief(await waiting(broker, "ann"))]
+            assert numbers == list(range(2, 11))
+
+    async def take(stream: NotificationStream) -> list[Notification]:
+        async with stream:
+            return await stream.take(99)
 
     run(main)
 

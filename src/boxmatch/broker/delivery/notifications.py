@@ -117,6 +117,7 @@ class NotificationStream:
         closed.
         """
         while not self._closed:
+            begun = self.subscriber.replays_begun
             if self._waiting:
                 waiting = self._waiting
                 taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
@@ -132,7 +133,7 @@ class NotificationStream:
                 continue
             if taken:
                 self.position = taken[-1].sequence
-                self.subscriber.count_handed(taken[-1].sequence, len(taken))
+                self.subscriber.count_handed(taken[-1].sequence, len(taken), begun)
                 return taken
         return []
 
@@ -163,7 +164,7 @@ class Notifications:
         known = self._directory.listener(subscriber)
         position = known.position if after is None else after
         if known.replays and not strict:
-            position = min(position, known.handed)
+            position = min(position, max(known.handed, known.position))
         return NotificationStream(known, self._read, position, on_close=self._directory.forget_idle)
 
     async def poll(
@@ -171,15 +172,16 @@ class Notifications:
     ) -> list[Notification]:
         """The next notifications after a number, or the cursor; waits so long for the first."""
         try:
-            deadline = asyncio.timeout(wait if wait > 0 else _MOST_LOOKING)
-            async with deadline, self.stream(subscriber, after=after, strict=True) as stream:
-                if wait > 0:
-                    return await stream.take(limit)
-                known, position = stream.subscriber, stream.position
-                notifications = await self._read(known.number, position, limit, MOST_BYTES)
-                if notifications:
-                    known.count_handed(notifications[-1].sequence, len(notifications))
-                return notifications
+            async with self.stream(subscriber, after=after, strict=True) as stream:
+                known, begun = stream.subscriber, stream.subscriber.replays_begun
+                looking = _MOST_LOOKING if known.replays else None
+                async with asyncio.timeout(wait if wait > 0 else looking):
+                    if wait > 0:
+                        return await stream.take(limit)
+                    found = await self._read(known.number, stream.position, limit, MOST_BYTES)
+                if found:
+                    known.count_handed(found[-1].sequence, len(found), begun)
+                return found
         except TimeoutError:
             return []
 

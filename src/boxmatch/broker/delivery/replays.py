@@ -244,7 +244,11 @@ class Replays:
         """
         position = after
         while position < known.replayed_through:
+            begun = known.replays_begun
             found = await self._slice(known, position)
+            if begun != known.replays_begun:  # another one, which was not looked for
+                position = after
+                continue
             left = [one for one in found.notifications if one.sequence > position][:limit]
             if left:
                 for feed, count in Counter(one.feed for one in left).items():

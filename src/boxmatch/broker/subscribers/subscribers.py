@@ -122,6 +122,8 @@ class Subscriber:
     """Up to there, what was acknowledged before a replay is not delivered out of the inbox."""
     handed: int = 0
     """The last number that a reader got since a replay began."""
+    replays_begun: int = 0
+    """How many; what was read before the last one began is not of it."""
 
     @property
     def position(self) -> int:
@@ -135,14 +137,18 @@ class Subscriber:
         """The last number that is replayed; 0 if none is."""
         return max((one.through for one in self.replays.values()), default=0)
 
-    def count_handed(self, last: int, notifications: int) -> None:
-        """A reader got notifications, up to this number."""
+    def count_handed(self, last: int, notifications: int, replays_begun: int) -> None:
+        """A reader gets notifications up to this number, which were read when so many replays had
+        begun.
+        """
         self.delivered += notifications
-        self.handed = max(self.handed, last)
+        if replays_begun == self.replays_begun:
+            self.handed = max(self.handed, last)
 
     def start_replay(self, replay: Replay) -> None:
         """Replay this too, instead of an earlier replay of the same."""
         self.handed = min(self.handed, replay.position) if self.replays else replay.position
+        self.replays_begun += 1
         self.replays[replay.feed, replay.subscription] = replay
         self.floor = self.cursor
         self.last = max(self.last, replay.through)
