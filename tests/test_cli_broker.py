@@ -14,28 +14,59 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.cli import remote
-from boxmatch.client import Feed, Subscription
+from boxmatch.client import DryRun, Feed, Replay, Subscription
+from boxmatch.wire.requests import FeedRetention
 from command_line import Command
 
 
 class Remembering:
     def __init__(self) -> None:
         self.made: list[Feed] = []
+        self.starts: list[int | str | None] = []
 
-    def create_feed(self, name: str, schema: bm.Schema | None, *, unknown: str) -> Feed:
+    def create_feed(
+        self, name: str, schema: bm.Schema | None, *, unknown: str, retention: Any
+    ) -> Feed:
         written = json.loads(bm.Schema(schema).to_json())
-        self.made.append(Feed(name=name, schema_json=written, unknown=unknown))
+        kept = retention and FeedRetention(**retention)
+        self.made.append(Feed(name=name, schema_json=written, unknown=unknown, retention=kept))
         return self.made[-1]
+
+    def retain_feed(self, name: str, retention: Any) -> Feed:
+        schema = {"price": "float"}
+        return Feed(
+            name=name, schema_json=schema, retention=retention and FeedRetention(**retention)
+        )
 
     def feeds(self) -> list[Feed]:
         return self.made
 
     def subscribe(
-        self, subscriber: str, id: str, feed: str, filter: Any, *, dialect: str | None, exact: bool
+        self,
+        subscriber: str,
+        id: str,
+        feed: str,
+        filter: Any,
+        *,
+        dialect: str | None,
+        exact: bool,
+        replay_from: int | str | None,
     ) -> Any:
+        self.starts.append(replay_from)
         return Subscription(
             subscriber=subscriber, id=id, feed=feed, filter=filter, dialect=dialect, exact=exact
         )
+
+    def dry_run(self, feed: str, filter: Any, *, dialect: str | None) -> Any:
+        return DryRun(None, None)
+
+    def replay_events(self, subscriber: str, start: int | str, **chosen: Any) -> Replay:
+        self.starts.append(start)
+        through = chosen.pop("through") or 99
+        return Replay(after=6, through=through, **chosen)
+
+    def cancel_replay(self, subscriber: str) -> int:
+        return 12
 
 
 @pytest.fixture
@@ -87,3 +118,44 @@ def test_subscribe_as_json(client: Remembering, run_boxmatch: Command) -> None:
         "feed": "ticks",
         "filter": {"price": [1, 2]},
     }
+
+
+def test_replay(client: Remembering, run_boxmatch: Command) -> None:
+    done = run_boxmatch("replay", "alice", "--from", "7")
+    assert done == (0, "Replaying to alice from 7 through 99.\n", "")
+    narrow = ("--feed", "ticks", "--subscription", "big", "--through", "20")
+    done = run_boxmatch("replay", "alice", "--from", "2026-03-01T09:30Z", *narrow, "--json")
+    assert json.loads(done.out) == {
+        "feed": "ticks", "subscription": "big", "after": 6, "through": 20
+    }  # fmt: skip
+    run_boxmatch("subscribe", "alice", "big", "ticks", "volume > 5", "--from", "1")
+    run_boxmatch("subscribe", "alice", "big", "ticks", "volume > 5")
+    assert client.starts == [7, "2026-03-01T09:30Z", 1, None]
+
+
+def test_replay_is_cancelled(client: Remembering, run_boxmatch: Command) -> None:
+    done = run_boxmatch("replay", "alice", "--cancel")
+    assert done == (0, "Replay cancelled; alice goes on after 12.\n", "")
+    assert json.loads(run_boxmatch("replay", "alice", "--cancel", "--json").out) == {"cursor": 12}
+    for wrong in ((), ("--cancel", "--from", "1")):
+        done = run_boxmatch("replay", "alice", *wrong)
+        assert done.code == 2
+        assert "give --from START, or --cancel" in done.err
+
+
+def test_retention(client: Remembering, run_boxmatch: Command) -> None:
+    limits = ("--retention-days", "0.5", "--retention-gb", "0.5", "--retention-events", "9")
+    made = json.loads(run_boxmatch("feeds", "create", "ticks", *limits, "--json").out)
+    assert made["retention"] == {"days": 0.5, "bytes": 1 << 29, "events": 9}
+    done = run_boxmatch("feeds", "retain", "ticks", "--days", "30", "--gb", "2", "--events", "1000")
+    assert done == (0, "Feed ticks keeps 30 days, 2 GB, 1,000 events.\n", "")
+    done = run_boxmatch("feeds", "retain", "ticks")
+    assert done == (0, "Feed ticks has no limits of its own.\n", "")
+    changed = json.loads(run_boxmatch("feeds", "retain", "ticks", "--events", "3", "--json").out)
+    assert changed["retention"] == {"days": None, "bytes": None, "events": 3}
+
+
+def test_a_dry_run_with_a_key_that_may_not_read(client: Remembering, run_boxmatch: Command) -> None:
+    dry_run = ("subscribe", "alice", "big", "ticks", "volume > 5", "--dry-run")
+    assert run_boxmatch(*dry_run).out.startswith("The filter is valid; this key may not read")
+    assert json.loads(run_boxmatch(*dry_run, "--json").out)["matches"] is None

@@ -104,6 +104,8 @@ TABLE: Mapping[tuple[str, str], Route] = {
     ("POST", "/subscribers/{subscriber}/reject"): Route(OWN, body={"sequences": [1]}),
     ("POST", "/subscribers/{subscriber}/extend"): Route(OWN, body={"sequences": [1]}),
     ("DELETE", "/subscribers/{subscriber}/sharing"): Route(OWN, 204),
+    ("POST", "/subscribers/{subscriber}/replay"): Route(WANT, body={"from": 1, "feed": "mine"}),
+    ("DELETE", "/subscribers/{subscriber}/replay"): Route(OWN),
     ("PUT", "/subscribers/{subscriber}/webhook"): Route(OWN, body=HOOK),
     ("GET", "/subscribers/{subscriber}/webhook"): Route(OWN),
     ("POST", "/subscribers/{subscriber}/dead-letters/replay"): Route(OWN, body={}),
@@ -346,8 +348,9 @@ def test_explain_tells_nothing_of_others(guarded: Guarded) -> None:
     guarded.call("publish", "POST", "/feeds/mine/events", {"price": 7.25})
     for role in ("subscribe", "publish", "read"):
         answer = guarded.call(role, "POST", "/feeds/mine/dry-run", {"filter": "price = 7.25"})
-        examples[role] = len(answer.json()["examples"])
-    assert examples == {"subscribe": 0, "publish": 0, "read": 1}
+        told = answer.json()
+        examples[role] = (len(told["examples"]), told["matches"])
+    assert examples == {"subscribe": (0, None), "publish": (0, None), "read": (1, 1)}
 
 
 # WebSockets

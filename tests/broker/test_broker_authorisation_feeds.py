@@ -137,6 +137,13 @@ ROUTES: Mapping[str, Asked] = {
         lambda feed: {"feed": feed, "filters": {"new": "price < 0", "to-mine": "price < 0"}},
     ),
     "subscription": Asked("GET", "/subscribers/ann/subscriptions/to-{feed}", finds),
+    "replay a feed": Asked(
+        "POST", "/subscribers/ann/replay", subscribes, lambda feed: {"from": 1, "feed": feed}
+    ),
+    "replay a subscription": Asked(
+        "POST", "/subscribers/ann/replay", finds,
+        lambda feed: {"from": 1, "subscription": f"to-{feed}"},
+    ),
     "unsubscribe": Asked("DELETE", "/subscribers/ann/subscriptions/to-{feed}", finds),
 }  # fmt: skip
 
@@ -360,3 +367,17 @@ def test_a_rotated_key(guarded: Guarded) -> None:
         time.sleep(1.0)
         for secret in (old, new, newest):
             assert guarded.call(secret, "GET", path).status_code == 401
+
+
+def test_replays_of_other_feeds_are_hidden(guarded: Guarded) -> None:
+    guarded.prepare()
+    guarded.call("admin", "DELETE", "/subscribers/ann/replay")
+    wanted = {"feed": "mine", "filter": "price < 0", "from": 1}
+    guarded.call("admin", "POST", "/feeds/mine/events", {"price": 1})
+    answer = guarded.call("admin", "PUT", "/subscribers/ann/subscriptions/to-mine", wanted)
+    assert answer.status_code == 200
+    for given in GIVEN:
+        if given.subscribe_to != ():
+            shown = guarded.call(given, "GET", "/subscribers/ann").json()["replays"]
+            assert [one["feed"] for one in shown] == ["mine"] * subscribes(given, "mine")
+    guarded.call("admin", "DELETE", "/subscribers/ann/replay")

@@ -172,6 +172,9 @@ def test_dead_letters_are_kept_in_one_form_and_sent_in_that_of_today(
     assert told.json() == {"replayed": 1}
     assert [plain(json.loads(body)) for _, body in hook.wait(2)] == events
     assert [headers["boxmatch-attempt"] for headers, _ in hook.requests] == ["2", "2"]
+    feed = url.split("/")[2]
+    delivered = f'boxmatch_notifications_delivered_total{{feed="{feed}",way="webhook"}} 2.0'
+    assert delivered in hooked.get("/metrics").text
 
 
 def test_a_socket_whose_messages_are_cloudevents(

@@ -537,3 +537,26 @@ def test_health_and_metrics(http: httpx.Client) -> None:
     measured = http.get("/metrics")
     assert measured.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert "boxmatch_events_received_total" in measured.text
+
+
+def test_answers_end_with_a_newline(http: httpx.Client, open_broker: RunningBroker) -> None:
+    feed = make_feed(http, "newline")
+    path = "/subscribers/newline/notifications"
+    for answer in (
+        http.get(f"/feeds/{feed}"),
+        http.get("/openapi.json"),
+        http.post(f"/feeds/{feed}/events", json={"price": 1}),
+        http.post(f"/feeds/{feed}/events", json={"price": "dear"}),
+        http.post(f"/feeds/{feed}/events", content=b"{"),
+        http.get("/feeds/none"),
+        http.get("/nowhere"),
+        http.get(f"/feeds/{feed}/events?after=-1"),
+        http.get(path),
+        http.get(path, params={"format": "cloudevents"}),
+    ):
+        answer.json()
+        assert answer.content.endswith((b"}\n", b"]\n"))
+        assert int(answer.headers["content-length"]) == len(answer.content)
+    head, _, body = _raw(open_broker, b"nonsense\r\n\r\n").partition(b"\r\n\r\n")
+    assert body.endswith(b"}\n")
+    assert f"content-length: {len(body)}".encode() in head

@@ -105,6 +105,8 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ("POST", "/subscribers/ann/reject", {"sequences": [1]}, {"subscriber"}),
     ("POST", "/subscribers/ann/extend", {"sequences": [1]}, {"subscriber"}),
     ("DELETE", "/subscribers/ann/sharing", None, {"subscriber"}),
+    ("POST", "/subscribers/ann/replay", {"from": 1, "feed": "mine"}, {"subscriber"}),
+    ("DELETE", "/subscribers/ann/replay", None, {"subscriber"}),
     ("PUT", "/subscribers/ann/webhook", {"url": "ftp"}, {"subscriber"}),
     ("GET", "/subscribers/ann/webhook", None, {"subscriber"}),
     ("DELETE", "/subscribers/ann/webhook", None, {"subscriber"}),
@@ -200,10 +202,11 @@ def test_subscribers_do_not_read_the_log_by_trying_filters(guarded: Guarded) -> 
     guarded.call("publisher", "POST", "/feeds/mine/events", json={"price": 1})
     ask = {"filter": "price < 5", "recent": 3}
     tried = guarded.call("subscriber", "POST", "/feeds/mine/dry-run", json=ask).json()
-    assert tried["matches"] > 0
+    assert tried["matches"] is tried["events"] is None  # values could be bisected by counts
     assert tried["examples"] == tried["recent"] == []
     assert tried["boxes"] == [[{"attribute": "price", "wanted": "price < 5", "cost": "box"}]]
     tried = guarded.call("reader", "POST", "/feeds/mine/dry-run", json=ask).json()
+    assert 0 < tried["matches"] <= tried["events"]
     assert tried["examples"]
     assert tried["recent"]
 

@@ -46,7 +46,7 @@ def test_all_references_lead_somewhere(described: dict[str, Any]) -> None:
     known = set(described["components"]["schemas"])
     used = set(re.findall(r"'#/components/schemas/([^']+)'", repr(described)))
     assert used <= known
-    assert {"Problem", "NewFeed", "Wanted", "NewPublication"} <= used
+    assert {"Problem", "NewFeed", "NewSubscription", "NewPublication"} <= used
     assert "null" not in re.findall(r"'type': '(\w+)'", repr(described))  # not in OpenAPI 3.0
 
 

@@ -72,7 +72,10 @@ def test_notifications_come_as_they_are_published(
     before = publish(http, subscriber, 0, 1)
     with socket_to(open_broker, subscriber) as socket:
         ready = receive(socket)
-        assert ready == {"type": "ready", "cursor": ready["cursor"], "window": 1000, "dropped": 0}
+        cursor = ready["cursor"]
+        assert ready == {
+            "type": "ready", "cursor": cursor, "window": 1000, "dropped": 0, "after": cursor
+        }  # fmt: skip
         old = receive_notifications(socket, 2)
         assert [one["sequence"] for one in old] == before
         after = publish(http, subscriber, 2)

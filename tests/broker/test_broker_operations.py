@@ -69,7 +69,7 @@ def test_metrics_count() -> None:
     metrics.committed("trades", 120)
     metrics.delivered("socket", notifications("trades", 25))
     metrics.delivered("poll", [*notifications("trades", 2), *notifications("other", 3)])
-    metrics.dropped(4)
+    metrics.dropped("backlog", 4)
     metrics.refused("overload")
     metrics.webhook("delivered")
     metrics.shared("rejected", 3)
@@ -88,7 +88,7 @@ def test_metrics_count() -> None:
     assert metrics.counts("trades")[:5] == (120, 120, 30, 120, 27)
     assert sum(metrics.counts("trades").stages["end_to_end"]) == 27
     assert sum(metrics.counts("other").stages["end_to_end"]) == 3
-    assert found["boxmatch_notifications_dropped_total"] == 4
+    assert found['boxmatch_notifications_dropped_total{cause="backlog"}'] == 4
     assert found['boxmatch_refused_total{reason="overload"}'] == 1
     assert found['boxmatch_webhook_deliveries_total{outcome="delivered"}'] == 1
     assert found['boxmatch_shared_notifications_total{outcome="rejected"}'] == 3
@@ -162,10 +162,10 @@ def test_gauges_are_read_when_asked_for() -> None:
     assert found["boxmatch_scrape_failed"] == 0
 
     broker.broken = True
-    metrics.dropped(1)
+    metrics.dropped("age", 1)
     found = lines(metrics)
     assert found["boxmatch_scrape_failed"] == 1
-    assert found["boxmatch_notifications_dropped_total"] == 1
+    assert found['boxmatch_notifications_dropped_total{cause="age"}'] == 1
     assert "boxmatch_sessions" not in found
 
 

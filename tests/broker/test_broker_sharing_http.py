@@ -105,6 +105,51 @@ def test_what_makes_no_sense(http: httpx.Client) -> None:
         assert "does not share its notifications" in answer.json()["detail"]
 
 
+def test_who_shares_cannot_have_a_replay(http: httpx.Client) -> None:
+    name = share(http, "s.replay")
+    path = f"/subscribers/{name}"
+    publish(http, name, 1, 2)
+    wanted = {"feed": name, "filter": "n > 1", "from": 1}
+    for method, where, body in (
+        ("POST", "replay", {"from": 1}),
+        ("PUT", "subscriptions/late", wanted),
+    ):
+        answer = http.request(method, f"{path}/{where}", json=body)
+        assert answer.status_code == 409
+        assert "end the sharing first" in answer.json()["detail"]
+    assert http.get(f"{path}/subscriptions/late").status_code == 404
+    assert status(http, name)["replays"] == []
+    assert http.delete(f"{path}/sharing").status_code == 204
+    assert http.put(f"{path}/subscriptions/late", json=wanted).status_code == 200
+    assert len(status(http, name)["replays"]) == 1
+
+
+def test_who_has_a_replay_cannot_share(http: httpx.Client) -> None:
+    name = listen_to(http, "s.replaying")
+    path = f"/subscribers/{name}"
+    first, last = publish(http, name, 1, 2)
+    post(http, name, "acknowledge", sequence=last)
+    post(http, name, "replay", **{"from": first})
+    answer = http.put(f"{path}/sharing", json={})
+    assert answer.status_code == 409
+    assert "has a replay, which cannot be shared: cancel it first" in answer.json()["detail"]
+    assert status(http, name)["mode"] == "cursor"
+    page = http.get(f"{path}/notifications").json()
+    assert [one["sequence"] for one in page["notifications"]] == [first, last]
+
+    assert http.delete(f"{path}/replay").json() == {"cursor": last}
+    assert http.put(f"{path}/sharing", json={}).status_code == 200
+    assert poll(http, name) == []  # what was acknowledged before the replay is not handed out
+    assert http.delete(f"{path}/sharing").status_code == 204
+
+    post(http, name, "replay", **{"from": first})
+    http.get(f"{path}/notifications").raise_for_status()
+    post(http, name, "acknowledge", sequence=last)  # the end of it
+    assert http.put(f"{path}/sharing", json={}).status_code == 200
+    [third] = publish(http, name, 3)
+    assert poll(http, name) == [(third, 1)]
+
+
 def test_a_poll_waits_for_what_others_give_back(http: httpx.Client) -> None:
     name = share(http, "s.wait")
     [number] = publish(http, name, 1)

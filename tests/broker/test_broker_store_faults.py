@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import pwd
 import random
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ from fault_places import fill, small_disk
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, StoreTransaction
+from boxmatch.broker.store.store import DATABASE
 from boxmatch.broker.store.writer import RESERVE
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
@@ -270,12 +272,33 @@ def test_a_database_that_another_holds(tmp_path: Path) -> None:
 def test_a_read_only_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(StorageError, match="Permission denied"):
-            Store.open(tmp_path)
-        with pytest.raises(StorageError, match="Permission denied"):
-            Store.open(tmp_path / "data")
+        for folder in (tmp_path, tmp_path / "data"):
+            with pytest.raises(StorageError, match=f"{tmp_path} cannot be written by user '.*'"):
+                Store.open(folder)
     finally:
         tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("denied", ["", DATABASE, f"{DATABASE}-wal"])
+def test_it_says_who_cannot_write_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denied: str
+) -> None:
+    Store.open(tmp_path).close()
+    (tmp_path / f"{DATABASE}-wal").touch()
+
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(StorageError, match="unable to open database file"):
+        Store.open(tmp_path)
+    path = tmp_path / denied
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    monkeypatch.setattr(os, "access", lambda asked, *_, **__: asked != path)
+    with pytest.raises(StorageError) as caught:
+        Store.open(tmp_path)
+    said = f"{path} cannot be written by user {user!r}, who runs this"
+    assert str(caught.value) == f"cannot use {tmp_path / DATABASE}: {said}"
 
 
 def test_a_read_only_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,13 @@ def test_progress_is_kept_and_the_cursor_follows(store: Store, tmp_path: Path) -
         assert again.reader.backlogs() == {ann: 1}
 
 
+def test_who_shares_has_no_replay_left_on_disk(store: Store) -> None:
+    ann = with_events(store, 3)
+    do(store, lambda t: t.put_replay(ann, 0, "", 0, None))
+    do(store, lambda t: t.share(ann, b"{}"))
+    assert store.reader.replays() == []
+
+
 def test_a_change_that_fails_leaves_progress_as_it_was(store: Store) -> None:
     ann = with_events(store, 5)
     do(store, lambda t: t.share(ann, b"{}"))
@@ -148,13 +155,19 @@ def test_a_store_of_the_version_before_is_upgraded(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         ann = with_events(store, 3)
     with closing(sqlite3.connect(tmp_path / "broker.sqlite")) as connection, connection:
-        connection.execute("DROP TABLE sharing")
+        for table in ("sharing", "replay"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 2")
     with Store.open(tmp_path) as store:
         assert [one.sequence for one in store.reader.inbox(ann, 0, 9)] == [1, 2, 3]
+        assert (store.reader.sharing(), store.reader.replays()) == ([], [])
         do(store, lambda t: t.share(ann, b"{}"))
+        bob = do(store, lambda t: t.put_subscriber("bob"))
+        first = do(store, lambda t: t.put_replay(bob, 0, "", 0, None)).number
+        assert do(store, lambda t: t.put_replay(bob, 0, "", 1, None)).number > first
     with Store.open(tmp_path) as store:
         assert [row.subscriber for row in store.reader.sharing()] == [ann]
+        assert [(row.subscriber, row.position) for row in store.reader.replays()] == [(bob, 1)]
     with closing(sqlite3.connect(tmp_path / "broker.sqlite")) as connection:
         assert connection.execute("PRAGMA user_version").fetchall() == [(3,)]
         connection.execute("PRAGMA user_version = 1")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from boxmatch.broker.changes import Changes
 from boxmatch.broker.delivery.notifications import Notifications
+from boxmatch.broker.delivery.replays import Replays
 from boxmatch.broker.delivery.shared_inboxes import SharedInboxes
 from boxmatch.broker.delivery.webhooks import Webhooks
 from boxmatch.broker.feeds import state_feed
@@ -84,7 +85,8 @@ class Broker:
         """Begin to work in the running event loop."""
         settings, store, directory, clock = self.settings, self.store, self.directory, self.clock
         self._changes = changes = Changes()
-        self.notifications = Notifications(store, directory)
+        self.replays = Replays(store, directory, changes, self.metrics, settings.replay_rate)
+        self.notifications = Notifications(store, directory, self.replays)
         self.pipeline = EventPipeline(
             store, directory, self.notifications, self.metrics, clock,
             most_events=settings.queue_events, most_bytes=settings.queue_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -17,11 +18,12 @@ from boxmatch.errors import BoxmatchError, StorageError
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
 
-_CURSORS = 0.25
+_CURSORS = 0.1
 _WRITING = 0.25
 _EXPIRY = 0.5
 _COUNTING = 2.0
 _TIDYING = 5.0
+_REPORTING = 60.0
 _QUIET = 2.0
 _SAVING = 5.0
 _MANY_EVENTS = 10_000
@@ -46,6 +48,9 @@ class Housekeeping:
         self._retention = broker.settings.retention
         self._clock = broker.clock
         self._given_back = broker.store.next_sequence
+        self._removed: Counter[tuple[str, str]] = Counter()
+        """Events by feed and cause, and notifications by cause, that were not logged yet."""
+        self._lost: Counter[str] = Counter()
         self.tasks = [
             asyncio.create_task(self._check_rows()),
             *(
@@ -57,6 +62,7 @@ class Housekeeping:
                     (_EXPIRY, broker.state.expire),
                     (_COUNTING, self._count),
                     (_TIDYING, self._tidy),
+                    (_REPORTING, self.report_removed),
                     (_QUIET, self._tidy_indexes),
                     (_SAVING, self._save_indexes),
                     (_TIDYING, self._give_back_memory),
@@ -68,6 +74,7 @@ class Housekeeping:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.report_removed()
         try:
             await self._notifications.flush_cursors()
             await self._shared.sweep()
@@ -109,17 +116,34 @@ class Housekeeping:
             subscriber.dead_letters = letters.get(subscriber.number, 0)
 
     async def _tidy(self) -> None:
-        removed = await asyncio.to_thread(self._store.tidy, self._clock(), self._retention)
+        entries = {entry.feed.number: entry.feed.spec for entry in self._directory.feeds()}
+        feeds = {number: one.retention for number, one in entries.items() if one.retention}
+        removed = await asyncio.to_thread(self._store.tidy, self._clock(), self._retention, feeds)
+        for (number, cause), events in removed.events.items():
+            name = entries[number].name if number in entries else "(unknown)"
+            self._metrics.removed(name, cause, events)
+            self._removed[name, cause] += events
+        for reason, notifications in removed.causes.items():
+            self._metrics.dropped(reason, notifications)
+            self._lost[reason] += notifications
         for number, notifications in removed.dropped.items():
             subscriber = self._directory.by_number.get(number)
             if subscriber is not None:
                 subscriber.dropped += notifications
-            self._metrics.dropped(notifications)
         if removed.dropped:
             for row in await asyncio.to_thread(self._store.reader.subscribers):
                 subscriber = self._directory.by_number.get(row.number)
                 if subscriber is not None:
                     subscriber.dropped_through = row.dropped_through
+
+    async def report_removed(self) -> None:
+        """Log what retention has removed since the last time."""
+        removed, self._removed = self._removed, Counter()
+        for (feed, cause), events in sorted(removed.items()):
+            log.info("events removed", feed=feed, cause=cause, events=events)
+        lost, self._lost = self._lost, Counter()
+        for cause, notifications in sorted(lost.items()):
+            log.warning("unread notifications lost", cause=cause, notifications=notifications)
 
     async def _tidy_indexes(self) -> None:
         for entry in self._directory.feeds():

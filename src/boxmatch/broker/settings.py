@@ -29,6 +29,10 @@ class Retention:
 
     seconds: float = 7 * 24 * 3600.0
     nbytes: int = 10 * 1024 * MIB
+    free_bytes: int = 512 * MIB
+    """While less of the disk is free, the oldest events that nobody waits for are removed. Of a
+    small disk it is a sixteenth.
+    """
     backlog: int = 100_000
     """Notifications that one subscriber may have waiting; more, and the oldest are dropped and
     counted.
@@ -52,6 +56,8 @@ class Settings:
     """Notifications that a socket may have outstanding before it must acknowledge some."""
     recent_events: int = 10_000
     """Of each feed, read from the log for a dry run."""
+    replay_rate: float = 20_000.0
+    """Events of the log that are matched again in a second, for all replays together."""
     allow_private_webhooks: bool = False
     shutdown_seconds: float = 10.0
     limits: Limits = field(default_factory=Limits)

@@ -17,7 +17,7 @@ from boxmatch.cli.help import Command, Group
 from boxmatch.cli.inspect import check, info
 from boxmatch.cli.match import match
 from boxmatch.cli.pipeline import pipeline
-from boxmatch.cli.remote import feeds, listen, publish, subscribe
+from boxmatch.cli.remote import feeds, listen, publish, replay, subscribe
 from boxmatch.cli.serve import serve
 from boxmatch.cli.warmup import warmup
 from boxmatch.errors import MissingExtraError
@@ -42,7 +42,7 @@ class _Root(Group):
 
     order = (
         *("demo", "match", "check", "info", "warmup"),
-        *("serve", "feeds", "subscribe", "publish", "listen", "backup", "admin"),
+        *("serve", "feeds", "subscribe", "publish", "listen", "replay", "backup", "admin"),
         *("pipeline", "bench"),
     )
 
@@ -94,6 +94,7 @@ for command, panel in (
     (subscribe, _BROKER),
     (publish, _BROKER),
     (listen, _BROKER),
+    (replay, _BROKER),
     (backup, _BROKER),
 ):
     app.command(cls=Command, rich_help_panel=panel)(command)

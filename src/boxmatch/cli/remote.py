@@ -1,4 +1,4 @@
-"""Commands that talk to a broker: `feeds`, `subscribe`, `publish` and `listen`."""
+"""Commands that talk to a broker: `feeds`, `subscribe`, `publish`, `listen` and `replay`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,12 @@ def feed_names(ctx: Any, incomplete: str) -> list[str]:
 FeedName = Annotated[
     str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
 ]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="START", help="A sequence number, or a time such as 2026-03-01T09:30Z."
+    ),
+]
 SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.")]
 
 
@@ -115,6 +121,22 @@ feeds = command_group(
 )
 
 
+Days = Annotated[
+    float | None, typer.Option(min=0.0, help="Days to keep events, instead of the broker's.")
+]
+Gigabytes = Annotated[
+    float | None, typer.Option(min=0.001, help="GB of events to keep, at the most.")
+]
+Newest = Annotated[int | None, typer.Option(min=1, help="Newest events to keep.")]
+
+
+def _retention(days: float | None, gigabytes: float | None, events: int | None) -> Any:
+    """What was given of it; None if nothing."""
+    nbytes = None if gigabytes is None else round(gigabytes * (1 << 30))
+    given = {"days": days, "bytes": nbytes, "events": events}
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
 @feeds.command(cls=Command)
 @examples(
     "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
@@ -129,6 +151,9 @@ def create(
         Literal["refuse", "carry"],
         typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
     ] = "refuse",
+    retention_days: Days = None,
+    retention_gb: Gigabytes = None,
+    retention_events: Newest = None,
     url: Url = DEFAULT_URL,
     key: Key = None,
     trust: Trust = None,
@@ -140,12 +165,56 @@ def create(
     """
     known = given_schema(schema, attribute or [])
     with connect(url, key, trust) as client:
-        made = client.create_feed(name, known, unknown=unknown)
+        retention = _retention(retention_days, retention_gb, retention_events)
+        made = client.create_feed(name, known, unknown=unknown, retention=retention)
     if as_json:
         print_json(_feed_document(made))
     else:
         shape = f"with {', '.join(made.schema.names)}" if known is not None else "without a schema"
         typer.echo(f"Created feed {made.name} {shape}.")
+
+
+@feeds.command(cls=Command)
+@examples(
+    "boxmatch feeds retain ticks --days 30",
+    "boxmatch feeds retain ticks --gb 2 --events 1000000",
+    "boxmatch feeds retain ticks   # as the broker keeps all feeds",
+)
+def retain(
+    name: FeedName,
+    days: Days = None,
+    gb: Gigabytes = None,
+    events: Newest = None,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set how long the log of a feed is kept.
+
+    What is not given is as the broker keeps all feeds.
+    """
+    with connect(url, key, trust) as client:
+        changed = client.retain_feed(name, _retention(days, gb, events))
+    if as_json:
+        print_json(_feed_document(changed))
+        return
+    limits = _limits(changed)
+    typer.echo(
+        f"Feed {name} keeps {limits}." if limits else f"Feed {name} has no limits of its own."
+    )
+
+
+def _limits(feed: Feed) -> str:
+    kept = feed.retention
+    if kept is None:
+        return ""
+    parts = [
+        None if kept.days is None else f"{kept.days:g} days",
+        None if kept.bytes is None else f"{kept.bytes / (1 << 30):g} GB",
+        None if kept.events is None else f"{kept.events:,} events",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 @feeds.command("list", cls=Command)
@@ -188,6 +257,8 @@ def list_feeds(
 
 def _feed_document(feed: Feed) -> dict[str, Any]:
     """As the broker itself describes it."""
+    from msgspec.structs import asdict
+
     spaces = {name: json.loads(schema.to_json()) for name, schema in feed.spaces.items()}
     shape = {"schema": spaces[feed.name]} if feed.kind == "events" else {"spaces": spaces}
     return {
@@ -195,6 +266,7 @@ def _feed_document(feed: Feed) -> dict[str, Any]:
         "kind": feed.kind,
         **shape,
         "unknown": feed.unknown,
+        "retention": None if feed.retention is None else asdict(feed.retention),
         "subscriptions": feed.subscriptions,
         "publications": feed.publications,
         "last_sequence": feed.last_sequence,
@@ -206,6 +278,7 @@ def _feed_document(feed: Feed) -> dict[str, Any]:
     """boxmatch subscribe alice large ticks '{"volume": {"low": 5000}}'""",
     "boxmatch subscribe alice big ticks 'price * volume > 1e6'",
     "boxmatch subscribe alice large ticks 'volume >= 5000' --dry-run",
+    "boxmatch subscribe alice big ticks 'volume > 5000' --from 1   # and the log",
     """boxmatch subscribe ops a ec2 '{"state": ["off"]}' --dialect eventbridge""",
 )
 def subscribe(
@@ -229,11 +302,13 @@ def subscribe(
     try_: Annotated[
         bool, typer.Option("--dry-run", help="Only count how many of the last events match.")
     ] = False,
+    from_: From = None,
     as_json: AsJson = False,
 ) -> None:
     """Create or replace a subscription.
 
-    A subscription with the same id is replaced.
+    A subscription with the same id is replaced. With --from, matching events of the log are
+    delivered, too.
     """
     wanted = given_filter(filter_, dialect)
     with connect(url, key, trust) as client:
@@ -243,16 +318,86 @@ def subscribe(
                 document = {"matches": tried.matches, "events": tried.events, "cost": tried.cost}
                 print_json(document | ({"warning": tried.warning} if tried.warning else {}))
             else:
-                typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
+                if tried.matches is None or tried.events is None:
+                    typer.echo("The filter is valid; this key may not read the events of the feed")
+                else:
+                    typer.echo(f"Matches {tried.matches:,} of the last {tried.events:,} events")
                 _warn(tried.warning)
             return
-        made = client.subscribe(subscriber, id_, feed, wanted, dialect=dialect, exact=exact)
+        made = client.subscribe(
+            subscriber,
+            id_,
+            feed,
+            wanted,
+            dialect=dialect,
+            exact=exact,
+            replay_from=_start(from_),
+        )
     if as_json:
         named = {"subscriber": made.subscriber, "id": made.id, "feed": feed, "filter": wanted}
         print_json(named | ({"dialect": made.dialect} if made.dialect else {}))
     else:
         typer.echo(f"Subscribed {made.subscriber}/{made.id} to {feed}: {filter_}")
     _warn(made.warning)
+
+
+def _start(text: str | None) -> int | str | None:
+    """A number, or a time as the broker reads it."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+@examples(
+    "boxmatch replay alice --from 1 --feed ticks",
+    "boxmatch replay alice --from 2026-03-01T09:30Z --through 2026-03-01T10:00Z",
+    "boxmatch replay alice --cancel",
+)
+def replay(
+    subscriber: SubscriberName,
+    from_: From = None,
+    through: Annotated[
+        str | None,
+        typer.Option(metavar="END", help="The last number, or a time; the newest event if none."),
+    ] = None,
+    feed: Annotated[
+        str | None,
+        typer.Option(metavar="FEED", help="Only events of this feed.", autocompletion=feed_names),
+    ] = None,
+    subscription: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only for this subscription.")
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="End all replays instead.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver events of the log to a subscriber again.
+
+    They are matched against its subscriptions as they are now.
+    """
+    if cancel == (from_ is not None):
+        raise typer.BadParameter("give --from START, or --cancel")
+    with connect(url, key, trust) as client:
+        if cancel:
+            cursor = client.cancel_replay(subscriber)
+            if as_json:
+                print_json({"cursor": cursor})
+            else:
+                typer.echo(f"Replay cancelled; {subscriber} goes on after {cursor}.")
+            return
+        begun = client.replay_events(
+            subscriber,
+            _start(from_) or 0,
+            through=_start(through),
+            feed=feed,
+            subscription=subscription,
+        )
+    if as_json:
+        from msgspec.structs import asdict
+
+        print_json(asdict(begun))
+    else:
+        typer.echo(f"Replaying to {subscriber} from {begun.after + 1} through {begun.through}.")
 
 
 def _warn(warning: str | None) -> None:

@@ -49,12 +49,24 @@ def serve(
     retention_gb: Annotated[
         float, typer.Option(min=0.0, help="How many GB of events to keep.")
     ] = 10.0,
+    keep_free_mb: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="While less disk is free, remove the oldest events that were delivered; of a "
+            "small disk at most a sixteenth.",
+        ),
+    ] = 512.0,
     backlog: Annotated[
         int,
         typer.Option(
             min=1, help="Notifications that may wait per subscriber before the oldest are dropped."
         ),
     ] = 100_000,
+    replay_rate: Annotated[
+        float,
+        typer.Option(min=1.0, help="Events per second that all replays together may match."),
+    ] = 20_000.0,
     body_mb: Annotated[
         float, typer.Option(min=0.001, help="Maximum size of a request body.")
     ] = 16.0,
@@ -96,12 +108,14 @@ def serve(
         certificate=certificate,
         private_key=private_key,
         sync=sync,
+        replay_rate=replay_rate,
         allow_private_webhooks=allow_private_webhooks,
         shutdown_seconds=shutdown_seconds,
         limits=Limits(body_bytes=round(body_mb * (1 << 20))),
         retention=Retention(
             seconds=retention_days * 86400.0,
             nbytes=round(retention_gb * (1 << 30)),
+            free_bytes=round(keep_free_mb * (1 << 20)),
             backlog=backlog,
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -51,16 +52,16 @@ def body_of(request: RequestBody) -> bytes:
     """A request as JSON, without what the broker would take it to be anyway."""
     return _dump(
         {
-            name: value
-            for name, default in _defaults(type(request))
+            encoded: value
+            for name, encoded, default in _fields(type(request))
             if (value := getattr(request, name)) is not default
         }
     )
 
 
 @cache
-def _defaults(kind: type[RequestBody]) -> list[tuple[str, Any]]:
-    return [(one.name, one.default) for one in fields(kind)]
+def _fields(kind: type[RequestBody]) -> list[tuple[str, str, Any]]:
+    return [(one.name, one.encode_name, one.default) for one in fields(kind)]
 
 
 def read_receipt(receipt: Receipt) -> Receipt:
@@ -97,6 +98,16 @@ def schema_json(schema: Schema | Mapping[str, Any]) -> Any:
     from boxmatch.model.schema import Schema
 
     return orjson.loads(Schema(schema).to_json())
+
+
+def retention_json(retention: Mapping[Any, float] | None) -> Any:
+    """How long a log is kept, as it is sent."""
+    return None if retention is None else dict(retention)
+
+
+def start_json(start: int | datetime | str | None) -> Any:
+    """Where a replay begins or ends, as it is sent. A time without a zone is UTC."""
+    return start.isoformat() if isinstance(start, datetime) else start
 
 
 def filter_json(filter: str | Mapping[str, Any] | None, dialect: str | None = None) -> Any:

@@ -250,6 +250,8 @@ class Follower:
         self._enter(ready)
         if self.received is None:
             self.received = ready.cursor
+        elif ready.after is not UNSET and ready.after < self.received:
+            self._start_again(ready.after)
         # What was acknowledged on a connection that broke may not have arrived, and the cursor
         # of this one says only where it goes on.
         self._acknowledged = 0
@@ -264,6 +266,13 @@ class Follower:
             raise ClientError(
                 f"subscriber {self.subscriber!r} {shares} its notifications: use {method!r}"
             )
+
+    def _start_again(self, after: int) -> None:
+        """Numbers come again in a replay; what was received before it comes later, if at all."""
+        self.received = after
+        self._waiting.clear()
+        self._handed = None
+        self._done = min(self._done, after)
 
     def _due(self) -> bool:
         return (

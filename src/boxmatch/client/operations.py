@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -25,7 +26,9 @@ from boxmatch.client.documents import (
     number_among_all,
     read_receipt,
     regions_json,
+    retention_json,
     schema_json,
+    start_json,
 )
 from boxmatch.client.exchange import Operation, Request, ask, operation, path
 from boxmatch.errors import ClientError
@@ -38,6 +41,7 @@ from boxmatch.wire.responses import (
     NotificationPage,
     Publication,
     Receipt,
+    Replay,
     Subscriber,
     Subscription,
     Webhook,
@@ -57,6 +61,7 @@ _SUBSCRIPTION = f"{_SUBSCRIPTIONS}/{{}}"
 _PUBLICATION = "/feeds/{}/publications/{}"
 
 Filter = str | Mapping[str, Any]
+Retention = Mapping[Literal["days", "bytes", "events"], float]
 
 
 class Operations:
@@ -80,11 +85,12 @@ class Operations:
         spaces: Mapping[str, Schema | Mapping[str, Any]] | None = None,
         unknown: Literal["refuse", "carry"] = "refuse",
         leave: bool = True,
+        retention: Retention | None = None,
     ) -> Operation[Feed]:
         """Make a feed: of events with a `schema`, or a state feed with named `spaces`.
 
-        With neither, events may have any structure. Not asked again if the connection breaks before
-        the answer: the feed may be there by then.
+        With neither, events may have any structure. For the `retention` see `retain_feed`. Not
+        asked again if the connection breaks before the answer: the feed may be there by then.
         """
         if schema is not None and spaces is not None:
             raise ClientError("a feed of events has a schema, a state feed has spaces: give one")
@@ -95,6 +101,7 @@ class Operations:
             spaces=None if spaces is None else {n: schema_json(one) for n, one in spaces.items()},
             unknown=unknown,
             leave=leave,
+            retention=retention_json(retention),
         )
         wait = 0.0 if spaces is None else _COMPILING
         return ask(Feed, "POST /feeds", body=wanted, again=False, wait=wait)
@@ -113,8 +120,16 @@ class Operations:
     @operation
     def extend_feed(self, name: str, attributes: Mapping[str, Any]) -> Operation[Feed]:
         """Give a feed's schema more attributes."""
-        body = requests.MoreAttributes(attributes=schema_json(attributes))
+        body = requests.FeedChange(attributes=schema_json(attributes))
         return ask(Feed, "PATCH /feeds/{}", name, body=body, again=False)
+
+    @operation
+    def retain_feed(self, name: str, retention: Retention | None) -> Operation[Feed]:
+        """Keep the log of a feed for so many `days`, up to so many `bytes`, or the newest `events`;
+        what is not named as the broker keeps all feeds, and with None all of it.
+        """
+        body = requests.FeedChange(retention=retention_json(retention))
+        return ask(Feed, "PATCH /feeds/{}", name, body=body)
 
     @operation
     def drop_feed(self, name: str) -> Operation[None]:
@@ -194,12 +209,15 @@ class Operations:
         region_filter: str | None = None,
         ttl: float | None = None,
         exact: bool = False,
+        replay_from: int | datetime | str | None = None,
     ) -> Operation[Subscription]:
         """Make or replace a subscription: by a `filter` of events, or `regions` of a state feed.
 
-        A filter is SQL, or of another `dialect`; filters that are JSON may be mappings, too.
+        A filter is SQL, or of another `dialect`; filters that are JSON may be mappings, too. With
+        `replay_from`, events of the log are delivered from that number or time on; see
+        `replay_events`.
         """
-        wanted = requests.Wanted(
+        wanted = requests.NewSubscription(
             feed=feed,
             filter=filter_json(filter, dialect),
             dialect=dialect,
@@ -207,6 +225,7 @@ class Operations:
             region_filter=region_filter,
             ttl=ttl,
             exact=exact,
+            replay_from=start_json(replay_from),
         )
         return ask(Subscription, f"PUT {_SUBSCRIPTION}", subscriber, id, body=wanted)
 
@@ -268,7 +287,9 @@ class Operations:
     def dry_run(
         self, feed: str, filter: Filter, *, dialect: str | None = None
     ) -> Operation[DryRun]:
-        """How many of a feed's last events a filter would have wanted."""
+        """How many of a feed's last events a filter would have wanted; None for keys that may not
+        read the feed.
+        """
         body = requests.DryRunQuestion(filter=filter_json(filter, dialect), dialect=dialect)
         return ask(DryRun, "POST /feeds/{}/dry-run", feed, body=body)
 
@@ -325,7 +346,7 @@ class Operations:
         sequences: Sequence[int] | None = None,
     ) -> Operation[int]:
         """All up to this number is done with, or if the subscriber shares its notifications, each
-        of some. Returns the cursor, which never goes back.
+        of some. Returns the cursor, which only a replay sets back.
         """
         if (sequence is None) == (sequences is None):
             raise ClientError("acknowledge takes either a sequence or sequences")
@@ -388,6 +409,37 @@ class Operations:
             responses.Cursor, "POST /subscribers/{}/extend", subscriber, body=body
         )
         return found.count or 0
+
+    @operation
+    def replay_events(
+        self,
+        subscriber: str,
+        start: int | datetime | str,
+        *,
+        through: int | datetime | str | None = None,
+        feed: str | None = None,
+        subscription: str | None = None,
+    ) -> Operation[Replay]:
+        """Have events of the log delivered again, from a number or a time on, `through` another or
+        all that there are now: those of all feeds or of one, that match the subscriptions which
+        there are when they are read, or one of them.
+
+        The cursor goes back to there. Listeners go on from there by themselves. Another replay of
+        the same feed and subscription takes the place of this one.
+        """
+        body = requests.ReplayQuestion(
+            replay_from=start_json(start),
+            through=start_json(through),
+            feed=feed,
+            subscription=subscription,
+        )
+        return ask(Replay, "POST /subscribers/{}/replay", subscriber, body=body)
+
+    @operation
+    def cancel_replay(self, subscriber: str) -> Operation[int]:
+        """End what `replay_events` began. Returns the cursor."""
+        found = yield from ask(responses.Cursor, "DELETE /subscribers/{}/replay", subscriber)
+        return found.cursor
 
     @operation
     def put_webhook(

@@ -12,6 +12,10 @@ try:
     import fcntl
 except ImportError:
     fcntl = None  # type: ignore[assignment]  # not a Unix system
+try:
+    import pwd
+except ImportError:
+    pwd = None  # type: ignore[assignment]
 
 from boxmatch.errors import StorageError
 
@@ -52,6 +56,28 @@ def alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def write_problem(file: Path) -> str | None:
+    """Why this process cannot write a file and make others beside it, where the system has users;
+    None if it seems to can. SQLite says only that it is unable to open the file.
+    """
+    if pwd is None:
+        return None
+    folder = next(one for one in file.absolute().parents if one.exists())
+    for path in (folder, *sorted(folder.glob(f"{file.name}*"))):
+        if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            if os.statvfs(path).f_flag & os.ST_RDONLY:
+                return f"{path} cannot be written, its file system is read-only"
+            return f"{path} cannot be written by {_user(os.geteuid())}, who runs this"
+    return None
+
+
+def _user(number: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(number).pw_name!r}"
+    except KeyError:  # containers have such users
+        return f"user {number}"
 
 
 def replacing(path: Path) -> AbstractContextManager[Path]:

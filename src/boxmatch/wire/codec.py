@@ -13,8 +13,14 @@ from msgspec import Meta, Struct, UnsetType
 
 from boxmatch.wire.responses import Fault
 
-encode = msgspec.json.Encoder(enc_hook=str).encode
+_encoder: Final = msgspec.json.Encoder(enc_hook=str)
+encode = _encoder.encode
 """JSON of a struct."""
+
+
+def encode_line(value: Any) -> bytes:
+    """The same with a newline at the end, as an answer has: terminals show it on a line."""
+    return _encoder.encode_lines((value,))  # a large answer is not copied for it
 
 
 def stored(body: bytes) -> Any:

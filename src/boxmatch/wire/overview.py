@@ -63,6 +63,9 @@ class WatchedFeed(FeedCounts, frozen=True, kw_only=True):
     subscriptions: int
     publications: int
     last_sequence: int
+    removed: Annotated[
+        dict[str, int], Meta(description="Events that retention has removed, by cause.")
+    ]
 
 
 class WatchedSubscriber(ResponseBody, frozen=True):

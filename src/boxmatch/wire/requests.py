@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from boxmatch.model.dialects.registry import DIALECTS, SQL
 from boxmatch.wire.http import MOST_NAME, MOST_SEQUENCE, NAME_PATTERN
@@ -15,6 +15,15 @@ NameText = Annotated[str, Meta(pattern=NAME_PATTERN, min_length=1, max_length=MO
 Sequence = Annotated[int, Meta(ge=0, le=MOST_SEQUENCE)]
 Ttl = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400.0)]
 """Seconds until it is forgotten; ten years will do."""
+
+Start = Annotated[
+    Sequence | str,
+    Meta(
+        description="The number of an event, or a time: that of the first event since. UTC, unless "
+        "it has an offset.",
+        examples=[1, "2026-03-01T09:30:00Z"],
+    ),
+]
 
 FeedKind = Literal["events", "state"]
 Unknown = Literal["refuse", "carry"]
@@ -110,6 +119,31 @@ class Adaptive(RequestBody, frozen=True):
     ] = 0.001
 
 
+class FeedRetention(RequestBody, frozen=True):
+    """How long the log of a feed is kept, beside the limits of the broker."""
+
+    days: (
+        Annotated[float, Meta(ge=0, le=36_600, description="Instead of those of the broker.")]
+        | None
+    ) = None
+    bytes: (
+        Annotated[int, Meta(ge=1 << 20, le=MOST_SEQUENCE, description="Of events, at the most.")]
+        | None
+    ) = None
+    events: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MOST_SEQUENCE,
+                description="So many of the newest are kept. Older ones go in the batches in "
+                "which they were stored.",
+            ),
+        ]
+        | None
+    ) = None
+
+
 class NewFeed(RequestBody, frozen=True):
     name: NameText
     kind: FeedKind = "events"
@@ -122,10 +156,16 @@ class NewFeed(RequestBody, frozen=True):
     leave: bool = True
     index: str = "tile"
     adaptive: Adaptive | None = None
+    retention: FeedRetention | None = None
 
 
-class MoreAttributes(RequestBody, frozen=True):
-    attributes: Annotated[Attributes, Meta(min_length=1)]
+class FeedChange(RequestBody, frozen=True):
+    """What is not named stays as it is."""
+
+    attributes: (
+        Annotated[Attributes, Meta(min_length=1, description="Those that are added.")] | None
+    ) = None
+    retention: FeedRetention | UnsetType | None = UNSET
 
 
 class Interval(RequestBody, frozen=True):
@@ -154,6 +194,13 @@ class Wanted(RequestBody, frozen=True):
         bool,
         Meta(description="Check matches found under an error bound again before they are sent."),
     ] = False
+
+
+class NewSubscription(Wanted, frozen=True):
+    """What a subscription asks for, and from where on."""
+
+    replay_from: Start | None = field(default=None, name="from")
+    """Of the log: deliver what is there already. Without it, what is published from now on."""
 
 
 class ManyWanted(RequestBody, frozen=True):
@@ -250,6 +297,18 @@ class Sharing(RequestBody, frozen=True):
             description="How many may be handed out, or wait to be again, at a time.",
         ),
     ] = 1_000
+
+
+class ReplayQuestion(RequestBody, frozen=True):
+    """Which events of the log to deliver again: of a feed, for a subscription, or all."""
+
+    replay_from: Start = field(name="from")
+    through: Annotated[
+        Start | None,
+        Meta(description="The last number, or a time before which events came; the newest now."),
+    ] = None
+    feed: NameText | None = None
+    subscription: NameText | None = None
 
 
 class Acknowledgement(RequestBody, frozen=True):

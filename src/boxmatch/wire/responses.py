@@ -18,6 +18,7 @@ from boxmatch.wire.requests import (
     Attributes,
     CloudEventsMode,
     FeedKind,
+    FeedRetention,
     Sharing,
     Unknown,
 )
@@ -47,6 +48,8 @@ class Feed(ResponseBody, frozen=True, kw_only=True):
     """Whether `leave` is told (state feeds)."""
     index: str = "tile"
     adaptive: Adaptive | None = None
+    retention: FeedRetention | None = None
+    """None: as the broker keeps events of all feeds."""
     rate: float = 0.0
     """The rate of false matches that is tolerated at the moment; 0 is exact."""
     sampled_matches: int = 0
@@ -200,10 +203,12 @@ class RecentEvent(LoggedEvent, frozen=True):
 
 
 class DryRun(ResponseBody, frozen=True):
-    """How many of the last `events` of a feed a filter would have wanted, and a few of them."""
+    """How many of the last `events` of a feed a filter would have wanted, and a few of them. A key
+    that may not read the feed is told none of it.
+    """
 
-    events: int
-    matches: int
+    events: Annotated[int, Meta(description="Only for keys that may read the feed.")] | None
+    matches: Annotated[int, Meta(description="The same.")] | None
     examples: Annotated[
         list[LoggedEvent], Meta(description="Only for keys that may read the feed.")
     ] = []
@@ -254,6 +259,18 @@ Mode = Literal["cursor", "shared"]
 """Whether a subscriber acknowledges all up to a number, or one by one."""
 
 
+class Replay(ResponseBody, frozen=True, kw_only=True):
+    """Events that a subscriber gets again, matched against its subscriptions as they are."""
+
+    feed: str | None = None
+    """None: of all feeds of events."""
+    subscription: str | None = None
+    """None: of all its subscriptions."""
+    after: int
+    """All up to this number is acknowledged, or was not asked for."""
+    through: int
+
+
 class Subscriber(ResponseBody, frozen=True, kw_only=True):
     """A subscriber, as the broker sees it."""
 
@@ -270,6 +287,7 @@ class Subscriber(ResponseBody, frozen=True, kw_only=True):
     dead_letters: int = 0
     last_error: str | None = None
     feeds: list[str] = []
+    replays: list[Replay] = []
     webhook: Webhook | None = None
     mode: Mode = "cursor"
     sharing: Sharing | None = None
@@ -378,6 +396,10 @@ class Ready(ResponseBody, frozen=True, tag_field="type", tag="ready"):
     cursor: int
     window: int | None = None
     dropped: int | None = None
+    after: int | UnsetType = UNSET
+    """Notifications with greater numbers follow, unless the subscriber shares them. Below what was
+    received before: of a replay.
+    """
     ack_seconds: float | UnsetType = UNSET
     """If the subscriber shares its notifications: how long a connection has for each."""
 

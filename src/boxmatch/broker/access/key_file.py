@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from boxmatch.errors import StorageError
-from boxmatch.storage.folders import creating, sync_names
+from boxmatch.storage.folders import creating, sync_names, write_problem
 from boxmatch.storage.sqlite import Format, connect, is_made, make, use_wal
 
 _T = TypeVar("_T")
@@ -161,7 +161,8 @@ def _report_errors(path: Path) -> Iterator[None]:
     except (StorageError, sqlite3.IntegrityError):
         raise
     except (OSError, sqlite3.Error) as error:
-        raise StorageError(f"cannot use the keys in {path}: {error}") from error
+        reason = write_problem(path) or error
+        raise StorageError(f"cannot use the keys in {path}: {reason}") from error
 
 
 @contextmanager

@@ -150,9 +150,9 @@ export class PlaygroundSection {
   show(found) {
     this.editor.clear();
     this.found = found;
-    const share = joined(percent(found.matches / found.events));
-    setText(byId("filter-summary"), found.events === 0 ? "The filter is valid. The feed has no events yet."
-      : `Matches ${exactly(found.matches)} of the last ${plural(found.events, "event")} (${share}).`);
+    setText(byId("filter-summary"), found.events === null ? "The filter is valid."
+      : found.events === 0 ? "The filter is valid. The feed has no events yet."
+        : `Matches ${exactly(found.matches)} of the last ${plural(found.events, "event")} (${joined(percent(found.matches / found.events))}).`);
     const boxes = found.boxes ?? [];
     const count = found.box_count ?? boxes.length;
     const rest = count > boxes.length ? [element("li", { class: "none" }, `and ${plural(count - boxes.length, "box", "boxes")} more`)] : [];

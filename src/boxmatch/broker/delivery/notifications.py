@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from boxmatch.broker.delivery.replays import Replays
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.reader import MOST_BYTES
 from boxmatch.broker.store.rows import Notification
@@ -29,6 +31,10 @@ CAPACITY = 1_000
 """Notifications that wait in memory for a reader before it is taken for a slow one."""
 CAPACITY_BYTES = 1 << 20
 """The same in bytes of their bodies, which several readers may share."""
+
+
+_MOST_LOOKING = 5.0
+"""Seconds that who polls is kept while nothing is found in a replay."""
 
 
 class NotificationStream:
@@ -59,14 +65,14 @@ class NotificationStream:
         self._waiting: deque[Notification] = deque()
         self._nbytes = 0
         """Of the bodies that wait."""
-        self._behind = after < subscriber.last
+        self._behind = self._is_behind()
         self._changed = asyncio.Event()
         self._closed = False
 
     def open(self) -> None:
         """Listen from now on."""
         self.subscriber.streams.add(self)
-        self._behind = self._behind or self.position < self.subscriber.last
+        self._behind = self._is_behind()
 
     async def __aenter__(self) -> Self:
         self.open()
@@ -80,10 +86,13 @@ class NotificationStream:
     ) -> None:
         self.close()
 
+    def _is_behind(self) -> bool:
+        return self.position < max(self.subscriber.last, self.subscriber.replayed_through)
+
     @property
     def cursor(self) -> int:
         """All up to this sequence number is acknowledged."""
-        return self.subscriber.cursor
+        return self.subscriber.position
 
     @property
     def closed(self) -> bool:
@@ -129,6 +138,7 @@ class NotificationStream:
     async def take_now(self, most: int) -> list[Notification]:
         """At most so many notifications, in order; none if there are none at the moment."""
         while not self._closed:
+            begun = self.subscriber.replays_begun
             if self._waiting:
                 waiting = self._waiting
                 taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
@@ -142,7 +152,7 @@ class NotificationStream:
                 return []
             if taken:
                 self.position = taken[-1].sequence
-                self.subscriber.delivered += len(taken)
+                self.subscriber.count_handed(taken[-1].sequence, len(taken), begun)
                 return taken
         return []
 
@@ -154,9 +164,10 @@ def _size(notifications: Sequence[Notification]) -> int:
 class Notifications:
     """The inboxes of all subscribers. In the event loop."""
 
-    def __init__(self, store: Store, directory: Directory) -> None:
+    def __init__(self, store: Store, directory: Directory, replays: Replays) -> None:
         self._store = store
         self._directory = directory
+        self._replays = replays
         self._moved: set[Subscriber] = set()
         """Subscribers whose cursor is not on disk yet."""
 
@@ -165,15 +176,20 @@ class Notifications:
     ) -> NotificationStream | SharedStream:
         """The notifications of a subscriber from the cursor, or another number, on; for use in
         `async with`. If the subscriber shares them, some of them.
+
+        Who comes again during a replay may not know of it, and goes on with what it has not got of
+        that.
         """
         known = self._directory.listener(subscriber)
         if known.shared is not None:
             _check_no_place(known, after)
             return known.shared.stream()
-        return self._stream(known, after)
+        position = known.position if after is None else after
+        if known.replays:
+            position = min(position, max(known.handed, known.position))
+        return self._stream(known, position)
 
-    def _stream(self, known: Subscriber, after: int | None) -> NotificationStream:
-        position = known.cursor if after is None else after
+    def _stream(self, known: Subscriber, position: int) -> NotificationStream:
         return NotificationStream(known, self._read, position, on_close=self._directory.forget_idle)
 
     def source(
@@ -191,28 +207,38 @@ class Notifications:
         subscriber that shares them, some that nobody has, to be acknowledged by the deadline.
         """
         try:
-            deadline = asyncio.timeout(wait if wait > 0 else None)
             known = self._directory.listener(subscriber)
             if known.shared is not None:
                 _check_no_place(known, after)
+                deadline = asyncio.timeout(wait if wait > 0 else None)
                 async with deadline, known.shared.stream(lasting=True, window=limit) as some:
                     return await (some.take(limit) if wait > 0 else some.take_now(limit))
-            async with deadline, self._stream(known, after) as stream:
-                if wait > 0:
-                    return await stream.take(limit)
-                notifications = await self._read(known.number, stream.position, limit, MOST_BYTES)
-                known.delivered += len(notifications)
-                return notifications
+            position = known.position if after is None else after
+            async with self._stream(known, position) as stream:
+                begun = known.replays_begun
+                looking = _MOST_LOOKING if known.replays else None
+                async with asyncio.timeout(wait if wait > 0 else looking):
+                    if wait > 0:
+                        return await stream.take(limit)
+                    found = await self._read(known.number, position, limit, MOST_BYTES)
+                if found:
+                    known.count_handed(found[-1].sequence, len(found), begun)
+                return found
         except TimeoutError:
             return []
 
     async def _read(
         self, subscriber: int, after: int, limit: int, most_bytes: int = CAPACITY_BYTES
     ) -> list[Notification]:
-        notifications = await asyncio.to_thread(
-            self._store.reader.inbox, subscriber, after, limit, most_bytes
-        )
         known = self._directory.by_number.get(subscriber)
+        notifications: list[Notification] = []
+        if known is not None:
+            notifications, after = await self._replays.read(known, after, limit)
+            after = max(after, known.floor)
+        if not notifications:
+            notifications = await asyncio.to_thread(
+                self._store.reader.inbox, subscriber, after, limit, most_bytes
+            )
         if known is None or not any(notification.rate for notification in notifications):
             return notifications
         return [_with_exact_rate(notification, known) for notification in notifications]
@@ -259,7 +285,8 @@ class Notifications:
                 stream.offer(notifications)
 
     async def acknowledge(self, subscriber: str, sequence: int, *, wait: bool = True) -> int:
-        """All up to this number is done with. Returns the cursor, which never goes back.
+        """All up to this number is done with. Returns the cursor, which only a replay sets
+        back.
 
         It is then on disk; with `wait=False` it gets there soon, together with those of others.
         """
@@ -272,34 +299,35 @@ class Notifications:
                 "acknowledged one by one, by their `sequences`"
             )
         reached = max(known.cursor, min(sequence, self._store.next_sequence - 1))
-        if reached > known.stored and wait:
-            await self._store.commit(
-                lambda transaction: transaction.move_cursor(known.number, reached), frees=True
-            )
+        moves = self._replays.moves(known, sequence)
+        if (reached > known.stored or moves) and wait:
+            cursors = {known: reached}
+            await self._store.commit(partial(_write, cursors=cursors, moves=moves), frees=True)
             known.stored = max(known.stored, reached)
+        if moves:
+            self._replays.move(known, moves)
+            if not wait:
+                self._replays.moved.update(moves)
         if reached > known.cursor:
             known.cursor = reached
             if not wait:
                 self._moved.add(known)
-        return reached
+        return known.position
 
     async def flush_cursors(self) -> None:
-        """Store the cursors that have moved."""
+        """Store the cursors that have moved, and the positions of replays."""
         moved, self._moved = self._moved, set()
-        cursors = [(one, one.cursor) for one in moved if one.cursor > one.stored]
-        if not cursors:
+        moves, self._replays.moved = self._replays.moved, {}
+        cursors = {one: one.cursor for one in moved if one.cursor > one.stored}
+        if not (cursors or moves):
             return
-
-        def write(transaction: StoreTransaction) -> None:
-            for subscriber, cursor in cursors:
-                transaction.move_cursor(subscriber.number, cursor)
-
         try:
-            await self._store.commit(write, frees=True)
+            await self._store.commit(partial(_write, cursors=cursors, moves=moves), frees=True)
         except BaseException:  # also when this is cancelled, as the broker stops
             self._moved |= moved
+            self._replays.moved = moves | self._replays.moved
             raise
-        for subscriber, cursor in cursors:
+        for subscriber, cursor in cursors.items():
             subscriber.stored = max(subscriber.stored, cursor)
 
     def close(self) -> None:
@@ -315,6 +343,15 @@ def _check_no_place(subscriber: Subscriber, after: int | None) -> None:
             f"subscriber {subscriber.name!r} shares its notifications, so nobody can say after "
             "which number to begin"
         )
+
+
+def _write(
+    transaction: StoreTransaction, cursors: Mapping[Subscriber, int], moves: Mapping[int, int]
+) -> None:
+    for subscriber, cursor in cursors.items():
+        transaction.move_cursor(subscriber.number, cursor)
+    if moves:
+        transaction.move_replays(moves)
 
 
 def _with_exact_rate(notification: Notification, subscriber: Subscriber) -> Notification:

@@ -80,6 +80,11 @@ class SharedInboxes:
 
         async with self._changes.lock(subscriber):
             known = self._directory.subscriber(subscriber)
+            if known is not None and known.replays:
+                raise BrokerError(
+                    f"subscriber {subscriber!r} has a replay, which cannot be shared: cancel it "
+                    "first, or wait until it is acknowledged"
+                )
             cursor = 0 if known is None else known.cursor
 
             def store(transaction: StoreTransaction) -> int:

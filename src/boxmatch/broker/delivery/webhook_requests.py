@@ -8,7 +8,7 @@ from typing import NamedTuple
 from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.store.rows import DeadLetter, Notification
 from boxmatch.wire import responses
-from boxmatch.wire.codec import encode, stored
+from boxmatch.wire.codec import UNREADABLE, encode, stored
 from boxmatch.wire.http import CLOUDEVENT, CLOUDEVENTS, JSON
 from boxmatch.wire.requests import CloudEventsMode
 
@@ -84,7 +84,13 @@ def requests_of_letter(
     letter: DeadLetter, form: CloudEventsMode | None
 ) -> Iterable[WebhookRequest]:
     """What is posted of a dead letter."""
+    try:
+        notifications = letter.notifications
+    except UNREADABLE:
+        if form is not None:
+            raise
+        notifications = []  # it is posted as it is
     if form is None:
         headers = {"Content-Type": JSON}
-        return [WebhookRequest(letter.first, letter.last, headers, letter.body)]
-    return split_requests(letter.notifications, form)
+        return [WebhookRequest(letter.first, letter.last, headers, letter.body, notifications)]
+    return split_requests(notifications, form)

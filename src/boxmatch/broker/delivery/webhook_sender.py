@@ -173,6 +173,8 @@ class WebhookSender:
                     failure = await self.post(connection, webhook, again, letter.attempts + 1)
                     if failure is not None:
                         break
+                    if again.notifications:
+                        self.on_taken(again.notifications)
         finally:
             await connection.disconnect()
         self.report(subscriber, "delivered" if failure is None else "failed")

@@ -20,7 +20,7 @@ from boxmatch.broker.subscribers.directory import Directory, Feed
 from boxmatch.errors import BrokerError, FeedExistsError, SchemaError
 from boxmatch.model.filters.document_axes import document_at
 from boxmatch.model.schema import Schema
-from boxmatch.wire.requests import Adaptive
+from boxmatch.wire.requests import Adaptive, FeedRetention
 
 
 @dataclass(eq=False)
@@ -107,6 +107,19 @@ class Feeds:
                 lambda transaction: transaction.replace_feed(feed.number, spec)
             )
             await self._pipeline.call(feed, lambda: feed.adapt(spec))
+        return entry.info()
+
+    @uninterrupted
+    async def retain(self, name: str, retention: FeedRetention | None) -> FeedInfo:
+        """Keep the log of a feed so long, or as those of all feeds (None)."""
+        entry = self._directory.feed(name)
+        feed = entry.feed
+        async with self._changes.lock(f"feed {name}"):
+            spec = replace(feed.spec, retention=retention)
+            await self._store.commit(
+                lambda transaction: transaction.replace_feed(feed.number, spec), frees=True
+            )
+            feed.spec = spec
         return entry.info()
 
     @uninterrupted

@@ -85,14 +85,22 @@ class Preview:
         self._recent_events = recent_events
         self._tracing = asyncio.Lock()
 
-    async def dry_run(self, name: str, filter: GivenFilter, recent: int = 0) -> DryRun:
-        """What a subscription would have got of the last events, `recent` of them explained."""
+    async def dry_run(
+        self, name: str, filter: GivenFilter, recent: int = 0, *, may_read: bool = True
+    ) -> DryRun:
+        """What a subscription would have got of the last events, `recent` of them explained.
+
+        Who may not read them is told what the filter compiles to alone: by counts for one filter
+        after the other, values can be found out.
+        """
         feed = self._feed(name)
 
         def run() -> DryRun:
             compiled = compile_filter(feed.spec.schema, filter)
             matcher = _matcher(feed.spec, compiled)
-            logged = self._store.reader.last_events(feed.number, self._recent_events)
+            logged: list[LoggedEvent] = []
+            if may_read:
+                logged = self._store.reader.last_events(feed.number, self._recent_events)
             rows = [orjson.loads(event.body) for event in logged]
             counts = matcher.count_batch(rows, threads=1).tolist()
             found = [event for event, count in zip(logged, counts, strict=True) if count]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from boxmatch.model.documents import ROOT
 from boxmatch.model.schema import Schema
-from boxmatch.wire.requests import Adaptive, FeedKind, Unknown
+from boxmatch.wire.requests import Adaptive, FeedKind, FeedRetention, Unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ class FeedSpec:
     """Of a feed of events; None is always exact."""
     leave: bool = True
     """Whether `leave` is told (state feeds)."""
+    retention: FeedRetention | None = None
+    """How long its log is kept; None: as those of all feeds are."""
 
     @property
     def schema(self) -> Schema:

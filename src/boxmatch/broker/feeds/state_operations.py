@@ -151,7 +151,7 @@ class StateOperations:
         def on_durable() -> None:
             for one in expired.subscriptions:
                 if one.subscriber.subscriptions.get(one.id) is one:
-                    del one.subscriber.subscriptions[one.id]
+                    one.subscriber.forget(one.id)
 
         self._record(_Step(feed, at, expired.changes, write, on_durable, frees=True))
 

@@ -45,6 +45,7 @@ async def create_feed(asked: requests.NewFeed, caller: Admin) -> responses.Feed:
         leave=asked.leave,
         index=asked.index,
         adaptive=asked.adaptive,
+        retention=asked.retention,
     )
     return _feed(await caller.broker.feeds.create(spec))
 
@@ -63,9 +64,19 @@ async def show_feed(feed: Name, caller: Viewer) -> responses.Feed:
 
 
 @router.serve("PATCH /feeds/{feed}", 404, 409)
-async def extend_feed(feed: Name, asked: requests.MoreAttributes, caller: Admin) -> responses.Feed:
-    """Add attributes to the schema. Those that are there cannot be changed."""
-    return _feed(await caller.broker.feeds.extend(feed, to_builtins(asked.attributes)))
+async def change_feed(feed: Name, asked: requests.FeedChange, caller: Admin) -> responses.Feed:
+    """Add attributes to the schema, of which those that are there cannot be changed, or keep the
+    log longer or shorter; null: as those of all feeds.
+    """
+    feeds = caller.broker.feeds
+    found = feeds.get(feed)
+    if asked.attributes is None and asked.retention is UNSET:
+        raise Problem(422, "body", "give attributes, or a retention")
+    if asked.attributes is not None:
+        found = await feeds.extend(feed, to_builtins(asked.attributes))
+    if asked.retention is not UNSET:
+        found = await feeds.retain(feed, asked.retention)
+    return _feed(found)
 
 
 @router.serve("PUT /feeds/{feed}/adaptive", 404, 409)
@@ -90,15 +101,14 @@ async def drop_feed(feed: Name, caller: Admin) -> None:
 
 @router.serve("POST /feeds/{feed}/dry-run", 404, 409)
 async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> responses.DryRun:
-    """How many of the latest events a filter would have matched, what boxes it compiles to and
-    what is checked besides, and why it wants the `recent` ones or not.
+    """What boxes a filter compiles to and what is checked besides; to keys that may read the feed
+    also how many of the latest events it would have matched, and why it wants the `recent` ones or
+    not.
     """
-    # Events of the past are shown to those who may read the log.
     may_read = caller.grant.may_read(feed)
     caller.check_filter(asked.filter)
     filter = in_dialect(asked.filter, asked.dialect)
-    recent_count = asked.recent if may_read else 0
-    result = await caller.broker.preview.dry_run(feed, filter, recent_count)
+    result = await caller.broker.preview.dry_run(feed, filter, asked.recent, may_read=may_read)
     recent = [
         responses.RecentEvent(
             one.event.sequence,
@@ -110,9 +120,9 @@ async def dry_run(feed: Name, asked: requests.DryRunQuestion, caller: Asker) -> 
         for one in result.recent
     ]
     return responses.DryRun(
-        result.events,
-        result.matches,
-        examples=[event_response(one) for one in result.examples] if may_read else [],
+        result.events if may_read else None,
+        result.matches if may_read else None,
+        examples=[event_response(one) for one in result.examples],
         boxes=[[_condition(one) for one in box] for box in result.boxes],
         box_count=result.box_count,
         residual=result.compiled.checked,
@@ -185,6 +195,7 @@ def _feed(feed: FeedInfo) -> responses.Feed:
         leave=spec.leave,
         index=spec.index,
         adaptive=spec.adaptive,
+        retention=spec.retention,
         rate=feed.rate,
         sampled_matches=feed.sampled_matches,
         sampled_false=feed.sampled_false,

@@ -81,17 +81,18 @@ async def poll(
     now = caller.broker.subscribers.get(subscriber)
     if now.shared is not None:
         now.shared.take_back(one.sequence for one in notifications[len(parts) :])
-    start = now.cursor if after is None else after
+    start = now.position if after is None else after
     following = notifications[len(parts) - 1].sequence if parts else start
     if format == "cloudevents":
         headers = {
-            "Boxmatch-Cursor": str(now.cursor),
+            "Boxmatch-Cursor": str(now.position),
             "Boxmatch-Next": str(following),
             "Boxmatch-Dropped": str(now.dropped),
         }
-        return Response(cloudevents.to_batch(parts), headers=headers, media_type=CLOUDEVENTS)
+        body = cloudevents.to_batch(parts) + b"\n"
+        return Response(body, headers=headers, media_type=CLOUDEVENTS)
     page = [stored(part) for part in parts]
-    return responses.NotificationPage(page, now.cursor, following, now.dropped)
+    return responses.NotificationPage(page, now.position, following, now.dropped)
 
 
 def encoder(format: requests.NotificationFormat) -> Callable[[Notification], bytes]:

@@ -32,7 +32,7 @@ from boxmatch.errors import (
     UnknownMemberError,
     UnknownSubscriptionError,
 )
-from boxmatch.wire.codec import encode
+from boxmatch.wire.codec import encode_line
 from boxmatch.wire.http import PROBLEM
 from boxmatch.wire.responses import Fault, StartProgress
 
@@ -96,7 +96,8 @@ class Problem(Exception):
         }
 
     def response(self) -> Response:
-        return Response(encode(self.as_dict()), self.status, self.headers, media_type=PROBLEM)
+        body = encode_line(self.as_dict())
+        return Response(body, self.status, self.headers, media_type=PROBLEM)
 
 
 def not_ready(broker: Broker) -> Problem:

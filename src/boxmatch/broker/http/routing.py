@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from boxmatch.broker.http.bodies import read_request
 from boxmatch.wire import requests
-from boxmatch.wire.codec import encode
+from boxmatch.wire.codec import encode_line
 from boxmatch.wire.http import JSON, PROBLEM
 
 Serve = TypeVar("Serve", bound=Callable[..., Awaitable[Any]])
@@ -41,7 +41,7 @@ WITH_BODY: Final = (400, 413, 415)
 
 def answer(value: Struct | Mapping[str, Any], status: int = 200) -> Response:
     """What is answered, as JSON."""
-    return Response(encode(value), status, media_type=JSON)
+    return Response(encode_line(value), status, media_type=JSON)
 
 
 class Router(APIRouter):

@@ -143,7 +143,7 @@ class _NotificationSocket:
             receiving.cancel()
             ended = await asyncio.gather(sending, receiving, return_exceptions=True)
         if sending in done and ended[0] is None:
-            await self._websocket.close(RESTART, "the broker stops, come again")
+            await self._websocket.close(RESTART, "come again")
             return
         for result in ended:
             if isinstance(result, Exception):
@@ -186,6 +186,8 @@ class _NotificationSocket:
 class _CursorSocket(_NotificationSocket):
     """One that acknowledges all up to a number."""
 
+    _stream: NotificationStream
+
     def __init__(self, *args: Any, after: int | None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._sent: deque[int] = deque()
@@ -193,6 +195,9 @@ class _CursorSocket(_NotificationSocket):
         self._known = max(after or 0, self._stream.cursor)
         """The highest sequence number that the client can have seen."""
         self._room = asyncio.Event()
+
+    def _ready(self) -> Ready:
+        return replace(super()._ready(), after=self._stream.position)
 
     async def _take(self) -> Sequence[Notification]:
         while len(self._sent) >= self._window:

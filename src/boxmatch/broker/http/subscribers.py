@@ -15,7 +15,7 @@ from boxmatch.broker.http.bodies import named_regions
 from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import DeadLetter
-from boxmatch.errors import LimitError
+from boxmatch.errors import AccessError, LimitError
 from boxmatch.model.dialects.registry import check_dialect
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
@@ -31,22 +31,32 @@ webhooks = Router(tags=["webhooks"])
 
 @router.serve("PUT /subscribers/{subscriber}/subscriptions/{id}", 404, 409)
 async def put_subscription(
-    subscriber: Name, id: Name, asked: requests.Wanted, caller: AsSubscriber
+    subscriber: Name, id: Name, asked: requests.NewSubscription, caller: AsSubscriber
 ) -> responses.Subscription:
     """Make a subscription, or put another in its place. It counts for all events that are
-    published after the answer.
+    published after the answer, and with `from` for those of the log since that number or time.
     """
     caller.check_change(subscriber, [id], asked.feed)
     caller.check_filter(asked.filter)
     caller.check_filter(asked.region_filter)
-    wanted = replace(
-        asked,
-        region=None,
-        regions=named_regions(asked.region, asked.regions),
+    wanted = requests.Wanted(
+        feed=asked.feed,
+        filter=asked.filter,
         dialect=check_dialect(asked.dialect),
+        regions=named_regions(asked.region, asked.regions),
+        region_filter=asked.region_filter,
+        ttl=asked.ttl,
+        exact=asked.exact,
     )
     _check_room(subscriber, [id], caller)
-    return await caller.broker.subscriptions.put(subscriber, id, wanted)
+    if asked.replay_from is None:
+        return await caller.broker.subscriptions.put(subscriber, id, wanted)
+    replays = caller.broker.replays
+    # Before there is a subscription without it.
+    replays.check(subscriber, asked.feed, asked.replay_from)
+    made = await caller.broker.subscriptions.put(subscriber, id, wanted)
+    await replays.start(subscriber, asked.replay_from, subscription=id)
+    return made
 
 
 @router.serve("POST /subscribers/{subscriber}/subscriptions", 404, 409)
@@ -127,10 +137,15 @@ async def list_subscriptions(
 @router.serve("GET /subscribers/{subscriber}", 404)
 async def show_subscriber(subscriber: Name, caller: AsSubscriber) -> responses.Subscriber:
     """Where a subscriber stands: its cursor, what waits for it and what was dropped. `feeds` has
-    those that the key may subscribe to.
+    those that the key may subscribe to, and `replays` those of them.
     """
     found = await caller.broker.subscribers.describe(subscriber)
-    return replace(found, feeds=[one for one in found.feeds if caller.grant.may_subscribe_to(one)])
+    may = caller.grant.may_subscribe_to
+    return replace(
+        found,
+        feeds=[one for one in found.feeds if may(one)],
+        replays=[one for one in found.replays if one.feed is None or may(one.feed)],
+    )
 
 
 @router.serve("GET /subscribers")
@@ -146,7 +161,7 @@ async def list_subscribers(
 # Sharing
 
 
-@router.serve("PUT /subscribers/{subscriber}/sharing")
+@router.serve("PUT /subscribers/{subscriber}/sharing", 409)
 async def share(
     subscriber: Name, asked: requests.Sharing, caller: AsSubscriber
 ) -> responses.Subscriber:
@@ -163,6 +178,35 @@ async def unshare(subscriber: Name, caller: AsSubscriber) -> None:
     delivered again.
     """
     await caller.broker.shared.unshare(subscriber)
+
+
+@router.serve("POST /subscribers/{subscriber}/replay", 404, 409)
+async def replay(
+    subscriber: Name, asked: requests.ReplayQuestion, caller: AsSubscriber
+) -> responses.Replay:
+    """Deliver events of the log again, matched against the subscriptions as they are now: those
+    from a number or a time on. The cursor goes back to there, and readers have to come again.
+    """
+    if asked.subscription is not None:
+        caller.subscription(subscriber, asked.subscription)
+    elif asked.feed is not None:
+        caller.must("subscribe to", asked.feed)
+    elif caller.grant.subscribed_feeds is not None:
+        raise AccessError("this key may not subscribe to all feeds: give the one to be replayed")
+    begun = await caller.broker.replays.start(
+        subscriber,
+        asked.replay_from,
+        through=asked.through,
+        feed=asked.feed,
+        subscription=asked.subscription,
+    )
+    return begun.info()
+
+
+@router.serve("DELETE /subscribers/{subscriber}/replay")
+async def cancel_replay(subscriber: Name, caller: AsSubscriber) -> responses.Cursor:
+    """Replay no more. The cursor is again what it was before, or what was acknowledged since."""
+    return responses.Cursor(await caller.broker.replays.cancel(subscriber))
 
 
 # Webhooks
@@ -214,7 +258,7 @@ async def list_dead_letters(
 
 
 @webhooks.serve("POST /subscribers/{subscriber}/dead-letters/replay", 404, 409)
-async def replay(
+async def replay_dead_letters(
     subscriber: Name, asked: requests.Numbers, caller: AsSubscriber
 ) -> responses.Replayed:
     """Try dead letters again: post them, or hand them out to those who share the notifications.

@@ -110,6 +110,7 @@ class History:
             subscriptions=info.subscriptions,
             publications=info.publications,
             last_sequence=info.last_sequence,
+            removed=self._metrics.removed_by_cause(spec.name),
             **self._moving(info),
         )
 

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -28,7 +28,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from boxmatch import __version__
-from boxmatch.broker.store.rows import Notification
+from boxmatch.broker.store.rows import Cause, Notification
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
@@ -48,8 +48,10 @@ COUNTERS = {
     "events_committed": ("Events durable in the log.", ("feed",)),
     "notifications_delivered": ("Notifications handed to subscribers.", ("feed", "way")),
     "webhook_deliveries": ("Requests to webhooks.", ("outcome",)),
+    "notifications_replayed": ("Notifications read in a replay.", ("feed",)),
     "shared_notifications": ("What became of shared notifications.", ("outcome",)),
-    "notifications_dropped": ("Notifications that subscribers have lost.", ()),
+    "notifications_dropped": ("Notifications that subscribers have lost.", ("cause",)),
+    "events_removed": ("Events that retention has removed.", ("feed", "cause")),
     "refused": ("What was refused, and why.", ("reason",)),
     "http_requests": ("Requests answered.", ("method", "route", "status")),
 }
@@ -109,8 +111,15 @@ class Metrics(Collector):
             self._delivered.add((feed, way), count)
             self._stages.add(feed, "end_to_end", now - at, count)
 
-    def dropped(self, notifications: int) -> None:
-        self._tallies["notifications_dropped"].add((), notifications)
+    def replayed(self, feed: str, notifications: int) -> None:
+        self._tallies["notifications_replayed"].add((feed,), notifications)
+
+    def dropped(self, cause: str, notifications: int) -> None:
+        """`cause` is that of events which were removed, or `backlog`."""
+        self._tallies["notifications_dropped"].add((cause,), notifications)
+
+    def removed(self, feed: str, cause: str, events: int) -> None:
+        self._tallies["events_removed"].add((feed, cause), events)
 
     def refused(self, reason: str) -> None:
         """`reason` is one of a few words, such as "rate" or "unknown key": it becomes a label."""
@@ -142,6 +151,9 @@ class Metrics(Collector):
         """A feed was dropped: no more of it."""
         for name in _OF_FEEDS:
             self._tallies[name].forget((feed,))
+        self._tallies["notifications_replayed"].forget((feed,))
+        for cause in get_args(Cause):
+            self._tallies["events_removed"].forget((feed, cause))
         for way in WAYS:
             self._delivered.forget((feed, way), into=(_OTHERS, way))
         self._stages.forget(feed)
@@ -154,6 +166,12 @@ class Metrics(Collector):
         delivered = sum(self._delivered.count((feed, way)) for way in WAYS)
         stages = self._stages.counts(feed)
         return FeedTallies(received, matched, matches, committed, delivered, stages)
+
+    def removed_by_cause(self, feed: str) -> dict[str, int]:
+        """Events of a feed that retention has removed."""
+        tally = self._tallies["events_removed"]
+        counts = {cause: tally.count((feed, cause)) for cause in get_args(Cause)}
+        return {cause: count for cause, count in counts.items() if count}
 
     def activity(self) -> dict[str, int]:
         """Events and notifications that went through each feed, so far."""
@@ -174,7 +192,7 @@ class Metrics(Collector):
 
     @property
     def dropped_notifications(self) -> int:
-        return self._tallies["notifications_dropped"].count(())
+        return sum(self._tallies["notifications_dropped"].counts().values())
 
     def render(self) -> bytes:
         """All of it, in Prometheus' text format (`CONTENT_TYPE`). Reads the database: a moment."""
@@ -322,6 +340,7 @@ def _gauges(broker: Broker) -> Iterator[Metric]:
         ("storage_bytes", "Bytes on disk.", sizes.nbytes),
         ("log_bytes", "Bytes of events that are kept.", sizes.log_bytes),
         ("log_batches", "Batches of events that are kept.", sizes.batches),
+        ("replaying", "Subscribers with a replay.", sum(bool(s.replays) for s in subscribers)),
         ("inbox_rows", "Batches that subscribers have not read yet, of all.", sizes.inbox_rows),
     ):
         yield _gauge(name, text, value)

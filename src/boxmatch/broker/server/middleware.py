@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from boxmatch.broker.monitoring.metrics import Metrics
 
 _READS = ("GET", "HEAD")
-_STOPPING = b'{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"stopping"}'
+_STOPPING = (
+    b'{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"stopping"}\n'
+)
 
 
 class Middleware:

@@ -44,6 +44,7 @@ from boxmatch.broker.server.sockets import (
     write_address,
 )
 from boxmatch.errors import BrokerError
+from boxmatch.storage.folders import write_problem
 
 if TYPE_CHECKING:
     from boxmatch.broker.access import Keys
@@ -365,7 +366,8 @@ def _make_folder(data: Path) -> None:
     try:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BrokerError(f"cannot make the directory {data}: {error.strerror}") from error
+        reason = write_problem(data) or error.strerror
+        raise BrokerError(f"cannot make the directory {data}: {reason}") from error
 
 
 def _forget_address(data: Path) -> None:

@@ -111,7 +111,7 @@ def timeouts_of(server_state: ServerState) -> Timeouts:
 
 def refusal(status: bytes, reason: str) -> bytes:
     """A whole response that says why there is no other, before the connection is closed."""
-    body = b'{"type":"about:blank","title":"%b","status":%b,"detail":"%b"}' % (
+    body = b'{"type":"about:blank","title":"%b","status":%b,"detail":"%b"}\n' % (
         status[4:],
         status[:3],
         reason.encode(),

@@ -24,6 +24,7 @@ from boxmatch.broker.store.rows import (
     LoggedEvent,
     MemberRow,
     Notification,
+    ReplayRow,
     Room,
     Sizes,
     SubscriberRow,
@@ -155,6 +156,13 @@ class Reader:
             columns = "number, name, cursor, dropped, dropped_through"
             rows = connection.execute(f"SELECT {columns} FROM subscriber ORDER BY number")
             return list(map(SubscriberRow._make, rows))
+
+    def replays(self) -> list[ReplayRow]:
+        """Those that are not at their end, in the order in which they were asked for."""
+        columns = "number, subscriber, feed, subscription, position, through"
+        with self.connection() as connection:
+            rows = connection.execute(f"SELECT {columns} FROM replay ORDER BY number")
+            return list(map(ReplayRow._make, rows))
 
     def subscriptions(self, feed: int) -> Iterator[SubscriptionRow]:
         """In the order in which they were first put."""
@@ -371,6 +379,66 @@ class Reader:
                 if room.full():
                     break
         return found
+
+    def log(
+        self, feeds: Collection[int], after: int, through: int, limit: int, most_bytes: int
+    ) -> tuple[list[tuple[int, list[LoggedEvent]]], int]:
+        """The first events of some feeds with numbers after `after`, up to `through`, in order:
+        pieces with the feed of each, and the number up to which there are no others. Bounded as
+        `events` are.
+        """
+        found: list[tuple[int, list[LoggedEvent]]] = []
+        room = Room(limit, most_bytes)
+        with self.connection() as connection:
+            firsts = sorted(
+                first for feed in feeds for first in self._firsts(connection, feed, after, through)
+            )
+            for first in firsts[:_BATCHES_PAGE]:
+                if (batch := self._batch(connection, first, keep=False)) is None:
+                    continue
+                low = max(after + 1 - first, 0)
+                count = room.take(batch.ends[low : max(through + 1 - first, 0) + 1])
+                last = first + low + count - 1
+                if events := batch.events(after, last):
+                    found.append((batch.feed, events))
+                if room.full():
+                    return found, last
+        return found, firsts[_BATCHES_PAGE] - 1 if len(firsts) > _BATCHES_PAGE else through
+
+    def _firsts(
+        self, connection: sqlite3.Connection, feed: int, after: int, through: int
+    ) -> list[int]:
+        """Where the next batches of a feed begin: one more than are read at once."""
+        rows = connection.execute(
+            "SELECT first FROM batch WHERE feed = ?1 AND first <= ?3 AND first >= coalesce("
+            "(SELECT max(first) FROM batch WHERE feed = ?1 AND first <= ?2 + 1), 0) "
+            f"ORDER BY first LIMIT {_BATCHES_PAGE + 1}",
+            (feed, after, through),
+        )
+        return [first for (first,) in rows]
+
+    def first_since(self, time: float) -> int | None:
+        """The number of the first event that came at a time or later; None if there is none. Times
+        grow with numbers, as far as the clock was not set back.
+        """
+        statement = (
+            "SELECT first, coalesce(CAST(size AS INTEGER), 1), coalesce(CAST(at AS REAL), 0) "
+            "FROM batch WHERE first >= ? ORDER BY first LIMIT 1"
+        )
+        with self.connection() as connection:
+            [(low, high)] = connection.execute("SELECT min(first), max(first) FROM batch")
+            if low is None:
+                return None
+            high += 1  # what is looked for is in [low, high]; high: nowhere
+            while low < high:
+                middle = (low + high) // 2
+                row = connection.execute(statement, (middle,)).fetchone()
+                if row is None or row[2] >= time:
+                    high = middle
+                else:
+                    low = row[0] + row[1]
+            row = connection.execute(statement, (low,)).fetchone()
+        return None if row is None or row[2] < time else int(row[0])
 
     def last_events(
         self, feed: int, count: int, *, most_bytes: int = MOST_BYTES

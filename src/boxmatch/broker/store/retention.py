@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,6 +17,7 @@ from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.progress import Progress, unpack_progress
 from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.rows import (
+    Cause,
     Notifications,
     Removed,
     json_text,
@@ -22,6 +26,7 @@ from boxmatch.broker.store.rows import (
     unpack_notifications,
 )
 from boxmatch.broker.store.transaction import REPEATABLE, StoreTransaction
+from boxmatch.wire.requests import FeedRetention
 
 Write = Callable[[Callable[[StoreTransaction], Any]], Future[Any]]
 
@@ -44,28 +49,47 @@ _DELETE_THROUGH = """
         ON i.subscriber = json_extract(j.value, '$[0]')
             AND i.last <= json_extract(j.value, '$[1]'))"""
 _AMONG = "first IN (SELECT value FROM json_each(?))"
+_TOTALS = "SELECT feed, coalesce(sum(nbytes), 0), coalesce(sum(size), 0) FROM batch GROUP BY feed"
+_NOT_AWAITED = "NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.first = batch.first)"
+_NO_LIMITS = FeedRetention()
+_SHARE = 16
+"""Of a small disk, not more than this part is kept free."""
 
 
-def tidy(reader: Reader, write: Write, now: float, retention: Retention) -> Removed:
+def tidy(
+    reader: Reader,
+    write: Write,
+    now: float,
+    retention: Retention,
+    feeds: Mapping[int, FeedRetention],
+) -> Removed:
     """See `Store.tidy`."""
     acknowledged = _drop_acknowledged(reader, write)
     dropped: Counter[int] = Counter()
+    events: Counter[tuple[int, Cause]] = Counter()
+    causes: Counter[str] = Counter()
     batches = 0
-    for firsts in _old_batches(reader, now, retention):
+    for cause, rows in _old_batches(reader, now, retention, feeds):
+        firsts = [row.first for row in rows]
         gone, missed = write(partial(_forget, firsts=firsts)).result()
         batches += gone
         dropped.update(missed)
+        causes[cause] += sum(missed.values())
+        for row in rows:
+            events[row.feed, cause] += row.size or 0
     long = [subscriber for subscriber, n in reader.backlogs().items() if n > retention.backlog]
     while long:
         some = long[:_SUBSCRIBERS_AT_ONCE]
         shortened = write(partial(_shorten_all, subscribers=some, most=retention.backlog))
         turns = shortened.result()
         dropped.update({subscriber: gone for subscriber, (gone, _) in turns.items()})
+        causes["backlog"] += sum(gone for gone, _ in turns.values())
         again = [subscriber for subscriber, (_, more) in turns.items() if more]
         long = again + long[_SUBSCRIBERS_AT_ONCE:]
     while write(partial(_forget_keys, now=now)).result():
         pass
-    return Removed(batches, acknowledged, {o: count for o, count in dropped.items() if count})
+    missed = {subscriber: count for subscriber, count in dropped.items() if count}
+    return Removed(batches, acknowledged, missed, dict(+events), dict(+causes))
 
 
 def _drop_acknowledged(reader: Reader, write: Write) -> int:
@@ -85,32 +109,113 @@ def _delete_through(transaction: StoreTransaction, bounds: list[tuple[int, int]]
     transaction.execute(_DELETE_THROUGH, json_text(bounds))
 
 
-def _old_batches(reader: Reader, now: float, retention: Retention) -> Iterator[list[int]]:
-    """The oldest batches that are too old or too much, a few at a time."""
+class _BatchRow(NamedTuple):
+    """What decides about a batch; None is damaged."""
+
+    first: int
+    feed: int
+    size: int | None
+    nbytes: int | None
+    at: float | None
+
+
+_CauseOf = Callable[[_BatchRow], Cause | None]
+_Old = Iterator[tuple[Cause, list[_BatchRow]]]
+"""A few batches at a time, and why they are to go."""
+
+
+def _old_batches(
+    reader: Reader, now: float, retention: Retention, feeds: Mapping[int, FeedRetention]
+) -> _Old:
+    """The oldest batches that are too old or too much."""
     with reader.connection() as connection:
-        [(nbytes,)] = connection.execute("SELECT coalesce(sum(nbytes), 0) FROM batch")
+        totals = connection.execute(_TOTALS).fetchall()
+    left = sum(nbytes for _, nbytes, _ in totals)
+    for feed, nbytes, events in totals:
+        own = feeds.get(feed, _NO_LIMITS)
+        cause_of = _limits_of_feed(own, now, retention.seconds, nbytes, events)
+        for cause, rows in _oldest(reader, "feed IS ?", (feed,), cause_of):
+            left -= sum(row.nbytes or 0 for row in rows)
+            yield cause, rows
+    yield from _oldest(reader, "TRUE", (), _surplus("total", left - retention.nbytes))
+    lacking = _lacking(reader, retention.free_bytes)
+    if lacking > 0:  # events that somebody waits for stay: then publishers have to wait
+        yield from _oldest(reader, _NOT_AWAITED, (), _surplus("disk", lacking))
+
+
+def _limits_of_feed(
+    own: FeedRetention, now: float, seconds: float, nbytes: int, events: int
+) -> _CauseOf:
+    """Of a feed that has so many events now, the oldest first."""
+    oldest = now - (seconds if own.days is None else own.days * 86_400.0)
+
+    def cause_of(row: _BatchRow) -> Cause | None:
+        nonlocal nbytes, events
+        cause: Cause | None = None
+        size = row.size or 0
+        if row.at is None or row.nbytes is None or row.at < oldest:
+            cause = "age"  # what is damaged goes with the others
+        elif own.bytes is not None and nbytes > own.bytes:
+            cause = "bytes"
+        elif own.events is not None and events - size >= own.events:
+            cause = "events"
+        else:
+            return None
+        nbytes -= row.nbytes or 0
+        events -= size
+        return cause
+
+    return cause_of
+
+
+def _surplus(cause: Cause, nbytes: int) -> _CauseOf:
+    """So many bytes, the oldest first."""
+
+    def cause_of(row: _BatchRow) -> Cause | None:
+        nonlocal nbytes
+        if nbytes <= 0:
+            return None
+        nbytes -= row.nbytes or 0
+        return cause
+
+    return cause_of
+
+
+def _lacking(reader: Reader, wanted: int) -> int:
+    """Bytes of the disk that should be free, and are not. What is free in the database counts: new
+    events take it before the file grows.
+    """
+    disk = shutil.disk_usage(reader.file.parent)
+    with reader.connection() as connection:
+        [(pages,)] = connection.execute("PRAGMA freelist_count")
+        [(size,)] = connection.execute("PRAGMA page_size")
+    return min(wanted, disk.total // _SHARE) - disk.free - int(pages) * int(size)
+
+
+def _oldest(reader: Reader, condition: str, values: tuple[object, ...], cause_of: _CauseOf) -> _Old:
+    """The oldest batches up to the first for which there is no cause."""
     last = -1
     while True:
         with reader.connection() as connection:
-            rows = connection.execute(
-                "SELECT first, CAST(nbytes AS INTEGER), CAST(at AS REAL) FROM batch "
-                f"WHERE first > ? ORDER BY first LIMIT {_BATCHES_AT_ONCE}",
-                (last,),
+            found = connection.execute(
+                "SELECT first, feed, CAST(size AS INTEGER), CAST(nbytes AS INTEGER), "
+                f"CAST(at AS REAL) FROM batch WHERE first > ? AND {condition} "
+                f"ORDER BY first LIMIT {_BATCHES_AT_ONCE}",
+                (last, *values),
             ).fetchall()
-        firsts = []
-        for first, size, at in rows:
-            if size is None or at is None:  # damaged: it goes with the others
-                firsts.append(first)
-                continue
-            if at >= now - retention.seconds and nbytes <= retention.nbytes:
+        rows: list[_BatchRow] = []
+        causes: list[Cause] = []
+        for row in map(_BatchRow._make, found):
+            cause = cause_of(row)
+            if cause is None:
                 break
-            firsts.append(first)
-            nbytes -= size
-        if firsts:
-            yield firsts
-            last = firsts[-1]
-        if len(firsts) < _BATCHES_AT_ONCE:
+            rows.append(row)
+            causes.append(cause)
+        for cause, group in groupby(zip(causes, rows, strict=True), key=itemgetter(0)):
+            yield cause, [row for _, row in group]
+        if len(rows) < _BATCHES_AT_ONCE:
             return
+        last = rows[-1].first
 
 
 def _forget(transaction: StoreTransaction, firsts: list[int]) -> tuple[int, dict[int, int]]:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import orjson
 import xxhash
@@ -20,7 +20,7 @@ from boxmatch.errors import BoxmatchError, StorageError
 from boxmatch.model.schema import Schema
 from boxmatch.wire import responses
 from boxmatch.wire.codec import decode, encode, stored
-from boxmatch.wire.requests import Adaptive, FeedKind
+from boxmatch.wire.requests import Adaptive, FeedKind, FeedRetention
 
 Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
 """By subscriber: positions of events, ascending, and the ids of the subscriptions that matched."""
@@ -71,6 +71,20 @@ class SubscriptionText(NamedTuple):
         first = now if created is None else created
         checksum = text_checksum(subscriber, id, feed, wanted, first, now)
         return cls(id, wanted.decode(), created is None, checksum)
+
+
+class ReplayRow(NamedTuple):
+    """Events that a subscriber gets again: those after `position`, up to `through`.
+
+    Of one feed, or of all (0); for one of its subscriptions, or for all ("").
+    """
+
+    number: int
+    subscriber: int
+    feed: int
+    subscription: str
+    position: int
+    through: int
 
 
 class MemberRow(NamedTuple):
@@ -170,6 +184,12 @@ class Sizes(NamedTuple):
     free_pages: int
 
 
+Cause = Literal["age", "bytes", "events", "total", "disk"]
+"""Why events are removed: limits of their feed, that of the bytes of all feeds, a disk that is
+short.
+"""
+
+
 @dataclass(frozen=True)
 class Removed:
     """What went: batches, notifications that were acknowledged, and by subscriber those that were
@@ -179,6 +199,10 @@ class Removed:
     batches: int = 0
     notifications_acknowledged: int = 0
     dropped: dict[int, int] = field(default_factory=dict)
+    events: dict[tuple[int, Cause], int] = field(default_factory=dict)
+    """By feed."""
+    causes: dict[str, int] = field(default_factory=dict)
+    """Of `dropped`: as events went, or since there were too many (backlog)."""
 
 
 class Batch(NamedTuple):
@@ -373,6 +397,7 @@ def text_checksum(*values: object) -> int:
 def pack_feed(spec: FeedSpec) -> str:
     spaces = {name: json.loads(schema.to_json()) for name, schema in spec.spaces.items()}
     adaptive = None if spec.adaptive is None else structs.asdict(spec.adaptive)
+    retention = None if spec.retention is None else structs.asdict(spec.retention)
     return json.dumps(
         {
             "unknown": spec.unknown,
@@ -380,6 +405,7 @@ def pack_feed(spec: FeedSpec) -> str:
             "spaces": spaces,
             "index": spec.index,
             "adaptive": adaptive,
+            "retention": retention,
         }
     )
 
@@ -391,6 +417,7 @@ def unpack_feed(name: str, kind: FeedKind, text: str) -> FeedSpec:
             space: Schema.from_json(json.dumps(schema)) for space, schema in known["spaces"].items()
         }
         adaptive = known["adaptive"]
+        retention = known.get("retention")  # there was none in format 2
         return FeedSpec(
             name=name,
             kind=kind,
@@ -399,6 +426,7 @@ def unpack_feed(name: str, kind: FeedKind, text: str) -> FeedSpec:
             leave=known["leave"],
             index=known["index"],
             adaptive=None if adaptive is None else Adaptive(**adaptive),
+            retention=None if retention is None else FeedRetention(**retention),
         )
     except (KeyError, TypeError, ValueError, BoxmatchError) as error:
         raise StorageError(f"feed {name!r} is damaged: {error}") from error

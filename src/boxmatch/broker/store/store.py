@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,9 @@ from boxmatch.broker.store.rows import MOST_ROW_BYTES, Removed
 from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
 from boxmatch.errors import StorageError
+from boxmatch.storage.folders import write_problem
 from boxmatch.storage.sqlite import Format, LockedDatabase, Sync, checkpoint, copy_database
+from boxmatch.wire.requests import FeedRetention
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -33,6 +35,10 @@ _WAL_PAGES = 16_384
 _SHARING = """CREATE TABLE sharing (
     subscriber INTEGER PRIMARY KEY, settings BLOB NOT NULL, position INTEGER NOT NULL,
     amount INTEGER NOT NULL, outstanding TEXT NOT NULL, checksum INTEGER NOT NULL)"""
+_REPLAY = """CREATE TABLE replay (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, subscriber INTEGER NOT NULL, feed INTEGER NOT NULL,
+    subscription TEXT NOT NULL, position INTEGER NOT NULL, through INTEGER NOT NULL,
+    UNIQUE (subscriber, feed, subscription))"""
 
 # Numbers that are never used again need AUTOINCREMENT. The index on feeds covers all that is asked
 # about batches without their payload, which would else be a walk through the whole log.
@@ -76,8 +82,9 @@ _FORMAT = Format(
         last INTEGER NOT NULL, PRIMARY KEY (feed, key)) WITHOUT ROWID""",
         "CREATE INDEX repeat_by_time ON repeat (at)",
         _SHARING,
+        _REPLAY,
     ),
-    upgrades={2: (_SHARING,)},
+    upgrades={2: (_SHARING, _REPLAY)},
 )
 
 
@@ -127,7 +134,7 @@ class Store:
             # What is damaged may be anything: no number, or no text.
             damage = (sqlite3.Error, OSError, UnicodeDecodeError, TypeError, ValueError)
             if isinstance(error, damage) and not isinstance(error, StorageError):
-                raise StorageError(f"cannot use {file}: {error}") from error
+                raise StorageError(f"cannot use {file}: {write_problem(file) or error}") from error
             raise
 
     def close(self) -> None:
@@ -229,13 +236,16 @@ class Store:
         """Copy what is stored now into a new file, while others read and write."""
         copy_database(self._file, target, progress)
 
-    def tidy(self, now: float, retention: Retention) -> Removed:
+    def tidy(
+        self, now: float, retention: Retention, feeds: Mapping[int, FeedRetention] | None = None
+    ) -> Removed:
         """Drop what is not needed: inbox rows that are acknowledged, the oldest batches past age
         or size, what is too much in one inbox, and old keys of publishers. Waits for the disk.
+        `feeds` have limits of their own.
 
         What goes before its subscriber has acknowledged it is counted as dropped.
         """
-        return tidy(self.reader, partial(self.write, frees=True), now, retention)
+        return tidy(self.reader, partial(self.write, frees=True), now, retention, feeds or {})
 
     def _checkpoint(self) -> None:
         """Take the write-ahead log into the database while the writer thread goes on. What is left

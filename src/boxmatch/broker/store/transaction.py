@@ -17,6 +17,7 @@ from boxmatch.broker.store.progress import Progress, pack_progress
 from boxmatch.broker.store.rows import (
     Appended,
     Inboxes,
+    ReplayRow,
     SubscriptionText,
     batch_rows,
     json_text,
@@ -56,6 +57,11 @@ _PUT_PROGRESS = (
     "UPDATE sharing SET position = reached.position, amount = reached.amount, "
     "outstanding = reached.outstanding, checksum = reached.checksum FROM reached "
     "WHERE subscriber = reached.number"
+)
+_MOVE_REPLAYS = (
+    f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
+    "UPDATE replay SET position = max(position, moved.place) FROM moved "
+    "WHERE replay.number = moved.number"
 )
 _REPEATS = (
     "SELECT key, at, first, last FROM repeat "
@@ -279,7 +285,7 @@ class StoreTransaction(group_commit.Transaction):
         self._check_feed(number)
         of_feed = "(SELECT first FROM batch WHERE feed = ?)"
         self.execute(f"DELETE FROM inbox WHERE first IN {of_feed}", number)
-        for table in ("batch", "subscription", "member", "repeat"):
+        for table in ("batch", "subscription", "member", "repeat", "replay"):
             self.execute(f"DELETE FROM {table} WHERE feed = ?", number)
         self.execute("DELETE FROM feed WHERE number = ?", number)
         self.keep_next()
@@ -301,7 +307,10 @@ class StoreTransaction(group_commit.Transaction):
         self._own.move(int(subscriber), min(int(sequence), self.next_sequence - 1))
 
     def share(self, subscriber: int, settings: bytes) -> None:
-        """The subscriber's notifications are shared, from its cursor on unless they were before."""
+        """The subscriber's notifications are shared, from its cursor on unless they were before.
+        Its replays are at their end, which may not be on disk yet.
+        """
+        self.delete_replays(subscriber)
         [(cursor,)] = self.execute("SELECT cursor FROM subscriber WHERE number = ?", subscriber)
         number, *progress = pack_progress(subscriber, Progress(cursor, {}))
         self.execute(
@@ -320,6 +329,30 @@ class StoreTransaction(group_commit.Transaction):
     def unshare(self, subscriber: int) -> None:
         """The cursor alone counts again: what is done after it is forgotten."""
         self.execute("DELETE FROM sharing WHERE subscriber = ?", subscriber)
+
+    def put_replay(
+        self, subscriber: int, feed: int, subscription: str, position: int, through: int | None
+    ) -> ReplayRow:
+        """Events after a position are to be replayed, through a number or all that there are now.
+        In the place of an earlier replay of the same feed and subscription.
+        """
+        self._check_subscriber(subscriber)
+        newest = self.next_sequence - 1
+        through = newest if through is None else min(through, newest)
+        number = self._insert(
+            "INSERT OR REPLACE INTO replay VALUES (NULL, ?, ?, ?, ?, ?)",
+            *(subscriber, feed, subscription, position, through),
+        )
+        return ReplayRow(number, subscriber, feed, subscription, position, through)
+
+    def move_replays(self, positions: Mapping[int, int]) -> None:
+        """By the number of a replay: all up to there is acknowledged. Those at their end go."""
+        self.execute(_MOVE_REPLAYS, json_text(list(positions.items())))
+        ended = "position >= through AND number IN (SELECT value FROM json_each(?))"
+        self.execute(f"DELETE FROM replay WHERE {ended}", json_text(list(positions)))
+
+    def delete_replays(self, subscriber: int) -> None:
+        self.execute("DELETE FROM replay WHERE subscriber = ?", subscriber)
 
     def put_subscription(
         self, subscriber: int, id: str, feed: int, wanted: bytes, now: float

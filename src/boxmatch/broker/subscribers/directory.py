@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import groupby
+from operator import attrgetter
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,7 +24,7 @@ from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, publication_from_json
 from boxmatch.broker.startup import Startup
 from boxmatch.broker.store import Store
-from boxmatch.broker.subscribers.subscribers import Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Replay, Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
 
 Feed = EventFeed | StateFeed
@@ -87,6 +89,7 @@ class Directory:
             self.restore_subscriptions(feed, feed.slots.in_use())
             for logged in store.reader.last_events(number, 1):
                 entry.last_sequence = logged.sequence
+        self._restore_replays()
 
     # Feeds
 
@@ -198,7 +201,9 @@ class Directory:
         feed = self._feeds.pop(name).feed
         for one in feed.slots.in_use():
             if one.subscriber.subscriptions.get(one.id) is one:
-                del one.subscriber.subscriptions[one.id]
+                one.subscriber.forget(one.id)
+        for subscriber in [one for one in self.by_number.values() if one.replays]:
+            subscriber.end_replays(name)
 
     # Subscribers
 
@@ -244,13 +249,23 @@ class Directory:
         )
         return [self._subscribers[name] for name in nsmallest(limit, names)]
 
+    def _restore_replays(self) -> None:
+        names = {entry.feed.number: name for name, entry in self._feeds.items()}
+        for row in self._store.reader.replays():
+            subscriber = self.by_number.get(row.subscriber)
+            if subscriber is not None and (row.feed == 0 or row.feed in names):
+                feed = names.get(row.feed)
+                subscriber.start_replay(
+                    Replay(row.number, feed, row.subscription or None, row.position, row.through)
+                )
+
     # Subscriptions
 
     def restore_subscriptions(self, feed: Feed, subscriptions: Iterable[Subscription]) -> None:
         """Subscribers have these subscriptions to a feed, as they were read from the disk."""
         if self.entry_of(feed) is not None:
-            for one in subscriptions:
-                one.subscriber.subscriptions[one.id] = one
+            for subscriber, some in groupby(subscriptions, key=attrgetter("subscriber")):
+                subscriber.add(some)
 
     def subscription(self, subscriber: str, subscription: str) -> Subscription:
         known = self._subscribers.get(subscriber)

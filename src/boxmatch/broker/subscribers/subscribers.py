@@ -7,7 +7,7 @@ arrays and put together by subscriber.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -83,13 +83,38 @@ class Subscription:
 
 
 @dataclass(eq=False, slots=True)
+class Replay:
+    """Events that a subscriber gets again: those after `position`, up to `through`."""
+
+    number: int
+    feed: str | None
+    """None: of all feeds."""
+    subscription: str | None
+    """None: matched against all that the subscriber has."""
+    position: int
+    """All up to there is acknowledged."""
+    through: int
+
+    def info(self) -> responses.Replay:
+        """As it is shown."""
+        return responses.Replay(
+            feed=self.feed, subscription=self.subscription, after=self.position,
+            through=self.through,
+        )  # fmt: skip
+
+    @property
+    def range(self) -> tuple[int, int]:
+        return self.position, self.through
+
+
+@dataclass(eq=False, slots=True)
 class Subscriber:
     """A subscriber as the broker has it in memory. Used in the event loop only."""
 
     number: int
     name: str
     cursor: int = 0
-    """All up to this sequence number is acknowledged."""
+    """All up to this sequence number is acknowledged, but for what is replayed."""
     stored: int = 0
     """The same on disk, which may lag behind."""
     last: int = 0
@@ -102,9 +127,20 @@ class Subscriber:
     dead_letters: int = 0
     """The same."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    """To be changed by `add` and `forget`."""
+    changes: int = 0
+    """Of the subscriptions."""
     streams: set[NotificationStream] = field(default_factory=set)
     shared: SharedInbox | None = None
-    """If notifications are acknowledged one by one, who has which."""
+    """If notifications are acknowledged one by one, who has which. Then nothing is replayed."""
+    replays: dict[tuple[str | None, str | None], Replay] = field(default_factory=dict)
+    """By feed and subscription."""
+    floor: int = 0
+    """Up to there, what was acknowledged before a replay is not delivered out of the inbox."""
+    handed: int = 0
+    """The last number that a reader got since a replay began."""
+    replays_begun: int = 0
+    """How many; what was read before the last one began is not of it."""
 
     @property
     def sessions(self) -> int:
@@ -124,6 +160,48 @@ class Subscriber:
     def redelivered(self) -> int:
         """Shared notifications that were handed out again."""
         return 0 if self.shared is None else self.shared.redelivered
+
+    @property
+    def position(self) -> int:
+        """All up to this number is acknowledged, of replays too."""
+        if not self.replays:
+            return self.cursor
+        return min(self.cursor, *(one.position for one in self.replays.values()))
+
+    @property
+    def replayed_through(self) -> int:
+        """The last number that is replayed; 0 if none is."""
+        return max((one.through for one in self.replays.values()), default=0)
+
+    def count_handed(self, last: int, notifications: int, replays_begun: int) -> None:
+        """A reader gets notifications up to this number, which were read when so many replays had
+        begun.
+        """
+        self.delivered += notifications
+        if replays_begun == self.replays_begun:
+            self.handed = max(self.handed, last)
+
+    def start_replay(self, replay: Replay) -> None:
+        """Replay this too, instead of an earlier replay of the same."""
+        self.handed = min(self.handed, replay.position) if self.replays else replay.position
+        self.replays_begun += 1
+        self.replays[replay.feed, replay.subscription] = replay
+        self.floor = self.cursor
+        self.last = max(self.last, replay.through)
+
+    def end_replays(self, feed: str) -> None:
+        """Replay nothing of this feed any more."""
+        self.replays = {key: one for key, one in self.replays.items() if one.feed != feed}
+
+    def add(self, subscriptions: Iterable[Subscription]) -> None:
+        """Have these subscriptions, or these instead of others with their ids."""
+        self.subscriptions.update({one.id: one for one in subscriptions})
+        self.changes += 1
+
+    def forget(self, id: str) -> None:
+        """Have a subscription no more."""
+        self.subscriptions.pop(id, None)
+        self.changes += 1
 
 
 class TopSubscriptions(NamedTuple):
@@ -312,7 +390,7 @@ class Subscribers:
         return [
             responses.Subscriber(
                 subscriber=one.name,
-                cursor=one.cursor,
+                cursor=one.position,
                 backlog=backlogs.get(one.number, 0),
                 dropped=one.dropped,
                 dropped_through=one.dropped_through,
@@ -323,6 +401,7 @@ class Subscribers:
                 dead_letters=letters.get(one.number, 0),
                 last_error=self._webhooks.last_error(one.name),
                 feeds=sorted({each.wanted.feed for each in one.subscriptions.values()}),
+                replays=[replay.info() for replay in one.replays.values()],
                 mode=one.mode,
                 sharing=None if one.shared is None else one.shared.book.settings,
                 in_flight=one.in_flight,

@@ -102,7 +102,7 @@ class Subscriptions:
                         known.number, subscription, feed.number, text, now
                     )
                 ),
-                lambda: known.subscriptions.update({subscription: new}),
+                lambda: known.add([new]),
             )
             self._directory.feed(wanted.feed)  # it may have been dropped meanwhile
             return new.info()
@@ -166,7 +166,7 @@ class Subscriptions:
 
             new = await self._pipeline.call(feed, change)
             self._directory.feed(feed.spec.name)  # it may have been dropped meanwhile
-            known.subscriptions.update({one.id: one for one in new})
+            known.add(new)
             return new, compiled
 
     async def _number_for(self, subscriber: str, wanted: int) -> int | None:
@@ -213,13 +213,13 @@ class Subscriptions:
             if isinstance(feed, EventFeed):
                 await self._store.commit(forget, frees=True)
                 await self._pipeline.call(feed, lambda: feed.remove(known))
-                known.subscriber.subscriptions.pop(subscription, None)
+                known.subscriber.forget(subscription)
             else:
                 await self._state.operate(
                     feed,
                     lambda: feed.remove(known.subscriber, subscription),
                     lambda: forget,
-                    lambda: known.subscriber.subscriptions.pop(subscription, None),
+                    lambda: known.subscriber.forget(subscription),
                     frees=True,
                 )
 
