@@ -47,6 +47,7 @@ async def running(folder: Path, clock: Clock | None = None, **more: Any) -> Asyn
     settings = Settings(data=folder, sync="normal", allow_private_webhooks=True, **more)
     store = Store.open(folder, sync="normal", pace=0.0)
     broker = Broker(settings, store, monotonic=clock or Clock())
+    broker.load()
     await broker.start()
     try:
         yield broker

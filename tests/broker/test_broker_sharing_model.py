@@ -69,6 +69,7 @@ class Model(RuleBasedStateMachine):
         store = Store.open(data, sync="normal", pace=0.0)
         self.data = data
         self.broker = Broker(Settings(data=data), store, monotonic=lambda: self.now)
+        self.broker.directory.load(self.broker.startup)
         self.run(self.broker.start())
         for task in self.broker.housekeeping.tasks:  # it is done here, by the rules
             task.cancel()
