@@ -12,10 +12,13 @@ from typing import Any
 import orjson
 import pytest
 
+from boxmatch.broker.access.grant import OPEN
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
+from boxmatch.broker.http import bodies
 from boxmatch.broker.settings import Settings
+from boxmatch.errors import OverloadError
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
 
@@ -175,5 +178,55 @@ def test_the_thread_of_a_feed_ends_when_it_is_idle_and_starts_again(
                 while any(thread.name == "matcher of busy" for thread in threading.enumerate()):
                     await asyncio.sleep(0.005)
                 assert broker.pipeline.is_alive, number
+
+    run(main)
+
+
+def test_bodies_of_one_key_leave_room_to_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE", 0.05)
+
+    async def main() -> None:
+        budget = bodies.BodyBudget(40)
+        scopes: list[dict[str, Any]] = [{} for _ in range(4)]
+        await budget.take(scopes[0], 10, "ann")
+        await budget.take(scopes[1], 10, "ann")
+        with pytest.raises(OverloadError):
+            await budget.take({}, 10, "ann")
+        await budget.take(scopes[2], 10, "bob")
+        waiting = asyncio.create_task(budget.take(scopes[3], 10, "bob"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        for scope in scopes[:3]:
+            budget.give_back(scope)
+        await waiting
+        budget.give_back(scopes[3])
+        everybody: list[dict[str, Any]] = [{} for _ in range(4)]
+        for scope in everybody:  # without keys, nobody is another
+            await budget.take(scope, 10, OPEN.id)
+
+    run(main)
+
+
+def test_what_belongs_to_a_feed_is_known_without_reading_it(tmp_path: Path) -> None:
+    """Lists of large subscribers decode what they show, and nothing else."""
+
+    async def main() -> None:
+        async with two_feeds(tmp_path) as broker:
+            many = {f"s{n:03}": Wanted(feed="quiet", filter=f"price > {n}") for n in range(300)}
+            await broker.subscriptions.put_many("bob", many)
+        broker = Broker.open(Settings(data=tmp_path, sync="normal"))
+        await broker.start()
+        try:
+            page = broker.subscriptions.list("bob", after="s010", limit=3, feeds=["quiet"])
+            assert [one.filter for one in page] == ["price > 11", "price > 12", "price > 13"]
+            assert (await broker.subscribers.describe("bob")).feeds == ["quiet"]
+            known = broker.subscribers.get("bob").subscriptions
+            undecoded = [one for one in known.values() if isinstance(one.given, bytes)]
+            assert len(undecoded) == 297
+            await broker.feeds.drop("quiet")
+            assert known == {}
+            assert "busy" in broker.subscribers.get("ann").subscriptions
+        finally:
+            await broker.stop()
 
     run(main)

@@ -335,7 +335,7 @@ def test_a_subscription_that_was_just_put_is_known_after_a_step_back(
 
 
 def test_a_slot_is_freed_once() -> None:
-    slots = Slots()
+    slots = Slots("zones")
     slot = slots.add(Subscription(Subscriber(1, "ann"), "s", inside((0, 9), (0, 9)), 0.0, 0.0))
     assert slots.remove(slot).id == "s"
     with pytest.raises(bm.BrokerError, match="no subscription has slot 0"):

@@ -146,7 +146,7 @@ class EventFeed:
         """Events that are received, and not yet durable. In the event loop."""
         self.pace = 0.0
         """Seconds that it lately took to match an event."""
-        self.slots = Slots()
+        self.slots = Slots(spec.name)
         self.matcher, self.exact = _matchers_of(spec)
         """The second is that of subscriptions that want to be exact whatever the load."""
         self.adapting = Adaptation(in_effect(spec))

@@ -129,6 +129,6 @@ class Feeds:
         number = feed.number
         await self._pipeline.call(feed, lambda: None)  # what is on its way is stored before
         await self._store.commit(lambda transaction: transaction.drop_feed(number), frees=True)
-        self._directory.drop_feed(name)
+        await self._directory.drop_feed(name)
         self._metrics.forget_feed(name)
         self._history.forget_feed(name)

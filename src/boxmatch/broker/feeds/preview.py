@@ -131,7 +131,7 @@ class Preview:
             raise BrokerError("give a filter, or the subscriber and id of a subscription")
         if filter is None:
             known = self._directory.subscription(subscriber or "", subscription or "")
-            if known.wanted.feed != name:
+            if known.feed != name:
                 raise BrokerError(f"subscription {subscription!r} is not one to feed {name!r}")
             filter = filter_of(known.wanted)
 

@@ -59,7 +59,7 @@ class StateFeed:
     def __init__(self, spec: FeedSpec, number: int, clock: Callable[[], float] = time.time) -> None:
         self.spec = spec
         self.number = number
-        self.slots = Slots()
+        self.slots = Slots(spec.name)
         self.epoch = 0
         """How often it was read from the disk again, since an operation could not be stored."""
         self.failed = -1

@@ -104,7 +104,7 @@ class Caller:
         one that is not there.
         """
         found = self.broker.directory.subscription(subscriber, id)
-        if not self.grant.may_subscribe_to(found.wanted.feed):
+        if not self.grant.may_subscribe_to(found.feed):
             raise UnknownSubscriptionError(id)
         return found
 
@@ -114,7 +114,7 @@ class Caller:
         known = self.broker.subscribers.get(subscriber).subscriptions
         for id in ids:
             there = known.get(id)
-            if there is not None and not self.grant.may_subscribe_to(there.wanted.feed):
+            if there is not None and not self.grant.may_subscribe_to(there.feed):
                 raise AccessError(f"this key may not change subscription {id!r}")
 
     def recheck(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -20,6 +21,7 @@ import orjson
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from boxmatch.broker.access.grant import OPEN
 from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.authentication import context_of
 from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
@@ -54,14 +56,20 @@ _SPACES: Final = (b" ", b"\t", b"\n", b"\r")
 
 
 class BodyBudget:
-    """Room for the large bodies that are being read, or that wait for their answer."""
+    """Room for the large bodies that are being read, or that wait for their answer.
+
+    Of several keys, one that has a body here already may have another only if it leaves as much
+    room to the others as it has then.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._free = most
+        self._held: Counter[str] = Counter()
+        """By who holds it."""
         self._freed = asyncio.Event()
 
-    async def take(self, scope: MutableMapping[str, Any], size: int) -> None:
+    async def take(self, scope: MutableMapping[str, Any], size: int, holder: str) -> None:
         """Room for the body of a request, until `give_back`. `OverloadError`: there is none.
 
         For the whole of it at once: several with half of it each could wait for each other.
@@ -69,24 +77,32 @@ class BodyBudget:
         size = min(size, self._most)  # a key may allow larger ones; then it is one at a time
         try:
             async with asyncio.timeout(PATIENCE):
-                while size > self._free:
+                while not self._has_room(size, holder):
                     self._freed.clear()
                     await self._freed.wait()
         except TimeoutError:
             raise OverloadError("there are too many large bodies at once", retry_after=1) from None
         self._free -= size
-        scope[_HELD] = size
+        self._held[holder] += size
+        scope[_HELD] = size, holder
+
+    def _has_room(self, size: int, holder: str) -> bool:
+        held = self._held[holder] if holder != OPEN.id else 0
+        return size <= self._free and (not held or held + size <= self._free - size)
 
     def give_back(self, scope: MutableMapping[str, Any]) -> None:
         """The request is answered."""
-        size = scope.pop(_HELD, 0)
+        size, holder = scope.pop(_HELD, (0, ""))
         if size:
             self._free += size
+            self._held[holder] -= size
+            if not self._held[holder]:
+                del self._held[holder]
             self._freed.set()
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The whole body, never more than `most` bytes of it in memory."""
+async def read_body(request: Request, most: int, holder: str) -> bytes:
+    """The whole body, never more than `most` bytes of it in memory. `holder` is the key's id."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() not in ("", "identity"):
         raise Problem(
@@ -105,7 +121,7 @@ async def read_body(request: Request, most: int) -> bytes:
             if received > most:
                 raise _too_large(most)
             if received > SMALL and not has_room:
-                await context_of(request).bodies.take(request.scope, declared)
+                await context_of(request).bodies.take(request.scope, declared, holder)
                 has_room = True
             parts.append(part)
     except ClientDisconnect:  # nobody is there to read this
@@ -223,7 +239,7 @@ def _repeated_name(body: bytes) -> str:
     return found[0] if found else "?"
 
 
-async def read_request(request: Request, kind: type[T], most: int) -> T:
+async def read_request(request: Request, kind: type[T], most: int, holder: str) -> T:
     """A JSON body of a known shape; every place where it has another one is named.
 
     Any content type will do but one that says that it is something else.
@@ -240,7 +256,7 @@ async def read_request(request: Request, kind: type[T], most: int) -> T:
         except msgspec.ValidationError:
             raise misplaced("body", list(islice(faults(value, kind), MOST_FAULTS))) from None
 
-    return await decode(await read_body(request, most), read)
+    return await decode(await read_body(request, most, holder), read)
 
 
 def named_regions(

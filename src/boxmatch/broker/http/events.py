@@ -130,7 +130,7 @@ async def publish(request: Request) -> Response:
     broker.pipeline.check_room(entry.feed)
     # The body without a name, so that it goes soon.
     events = await decode(
-        await read_body(request, limits.body_bytes),
+        await read_body(request, limits.body_bytes, caller.grant.id),
         lambda body: _events(body, request, entry, limits),
     )
     caller.take_events(len(events.rows))

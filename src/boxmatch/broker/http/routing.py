@@ -103,8 +103,9 @@ def _endpoint(
 
     async def endpoint(http_request: Request, **given: Any) -> Response:
         if body is not None:
-            most = given["caller"].limits.body_bytes
-            given[body] = await read_request(http_request, hints[body], most)
+            caller = given["caller"]
+            most, holder = caller.limits.body_bytes, caller.grant.id
+            given[body] = await read_request(http_request, hints[body], most, holder)
         found = await serve(**given)
         if isinstance(found, Response):
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Collection
 from typing import Annotated
@@ -129,7 +130,9 @@ async def list_subscriptions(
     feeds: Collection[str] | None = caller.grant.subscribed_feeds
     if feed:
         feeds = [feed] if caller.grant.may_subscribe_to(feed) else []
-    found = caller.broker.subscriptions.list(subscriber, after=after, limit=limit, feeds=feeds)
+    found = await asyncio.to_thread(
+        caller.broker.subscriptions.list, subscriber, after=after, limit=limit, feeds=feeds
+    )
     following = found[-1].id if len(found) == limit else None
     return responses.Subscriptions(list(found), following)
 

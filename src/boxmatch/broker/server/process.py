@@ -37,11 +37,12 @@ from boxmatch.broker.server.sockets import (
     ADDRESS,
     Listening,
     bind,
+    draft_address,
     listening_error,
     load_certificate,
+    publish_address,
     raise_file_limit,
     tls_context,
-    write_address,
 )
 from boxmatch.errors import BrokerError
 from boxmatch.storage.folders import write_problem
@@ -130,21 +131,29 @@ async def _run_broker(
     _forget_address(settings.data)  # of one that was killed; the data are ours now
     listening = Listening.on(listener, settings.host, tls=context is not None)
 
+    listens, drafted = asyncio.Event(), False
+
     async def start() -> None:
         await asyncio.to_thread(broker.load)
+        await listens.wait()
         ready.enter_context(signals.record(*_STOPS))
         tune_memory()
         await broker.start()
-        try:
-            write_address(settings.data, listening)
-        except OSError as error:  # a full disk: deleting what fills it has to be possible
-            log.warning("its address could not be written", error=str(error))
+        if drafted:
+            publish_address(settings.data)
         startup = broker.startup
         steps = {name: round(seconds, 3) for name, seconds in startup.seconds.items()}
         log.info("ready", url=listening.url, seconds=round(startup.elapsed, 3), steps=steps)
         on_listening(listening)
 
     def started() -> None:
+        nonlocal drafted
+        try:
+            draft_address(settings.data, listening)  # before the log takes what room there is
+            drafted = True
+        except OSError as error:  # a full disk: deleting what fills it has to be possible
+            log.warning("its address could not be written", error=str(error))
+        listens.set()
         log.info("listening", url=listening.url, data=str(settings.data), version=__version__)
 
     serving = asyncio.create_task(
@@ -156,7 +165,8 @@ async def _run_broker(
         if starting.done() and starting.exception() is not None:
             signals.end("the broker cannot be started")
         await serving
-        await starting
+        if starting.done():
+            starting.result()
     finally:
         if broker.ready:
             _forget_address(settings.data)

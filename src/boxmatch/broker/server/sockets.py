@@ -15,6 +15,7 @@ from boxmatch import __version__
 from boxmatch.errors import BrokerError
 
 ADDRESS = "address.json"
+_DRAFT = f"{ADDRESS}.partial"
 _SPARE_FILES = 200
 """File descriptors that are not for connections: databases, webhooks, libraries."""
 _ALL = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
@@ -105,8 +106,8 @@ def listening_error(error: OSError, host: str, port: int) -> BrokerError:
     return BrokerError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
-def write_address(data: Path, listening: Listening) -> None:
-    """Tell others on this machine where the broker is; port 0 would be hard to find otherwise."""
+def draft_address(data: Path, listening: Listening) -> None:
+    """Write down where the broker is, for `publish_address`."""
     content = {
         "url": listening.url,
         "host": listening.host,
@@ -114,9 +115,14 @@ def write_address(data: Path, listening: Listening) -> None:
         "process": os.getpid(),
         "version": __version__,
     }
-    partial = data / (ADDRESS + ".partial")
-    partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    partial.replace(data / ADDRESS)
+    (data / _DRAFT).write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def publish_address(data: Path) -> None:
+    """Tell others on this machine where the broker is; port 0 would be hard to find otherwise.
+    Takes no room on the disk.
+    """
+    (data / _DRAFT).replace(data / ADDRESS)
 
 
 def raise_file_limit(connections: int) -> int:

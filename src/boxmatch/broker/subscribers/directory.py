@@ -5,6 +5,7 @@ In the event loop, but for what says that it may be asked from any thread.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from boxmatch.broker.subscribers.subscribers import Replay, Subscriber, Subscrip
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
 
 Feed = EventFeed | StateFeed
+
+_AT_ONCE = 5_000
+"""Subscriptions that are forgotten before others have a turn."""
 
 log = structlog.get_logger(__name__)
 
@@ -196,14 +200,19 @@ class Directory:
             if path.name not in numbers:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def drop_feed(self, name: str) -> None:
-        """Forget a feed and all subscriptions to it."""
-        feed = self._feeds.pop(name).feed
-        for one in feed.slots.in_use():
-            if one.subscriber.subscriptions.get(one.id) is one:
-                one.subscriber.forget(one.id)
+    async def drop_feed(self, name: str) -> None:
+        """Forget all subscriptions to a feed, with turns for others, and then the feed: there can
+        be none of its name before.
+        """
+        subscriptions = self._feeds[name].feed.slots.in_use()
+        for first in range(0, len(subscriptions), _AT_ONCE):
+            for one in subscriptions[first : first + _AT_ONCE]:
+                if one.subscriber.subscriptions.get(one.id) is one:
+                    one.subscriber.forget(one.id)
+            await asyncio.sleep(0)
         for subscriber in [one for one in self.by_number.values() if one.replays]:
             subscriber.end_replays(name)
+        del self._feeds[name]
 
     # Subscribers
 

@@ -54,6 +54,11 @@ class Subscription:
     """Of its row on disk, if its slot is to have it."""
 
     @property
+    def feed(self) -> str:
+        """The name of its feed, without a look at what is wanted."""
+        return self.wanted.feed if self.slots is None else self.slots.feed
+
+    @property
     def wanted(self) -> Wanted:
         if isinstance(self.given, bytes):
             try:
@@ -214,9 +219,10 @@ class TopSubscriptions(NamedTuple):
 
 
 class Slots:
-    """Subscriptions by a small number, so that matches can be handled as arrays."""
+    """Subscriptions to a feed by a small number, so that matches can be handled as arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, feed: str) -> None:
+        self.feed = feed
         self.subscriptions: list[Subscription | None] = []
         self._free: list[int] = []
         self._subscriber: Int64Array = np.full(_FEW, _NOBODY)
@@ -387,6 +393,10 @@ class Subscribers:
         reader, numbers = self._store.reader, [subscriber.number for subscriber in subscribers]
         backlogs = await asyncio.to_thread(reader.backlogs, numbers)
         letters = await asyncio.to_thread(reader.dead_letter_counts, numbers)
+        feeds = await asyncio.to_thread(
+            lambda all: [sorted({each.feed for each in one}) for one in all],
+            [list(one.subscriptions.values()) for one in subscribers],
+        )
         return [
             responses.Subscriber(
                 subscriber=one.name,
@@ -400,12 +410,12 @@ class Subscribers:
                 webhook=self._webhooks.describe(one.name),
                 dead_letters=letters.get(one.number, 0),
                 last_error=self._webhooks.last_error(one.name),
-                feeds=sorted({each.wanted.feed for each in one.subscriptions.values()}),
+                feeds=names,
                 replays=[replay.info() for replay in one.replays.values()],
                 mode=one.mode,
                 sharing=None if one.shared is None else one.shared.book.settings,
                 in_flight=one.in_flight,
                 redelivered=one.redelivered,
             )
-            for one in subscribers
+            for one, names in zip(subscribers, feeds, strict=True)
         ]

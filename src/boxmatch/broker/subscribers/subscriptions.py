@@ -58,17 +58,19 @@ class Subscriptions:
         limit: int = 100,
         feeds: Collection[str] | None = None,
     ) -> Sequence[responses.Subscription]:
-        """The subscriptions of a subscriber by id, a page of them: to all feeds, or to some."""
+        """The subscriptions of a subscriber by id, a page of them: to all feeds, or to some. From
+        any thread.
+        """
         known = self._directory.subscriber(subscriber)
         if known is None:
             return []
         wanted = (
-            one.id
-            for one in known.subscriptions.values()
-            if one.id > after and (feeds is None or one.wanted.feed in feeds)
+            one
+            for one in list(known.subscriptions.values())  # which may change meanwhile
+            if one.id > after and (feeds is None or one.feed in feeds)
         )
         # Not sorted as a whole, for each page anew: a subscriber may have a million.
-        return [known.subscriptions[name].info() for name in nsmallest(limit, wanted)]
+        return [one.info() for one in nsmallest(limit, wanted, key=lambda one: one.id)]
 
     async def top(
         self, feed: str, subscribers: Collection[str] | None, order: Order, limit: int
@@ -205,7 +207,7 @@ class Subscriptions:
         """Forget a subscription."""
         async with self._changes.lock(subscriber):
             known = self._directory.subscription(subscriber, subscription)
-            feed = self._directory.feed(known.wanted.feed).feed
+            feed = self._directory.feed(known.feed).feed
 
             def forget(transaction: StoreTransaction) -> None:
                 transaction.delete_subscription(known.subscriber.number, subscription)
@@ -233,9 +235,9 @@ class Subscriptions:
         there = {} if known is None else known.subscriptions
         befores = [there.get(name) for name in wanted]
         for before, (name, one) in zip(befores, wanted.items(), strict=True):
-            if before is not None and before.wanted.feed != one.feed:
+            if before is not None and before.feed != one.feed:
                 raise BrokerError(
-                    f"subscription {name!r} is one to feed {before.wanted.feed!r}; delete it "
+                    f"subscription {name!r} is one to feed {before.feed!r}; delete it "
                     f"before it is one to {one.feed!r}"
                 )
         more, most = befores.count(None), self._most
