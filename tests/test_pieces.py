@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from boxmatch.kernels.pieces import (
     drop,
     equal,
     from_texts,
+    let_go,
     listed,
     repeat,
     take,
@@ -82,3 +84,27 @@ def test_update_and_drop(length: int) -> None:
     values = [object() for _ in range(length)]
     drop(values)
     assert values == []
+
+
+def test_let_go_of_what_nobody_else_has() -> None:
+    texts = [f"text {number}" for number in range(3 * pieces._FREED + 7)]
+    before = [sys.getrefcount(texts[at]) for at in (0, -1)]
+    held = {"ids": np.array(texts, object), "other": np.arange(3)}
+    let_go(held, "ids")
+    assert list(held) == ["other"]
+    assert [sys.getrefcount(texts[at]) for at in (0, -1)] == before
+    let_go(held, "ids")  # it is gone
+    let_go(held, "other")
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(70_000, 70_003)])
+def test_let_go_leaves_others_what_they_have(part: slice) -> None:
+    texts = [f"text {number}" for number in range(2 * pieces._FREED)]
+    held = {"ids": np.array(texts, object)}
+    theirs = held["ids"][part]
+    let_go(held, "ids")
+    assert theirs.tolist() == texts[part]
+    held = {"ids": np.array(texts, object)}
+    same = held["ids"]
+    let_go(held, "ids")
+    assert same.tolist() == texts

@@ -530,8 +530,8 @@ def test_backup_while_it_is_written(store: Store, tmp_path: Path) -> None:
         assert len(copy.reader.inbox(ann, 0, 10)) == 1
 
 
-def test_one_commit_for_many_changes(tmp_path: Path) -> None:
-    with Store.open(tmp_path, pace=0.02) as store:
+def test_few_commits_for_many_changes(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
         feed, _ = feed_and_subscriber(store)
         commits = 0
         transaction = store._writer._transaction
@@ -543,12 +543,22 @@ def test_one_commit_for_many_changes(tmp_path: Path) -> None:
             commit()
 
         transaction.commit = counted  # type: ignore[method-assign]
-        futures = []
-        for number in range(200):
-            futures.append(store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n), {})))
-            threading.Event().wait(0.0005)
+        queued = threading.Event()
+        store.write(lambda t: queued.wait())
+        futures = [
+            store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n), {}))
+            for number in range(200)
+        ]
+        queued.set()
         assert [future.result().first for future in futures] == list(range(1, 201))
-        assert commits < 100
+        assert commits < 20
+
+
+def test_who_is_alone_waits_for_nobody(tmp_path: Path) -> None:
+    """Groups are an hour apart: who had to wait for the next one would not come back."""
+    with Store.open(tmp_path, pace=3600.0) as store:
+        for _ in range(3):
+            assert store.write(lambda transaction: transaction.next_sequence).result(30) == 1
 
 
 def test_a_change_that_nobody_wants_any_more(store: Store) -> None:

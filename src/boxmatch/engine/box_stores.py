@@ -24,7 +24,7 @@ from boxmatch.indexes.base import NO_IDS, NO_LINES, NO_OWNERS, Index, Matches, S
 from boxmatch.indexes.scan import scan_over
 from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.box_lists import once_per_owner_and_point
-from boxmatch.kernels.pieces import listed, repeat, take, to_texts
+from boxmatch.kernels.pieces import let_go, listed, repeat, take, to_texts
 from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
 from boxmatch.model.ids import SubscriptionId
@@ -108,6 +108,10 @@ class IndexedSegment:
             return None
         numbers: Int32Array = encoded.indices.to_numpy()
         return numbers
+
+    def __del__(self) -> None:
+        self.__dict__.pop("_lookup", None)  # it has the ids, too
+        let_go(self.__dict__, "ids")
 
     @cached_property
     def frequency(self) -> Int64Array:

@@ -6,8 +6,10 @@ itself in arithmetic, sorting and indexing, but not in `repeat`, `tolist`, or fo
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,9 @@ they are not.
 
 _LARGE = PIECE // 8
 """Objects that have many others, such as filters, in a piece."""
+
+_FREED = 16 * PIECE
+"""Strings that are freed, or only referred to less often, in a piece."""
 
 
 def pieces(count: int, size: int | None = None) -> Iterator[slice]:
@@ -132,6 +137,16 @@ def drop(values: list[Any]) -> None:
     """Empty a list that is not needed any more; its objects go one piece after the other."""
     for piece in pieces(len(values), _LARGE):
         del values[piece.start - piece.stop :]
+
+
+def let_go(held: dict[str, Any], name: str) -> None:
+    """Free an array of objects that is held under a name, unless somebody else has it too."""
+    array = held.pop(name, None)
+    if array is None or array.dtype != object or sys.is_finalizing():
+        return
+    with suppress(ValueError):  # what NumPy says then
+        for piece in pieces(len(array), _FREED):
+            array.resize(len(array) - (piece.stop - piece.start))
 
 
 def to_texts(values: Any, kind: Any) -> pa.ChunkedArray[Any]:

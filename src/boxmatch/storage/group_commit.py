@@ -97,11 +97,12 @@ Pacing = Callable[[LastGroup], Pause]
 
 
 def space_groups(seconds: float) -> Pacing:
-    """Groups begin at least so far apart: many small changes need not as many waits for the disk.
+    """Groups begin at least so far apart, unless all have come again who were in the last one: many
+    small changes need not as many waits for the disk.
 
-    A change that comes after a pause does not wait.
+    So neither a change that comes after a pause waits, nor that of a caller who is alone.
     """
-    return lambda last: Pause(math.inf, last.began + seconds - time.monotonic())
+    return lambda last: Pause(last.callers, last.began + seconds - time.monotonic())
 
 
 def wait_for_callers(share: float, most: float) -> Pacing:
