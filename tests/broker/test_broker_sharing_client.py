@@ -135,6 +135,7 @@ def test_the_command(http: httpx.Client, open_broker: RunningBroker, run_boxmatc
     url = ["--url", open_broker.url]
     said = run_boxmatch("listen", name, "--shared", "--count", "2", *url).out
     assert [int(line.split()[0]) for line in said.splitlines()] == numbers[:2]
+    wait_until(lambda: status(http, name)["in_flight"] == 0)
     assert poll(http, name) == [(number, 1) for number in numbers[2:]]  # were never begun
     assert status(http, name)["cursor"] == numbers[1]
     failed = run_boxmatch("listen", name, "--shared", "--after", "1", *url)
