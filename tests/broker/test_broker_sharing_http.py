@@ -196,6 +196,20 @@ def test_sockets_share(http: httpx.Client, open_broker: RunningBroker) -> None:
         assert receive(socket)["window"] == 10
 
 
+def test_what_a_socket_gives_back_is_for_others(
+    http: httpx.Client, open_broker: RunningBroker
+) -> None:
+    name = share(http, "s.back", ack_seconds=600)
+    with socket_to(open_broker, name) as one:
+        receive(one)
+        numbers = publish(http, name, 1, 2)
+        assert [n["sequence"] for n in receive_notifications(one, 2)] == numbers
+        tell(one, "reject", sequences=numbers, begun=False)
+        wait_until(lambda: status(http, name)["in_flight"] == 0)
+        assert is_silent(one)
+        assert poll(http, name) == [(number, 1) for number in numbers]
+
+
 @pytest.mark.parametrize(
     "message",
     [

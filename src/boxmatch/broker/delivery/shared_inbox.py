@@ -120,7 +120,10 @@ class SharedStream:
         self.inbox.reject(sequences, reason, delay, self)
 
     def take_back(self, sequences: Iterable[int]) -> None:
-        """Those that it has were no delivery."""
+        """Those that it has were no delivery. It gets no more: whoever gives something back before
+        it leaves would have it once more until its connection is closed.
+        """
+        self.window = 0
         self.inbox.take_back(sequences, self)
 
     def extend(self, sequences: Iterable[int], seconds: float | None) -> None:
