@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +78,9 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Remembering:
     def connect(url: str, key: str | None, trust: Path | None) -> Iterator[Remembering]:
         yield found
 
-    monkeypatch.setattr(remote, "connect", connect)
+    # In the package, `feeds` is the group of commands.
+    for module in (sys.modules["boxmatch.cli.feeds"], remote):
+        monkeypatch.setattr(module, "connect", connect)
     return found
 
 

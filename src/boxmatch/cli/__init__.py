@@ -13,11 +13,12 @@ from boxmatch.cli import problems
 from boxmatch.cli.admin import admin
 from boxmatch.cli.backup import backup
 from boxmatch.cli.demo import demo
+from boxmatch.cli.feeds import feeds
 from boxmatch.cli.help import Command, Group
 from boxmatch.cli.inspect import check, info
 from boxmatch.cli.match import match
 from boxmatch.cli.pipeline import pipeline
-from boxmatch.cli.remote import feeds, listen, publish, replay, subscribe
+from boxmatch.cli.remote import listen, publish, replay, subscribe
 from boxmatch.cli.serve import serve
 from boxmatch.cli.warmup import warmup
 from boxmatch.errors import MissingExtraError

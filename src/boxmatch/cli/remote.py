@@ -1,15 +1,24 @@
-"""Commands that talk to a broker: `feeds`, `subscribe`, `publish`, `listen` and `replay`."""
+"""Commands that talk to a broker: `subscribe`, `publish`, `listen` and `replay`."""
 
 from __future__ import annotations
 
 import json
-import os
 from itertools import chain
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from boxmatch.cli.connection import (
+    DEFAULT_URL,
+    FeedName,
+    From,
+    Key,
+    SubscriberName,
+    Trust,
+    Url,
+    connect,
+    feed_names,
+)
 from boxmatch.cli.files import (
     Format,
     Nulls,
@@ -21,256 +30,13 @@ from boxmatch.cli.files import (
     tables,
     translate_errors,
 )
-from boxmatch.cli.help import Command, command_group, examples, filter_by_prefix
-from boxmatch.cli.schemas import Attributes, Dialect, SchemaFile, given_filter, given_schema
-from boxmatch.cli.terminal import AsJson, output, print_json, show_count
+from boxmatch.cli.help import examples
+from boxmatch.cli.schemas import Dialect, given_filter
+from boxmatch.cli.terminal import AsJson, print_json, show_count
 from boxmatch.cli.text_columns import infer_types, read_text
-from boxmatch.errors import ClientError
 
 if TYPE_CHECKING:
-    from boxmatch.client import Client, Feed, Notification, Receipt
-
-DEFAULT_URL = "http://127.0.0.1:8080"
-_CONNECT_SECONDS = 5.0
-_COMPLETION_SECONDS = 0.5
-
-Url = Annotated[
-    str, typer.Option(envvar="BOXMATCH_URL", metavar="URL", help="Address of the broker.")
-]
-Key = Annotated[str | None, typer.Option(envvar="BOXMATCH_KEY", metavar="KEY", help="An API key.")]
-Trust = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True, dir_okay=False, help="CA certificates (PEM), instead of the default ones."
-    ),
-]
-
-
-def feed_names(ctx: Any, incomplete: str) -> list[str]:
-    """Feeds of the broker that the command would talk to, to complete a name.
-
-    It offers none if they cannot be listed at once: completion must neither print nor fail.
-    """
-    import urllib.request
-
-    url = ctx.params.get("url") or os.environ.get("BOXMATCH_URL") or DEFAULT_URL
-    key = ctx.params.get("key") or os.environ.get("BOXMATCH_KEY")
-    if not url.startswith(("http://", "https://")):
-        return []
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    request = urllib.request.Request(f"{url.rstrip('/')}/feeds", headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=_COMPLETION_SECONDS) as response:
-            names = [str(feed["name"]) for feed in json.load(response)["feeds"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return filter_by_prefix(names, incomplete)
-
-
-FeedName = Annotated[
-    str, typer.Argument(metavar="FEED", help="The feed.", autocompletion=feed_names)
-]
-From = Annotated[
-    str | None,
-    typer.Option(
-        "--from", metavar="START", help="A sequence number, or a time such as 2026-03-01T09:30Z."
-    ),
-]
-SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.")]
-
-
-def connect(url: str, key: str | None, trust: Path | None) -> Client:
-    """A client with these options; `ClientError` if no broker listens there.
-
-    The client itself retries for a minute. That suits a broker that restarts, but is too long to
-    wait for one that was never started.
-    """
-    from boxmatch.client import Client
-
-    client = Client(url, key, verify=True if trust is None else trust)
-    try:
-        _check_listening(url)
-    except ClientError:
-        client.close()
-        raise
-    return client
-
-
-def _check_listening(url: str) -> None:
-    import socket
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies
-
-    where = urlsplit(url)
-    if where.scheme in getproxies() or where.hostname is None:
-        return
-    port = where.port or (443 if where.scheme == "https" else 80)
-    try:
-        socket.create_connection((where.hostname, port), timeout=_CONNECT_SECONDS).close()
-    except OSError as error:
-        raise ClientError(
-            f"there is no broker at {url} ({error.strerror or error}): start one with "
-            "boxmatch serve, or give its address with --url or BOXMATCH_URL"
-        ) from None
-
-
-feeds = command_group(
-    "Create and list feeds.",
-    "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
-    "boxmatch feeds list",
-)
-
-
-Days = Annotated[
-    float | None, typer.Option(min=0.0, help="Days to keep events, instead of the broker's.")
-]
-Gigabytes = Annotated[
-    float | None, typer.Option(min=0.001, help="GB of events to keep, at the most.")
-]
-Newest = Annotated[int | None, typer.Option(min=1, help="Newest events to keep.")]
-
-
-def _retention(days: float | None, gigabytes: float | None, events: int | None) -> Any:
-    """What was given of it; None if nothing."""
-    nbytes = None if gigabytes is None else round(gigabytes * (1 << 30))
-    given = {"days": days, "bytes": nbytes, "events": events}
-    return {name: value for name, value in given.items() if value is not None} or None
-
-
-@feeds.command(cls=Command)
-@examples(
-    "boxmatch feeds create ticks --attribute symbol=string --attribute price=float",
-    "boxmatch feeds create orders --schema schema.json --unknown carry",
-    "boxmatch feeds create ec2   # events of any structure",
-)
-def create(
-    name: Annotated[str, typer.Argument(metavar="FEED", help="Name of the feed.")],
-    schema: SchemaFile = None,
-    attribute: Attributes = None,
-    unknown: Annotated[
-        Literal["refuse", "carry"],
-        typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
-    ] = "refuse",
-    retention_days: Days = None,
-    retention_gb: Gigabytes = None,
-    retention_events: Newest = None,
-    url: Url = DEFAULT_URL,
-    key: Key = None,
-    trust: Trust = None,
-    as_json: AsJson = False,
-) -> None:
-    """Create a feed of events.
-
-    Without a schema events may have any attributes.
-    """
-    known = given_schema(schema, attribute or [])
-    with connect(url, key, trust) as client:
-        retention = _retention(retention_days, retention_gb, retention_events)
-        made = client.create_feed(name, known, unknown=unknown, retention=retention)
-    if as_json:
-        print_json(_feed_document(made))
-    else:
-        shape = f"with {', '.join(made.schema.names)}" if known is not None else "without a schema"
-        typer.echo(f"Created feed {made.name} {shape}.")
-
-
-@feeds.command(cls=Command)
-@examples(
-    "boxmatch feeds retain ticks --days 30",
-    "boxmatch feeds retain ticks --gb 2 --events 1000000",
-    "boxmatch feeds retain ticks   # as the broker keeps all feeds",
-)
-def retain(
-    name: FeedName,
-    days: Days = None,
-    gb: Gigabytes = None,
-    events: Newest = None,
-    url: Url = DEFAULT_URL,
-    key: Key = None,
-    trust: Trust = None,
-    as_json: AsJson = False,
-) -> None:
-    """Set how long the log of a feed is kept.
-
-    What is not given is as the broker keeps all feeds.
-    """
-    with connect(url, key, trust) as client:
-        changed = client.retain_feed(name, _retention(days, gb, events))
-    if as_json:
-        print_json(_feed_document(changed))
-        return
-    limits = _limits(changed)
-    typer.echo(
-        f"Feed {name} keeps {limits}." if limits else f"Feed {name} has no limits of its own."
-    )
-
-
-def _limits(feed: Feed) -> str:
-    kept = feed.retention
-    if kept is None:
-        return ""
-    parts = [
-        None if kept.days is None else f"{kept.days:g} days",
-        None if kept.bytes is None else f"{kept.bytes / (1 << 30):g} GB",
-        None if kept.events is None else f"{kept.events:,} events",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-@feeds.command("list", cls=Command)
-@examples("boxmatch feeds list", "boxmatch feeds list --json")
-def list_feeds(
-    url: Url = DEFAULT_URL,
-    key: Key = None,
-    trust: Trust = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the feeds that the key may see."""
-    with connect(url, key, trust) as client:
-        found = client.feeds()
-    if as_json:
-        for feed in found:
-            print_json(_feed_document(feed))
-        return
-    if not found:
-        typer.echo("There are no feeds yet: boxmatch feeds create --help")
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    from boxmatch.model.documents import ROOT
-
-    table = Table("feed", "kind", box=None)
-    table.add_column("subscriptions", justify="right")
-    table.add_column("last sequence", justify="right")
-    table.add_column("attributes")
-    for feed in found:
-        attributes = ", ".join(
-            "any" if attribute.name == ROOT else f"{attribute.name} {attribute.type_name}"
-            for schema in feed.spaces.values()
-            for attribute in schema
-        )
-        row = (feed.name, feed.kind, f"{feed.subscriptions:,}", f"{feed.last_sequence:,}")
-        table.add_row(*map(Text, (*row, attributes)))
-    output().print(table)
-
-
-def _feed_document(feed: Feed) -> dict[str, Any]:
-    """As the broker itself describes it."""
-    from msgspec.structs import asdict
-
-    spaces = {name: json.loads(schema.to_json()) for name, schema in feed.spaces.items()}
-    shape = {"schema": spaces[feed.name]} if feed.kind == "events" else {"spaces": spaces}
-    return {
-        "name": feed.name,
-        "kind": feed.kind,
-        **shape,
-        "unknown": feed.unknown,
-        "retention": None if feed.retention is None else asdict(feed.retention),
-        "subscriptions": feed.subscriptions,
-        "publications": feed.publications,
-        "last_sequence": feed.last_sequence,
-    }
+    from boxmatch.client import Client, Notification, Receipt
 
 
 @examples(
