@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from boxmatch.broker.delivery.replays import Replays
 from boxmatch.broker.store import Store, StoreTransaction
-from boxmatch.broker.store.reader import MOST_BYTES
+from boxmatch.broker.store.log_reader import MOST_BYTES
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.directory import Directory, FeedEntry
 from boxmatch.broker.subscribers.subscribers import Inboxes, Subscriber
