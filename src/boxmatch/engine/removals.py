@@ -10,6 +10,9 @@ from boxmatch.arrays import BitLines
 from boxmatch.kernels.bit_lines import filled_lines
 from boxmatch.kernels.pieces import pieces
 
+_FEW = 32
+"""Positions that are marked one by one as quickly as all at once."""
+
 
 class Removals:
     """A log of removed positions.
@@ -40,14 +43,34 @@ class Removals:
         if length == 0:
             return None
         known, known_rows, bits = self._latest
-        if known_rows != rows or known > length:
+        if known > length or known_rows > rows:
             known, bits = 0, filled_lines(rows)
+        elif known_rows < rows:
+            bits = _grown(bits, known_rows, rows)
         elif known < length:
             bits = bits.copy()
         else:
             return bits
         words = bits.reshape(-1)
-        for position in self.log[known:length]:
-            words[position >> 6] &= ~np.uint64(1 << (position & 63))
+        gone = self.log[known:length]
+        if len(gone) <= _FEW:
+            for position in gone:
+                words[position >> 6] &= ~np.uint64(1 << (position & 63))
+        else:
+            places = np.array(gone, np.uint64)
+            marks = ~(np.uint64(1) << (places & np.uint64(63)))
+            np.bitwise_and.at(words, places >> np.uint64(6), marks)
         self._latest = length, rows, bits
         return bits
+
+
+def _grown(bits: BitLines, rows: int, more: int) -> BitLines:
+    """The bits of the first `rows` positions, followed by those of positions that are all left."""
+    grown = filled_lines(more)
+    old, new = bits.reshape(-1), grown.reshape(-1)
+    whole, rest = divmod(rows, 64)
+    new[:whole] = old[:whole]
+    if rest:
+        known = np.uint64((1 << rest) - 1)
+        new[whole] = (old[whole] & known) | (new[whole] & ~known)
+    return grown
