@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch_bench.answers import FailedError
+from boxmatch_bench.broker.alternatives import closed_loops, measure_alternatives
 from boxmatch_bench.broker.deliveries import compare, find_truth
 from boxmatch_bench.broker.processes import Session, Tell
 from boxmatch_bench.broker.watch import disk, held, stages, usage
@@ -56,6 +57,9 @@ def measure(
                 row = _run(session, phase, load)
                 if phase != "warming up":
                     yield head | row
+    if options.compare_seconds:
+        for row in measure_alternatives(setting.workload, options, folder, tell):
+            yield head | row
 
 
 def _load(session: Session, subscriptions: int, loaded: bool) -> Figures:
@@ -83,6 +87,7 @@ def _phases(options: BrokerOptions) -> dict[str, Any]:
         "warming up": {"seconds": options.warmup_seconds, "rate": None, **batches},
         "throughput": {"seconds": options.seconds, "rate": None, **batches},
         "latency": {"seconds": options.latency_seconds, "rate": options.rate, **single},
+        **closed_loops(options),
         "soak": {"seconds": options.soak_seconds, "rate": options.soak_rate, **batches},
     }
 
