@@ -78,6 +78,7 @@ def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) 
     assert latency["events"] == 80  # 200 a second for 0.4 s, whatever became of those before
     assert [row["load"]["connections"] for row in closed] == [1, 16, 1]
     assert soak["events"] == 200
+    assert sum(third["notifications"] for third in soak["thirds"]) == soak["notifications"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux tells in /proc")

@@ -14,7 +14,7 @@ from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker.alternatives import closed_loops, measure_alternatives
 from boxmatch_bench.broker.deliveries import compare, find_truth
 from boxmatch_bench.broker.processes import Session, Tell
-from boxmatch_bench.broker.watch import disk, held, stages, usage
+from boxmatch_bench.broker.watch import disk, held, stages, thirds, usage
 from boxmatch_bench.options import BrokerOptions
 from boxmatch_bench.settings import BrokerSetting, Schedule
 from boxmatch_bench.timing import Figures, spread_ms
@@ -107,6 +107,9 @@ def _run(session: Session, phase: str, load: dict[str, Any]) -> Figures:
     session.tell(f"{phase}: comparing", 1.0, 1.0)
     compared = compare(session.truth, result, load["batch"])
     events = len(compared.counted.true)
+    if phase == "soak":
+        arrived = result["received"]["time"]
+        watched["thirds"] = thirds(began, ended, watch.samples, arrived, compared.delays)
     return {
         "phase": phase,
         "load": load,
