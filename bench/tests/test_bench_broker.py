@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
+import shutil
 import signal
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from boxmatch.cli import app
 from boxmatch.engine.matcher import Matcher
 from boxmatch.workloads import RangeWorkload
 from boxmatch_bench.answers import FailedError, MismatchError
+from boxmatch_bench.broker.alternatives import measure_alternatives
 from boxmatch_bench.broker.deliveries import Truth, compare, find_truth
 from boxmatch_bench.broker.processes import LoadGenerator
 from boxmatch_bench.broker.watch import disk, slope
@@ -26,7 +30,7 @@ from boxmatch_bench.settings import BrokerSetting, Schedule
 
 TINY = ["--subscriptions", "400", "--subscribers", "20", "--width", "0.3", "--pool", "300"]
 TINY += ["--batch", "10", "--seconds", "0.4", "--latency-seconds", "0.4", "--rate", "200"]
-TINY += ["--soak", "0.4", "--soak-rate", "500", "--warmup", "0.1"]
+TINY += ["--compare", "0.2", "--soak", "0.4", "--soak-rate", "500", "--warmup", "0.1"]
 
 # One run for all of them: they go to the same process.
 
@@ -44,7 +48,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, A
 
 def test_every_row_says_where_it_comes_from(run: tuple[str, list[dict[str, Any]], Path]) -> None:
     rows = run[1]
-    assert [row["phase"] for row in rows] == ["load", "throughput", "latency", "soak"]
+    closed = ["1 in flight", "16 in flight", "1 batch in flight"]
+    ours = ["load", "throughput", "latency", *closed, "soak"]
+    assert [row["phase"] for row in rows] == [*ours, *closed, *closed]
+    assert [row.get("alternative") for row in rows] == (
+        len(ours) * [None] + 3 * ["SQLite"] + 3 * ["NATS JetStream"]
+    )
+    assert rows[len(ours)]["alternative_version"] == sqlite3.sqlite_version
     for row in rows:
         assert {"commit", "machine", "packages", "date", "disk"} <= row.keys()
         assert (row["bench"], row["seed"]) == ("broker", 1)
@@ -54,24 +64,26 @@ def test_every_row_says_where_it_comes_from(run: tuple[str, list[dict[str, Any]]
 
 
 def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) -> None:
-    load, *phases = run[1]
+    load, *phases = (row for row in run[1] if "alternative" not in row)
     assert load["seconds"] > 0
-    for row, batch in zip(phases, (10, 1, 10), strict=True):
+    for row, batch in zip(phases, (10, 1, 1, 1, 10, 10), strict=True):
         assert row["load"]["batch"] == batch
         assert row["events"] % batch == 0
         assert row["matches"] >= row["notifications"] > 0
         assert row["events_per_second"] == pytest.approx(row["events"] / row["seconds"])
         delivery = row["delivery_ms"]
         assert 0 < delivery["p50"] <= delivery["p90"] <= delivery["p99"] <= delivery["max"]
-    throughput, latency, soak = phases
+    throughput, latency, *closed, soak = phases
     assert throughput["load"]["rate"] is None
     assert latency["events"] == 80  # 200 a second for 0.4 s, whatever became of those before
+    assert [row["load"]["connections"] for row in closed] == [1, 16, 1]
     assert soak["events"] == 200
+    assert sum(third["notifications"] for third in soak["thirds"]) == soak["notifications"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux tells in /proc")
 def test_the_server_was_watched(run: tuple[str, list[dict[str, Any]], Path]) -> None:
-    for row in run[1][1:]:
+    for row in (row for row in run[1][1:] if "alternative" not in row):
         memory = row["memory"]
         assert 0 < memory["private_before"] <= memory["resident_before"]
         assert len(memory["seconds"]) == len(memory["private"]) > 0
@@ -81,7 +93,17 @@ def test_the_server_was_watched(run: tuple[str, list[dict[str, Any]], Path]) -> 
 
 def test_the_tables_have_all_phases(run: tuple[str, list[dict[str, Any]], Path]) -> None:
     printed = run[0]
-    for word in ("throughput", "latency", "soak", "second half", "fsync"):
+    for word in (
+        "Closed loops",
+        "SQLite",
+        "NATS JetStream",
+        "one writer at a time",
+        "throughput",
+        "latency",
+        "soak",
+        "second half",
+        "fsync",
+    ):
         assert word in printed
 
 
@@ -90,6 +112,7 @@ def test_a_folder_with_subscriptions_is_used_again(
 ) -> None:
     folder = run[2] / "kept"
     short = [*TINY, "--seconds", "0.1", "--latency-seconds", "0", "--soak", "0", "--warmup", "0"]
+    short += ["--compare", "0"]
     done = CliRunner().invoke(app, ["bench", "broker", *short, "--scratch", str(folder)])
     assert done.exit_code == 0, done.output
     assert "there already" in done.output
@@ -106,12 +129,71 @@ def test_a_folder_with_subscriptions_is_used_again(
         ["--batch", "0"],
         ["--rate", "0"],
         ["--seconds", "-1"],
+        ["--compare", "-1"],
         ["--subscribers", "200000"],
         ["--width", "2"],
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: list[str]) -> None:
     assert CliRunner().invoke(app, ["bench", "broker", *wrong]).exit_code == 2
+
+
+# What stores the same events beside
+
+
+def alternatives(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Their rows, by alternative and phase."""
+    workload = RangeWorkload(subscriptions=1, attributes=4, event_size=4, predicates=2)
+    options = BrokerOptions(pool=20, batch=5, compare_seconds=0.2)
+    rows = measure_alternatives(workload, options, folder, lambda *_: None)
+    found = {(row["alternative"], row["phase"]): row for row in rows}
+    assert not list(folder.iterdir())
+    return found
+
+
+def check_stored(row: dict[str, Any]) -> None:
+    assert row["events"] > 0
+    assert row["events"] % row["load"]["batch"] == 0
+    assert row["events_per_second"] == pytest.approx(row["events"] / row["seconds"])
+    assert 0 < row["answer_ms"]["p50"] <= row["answer_ms"]["max"]
+
+
+def test_what_is_not_installed_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    rows = alternatives(tmp_path)
+    assert rows["NATS JetStream", "1 in flight"]["skipped"] == "nats-py is not installed"
+    check_stored(rows["SQLite", "1 in flight"])
+    check_stored(rows["SQLite", "1 batch in flight"])
+    assert rows["SQLite", "16 in flight"]["skipped"] == "one writer at a time"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(shutil, "which", lambda name, path: None)
+    skipped = alternatives(tmp_path)["NATS JetStream", "16 in flight"]["skipped"]
+    assert skipped == "nats-server is not installed"
+
+
+def test_nats_stores_all_that_it_acknowledged(tmp_path: Path) -> None:
+    rows = {phase: row for (name, phase), row in alternatives(tmp_path).items() if name != "SQLite"}
+    if "skipped" in rows["1 in flight"]:
+        pytest.skip(rows["1 in flight"]["skipped"])
+    for row in rows.values():
+        check_stored(row)
+
+
+def test_an_event_that_was_acknowledged_and_is_not_stored_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forgetful(sqlite3.Connection):
+        def executemany(self, sql: str, rows: Any) -> Any:  # type: ignore[override]
+            return super().executemany(sql, rows[1:])
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda path, **others: connect(path, factory=Forgetful, **others)
+    )
+    with pytest.raises(MismatchError, match=r"SQLite, 1 in flight: \d+ events were acknowledged"):
+        alternatives(tmp_path)
 
 
 # What is compared

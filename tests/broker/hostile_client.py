@@ -148,7 +148,7 @@ class Siege:
         grown = memory_mib(self._broker.pid) - self._before
         assert grown < GROWTH_MIB, f"{grown:.0f} MiB more than before"
         log = self._broker.log()
-        assert "Exception in ASGI application" not in log, log[-5000:].replace("\\n", "\n")
+        assert "Traceback" not in log, log[-5000:].replace("\\n", "\n")
 
 
 class ImpatientBroker:

@@ -79,6 +79,8 @@ NONSENSE = {
     "huge length": HEAD + b"content-length: " + b"9" * 5000 + b"\r\n\r\n{}",
     "length is text": HEAD + b"content-length: \xb2\r\n\r\n{}",
     "chunk size": CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n",
+    "chunk size that was not asked for": HEAD
+    + b"expect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
     "huge chunk": CHUNKED + b"f" * 40 + b"\r\n{}",
     "negative chunk": CHUNKED + b"-2\r\n{}\r\n0\r\n\r\n",
     "chunk is longer": CHUNKED + b"1\r\n{}\r\n0\r\n\r\n",

@@ -129,6 +129,15 @@ class BrokerOptions:
     rate: Annotated[float, Option(help="Single events per second.")] = 1_000.0
     connections: int = 128
     """Single events under way at a time."""
+    compare_seconds: Annotated[
+        float,
+        Option(
+            "--compare",
+            metavar="SECONDS",
+            help="Seconds of each closed loop, which the broker, SQLite and NATS JetStream (if "
+            "nats-server and nats-py are installed) go through; 0 to skip.",
+        ),
+    ] = 3.0
     soak_seconds: Annotated[
         float,
         Option("--soak", metavar="SECONDS", help="Seconds of soak test, which watches memory."),
@@ -152,7 +161,8 @@ class BrokerOptions:
         for name in ("rate", "soak_rate"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
-        _check(self, 0, "seconds", "latency_seconds", "soak_seconds", "warmup_seconds")
+        _check(self, 0, "seconds", "latency_seconds", "compare_seconds")
+        _check(self, 0, "soak_seconds", "warmup_seconds")
         if self.pool % self.batch:
             raise ValueError(
                 f"the pool of {self.pool} events must be whole batches of {self.batch}"

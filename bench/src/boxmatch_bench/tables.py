@@ -181,10 +181,10 @@ def memory_bytes(result: Row) -> int:
 
 def broker_tables(rows: Sequence[Row]) -> list[Table]:
     """What came before, the phases, and what the server held and used meanwhile."""
-    phases = [row for row in rows if row["phase"] != "load"]
+    phases = [row for row in rows if row["phase"] != "load" and "alternative" not in row]
     watched = [row for row in phases if "memory" in row]
     made = [_loading([row for row in rows if row["phase"] == "load"])]
-    made += [_speed(phases), _stages(phases), _use(watched)]
+    made += [_speed(phases), _alternatives(rows), _stages(phases), _use(watched)]
     return [table for table in made if table.rows]
 
 
@@ -230,6 +230,36 @@ def _speed(rows: Sequence[Row]) -> Table:
         for row in rows
     )
     return Table(title, columns, tuple(made))
+
+
+def _alternatives(rows: Sequence[Row]) -> Table:
+    """Rows of the alternatives, and the broker's own of the same phases."""
+    title = "Closed loops: durable events, each request sent when one before it is answered"
+    columns = (
+        "phase", "stored by", "version", "events", "events\nper s", "answered after ms\np50",
+        "\np90", "\np99", "\nmax",
+    )  # fmt: skip
+    phases = dict.fromkeys(row["phase"] for row in rows if "alternative" in row)
+    made: list[tuple[str, ...]] = []
+    for row in (row for phase in phases for row in rows if row["phase"] == phase):
+        named = (
+            row["phase"],
+            row.get("alternative", "boxmatch"),
+            row.get("alternative_version", ""),
+        )
+        if "skipped" in row:
+            made.append((*named, row["skipped"]))
+            continue
+        answers = row["answer_ms"] or {}
+        made.append(
+            (
+                *named,
+                f"{row['events']:,}",
+                number(row["events_per_second"]),
+                *(optional(answers.get(name)) for name in ("p50", "p90", "p99", "max")),
+            )
+        )
+    return Table(title, columns, tuple(made), 3)
 
 
 def _stages(rows: Sequence[Row]) -> Table:

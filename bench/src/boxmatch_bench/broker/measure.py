@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch_bench.answers import FailedError
+from boxmatch_bench.broker.alternatives import closed_loops, measure_alternatives
 from boxmatch_bench.broker.deliveries import compare, find_truth
 from boxmatch_bench.broker.processes import Session, Tell
-from boxmatch_bench.broker.watch import disk, held, stages, usage
+from boxmatch_bench.broker.watch import disk, held, stages, thirds, usage
 from boxmatch_bench.options import BrokerOptions
 from boxmatch_bench.settings import BrokerSetting, Schedule
 from boxmatch_bench.timing import Figures, spread_ms
@@ -56,6 +57,9 @@ def measure(
                 row = _run(session, phase, load)
                 if phase != "warming up":
                     yield head | row
+    if options.compare_seconds:
+        for row in measure_alternatives(setting.workload, options, folder, tell):
+            yield head | row
 
 
 def _load(session: Session, subscriptions: int, loaded: bool) -> Figures:
@@ -83,6 +87,7 @@ def _phases(options: BrokerOptions) -> dict[str, Any]:
         "warming up": {"seconds": options.warmup_seconds, "rate": None, **batches},
         "throughput": {"seconds": options.seconds, "rate": None, **batches},
         "latency": {"seconds": options.latency_seconds, "rate": options.rate, **single},
+        **closed_loops(options),
         "soak": {"seconds": options.soak_seconds, "rate": options.soak_rate, **batches},
     }
 
@@ -102,6 +107,9 @@ def _run(session: Session, phase: str, load: dict[str, Any]) -> Figures:
     session.tell(f"{phase}: comparing", 1.0, 1.0)
     compared = compare(session.truth, result, load["batch"])
     events = len(compared.counted.true)
+    if phase == "soak":
+        arrived = result["received"]["time"]
+        watched["thirds"] = thirds(began, ended, watch.samples, arrived, compared.delays)
     return {
         "phase": phase,
         "load": load,

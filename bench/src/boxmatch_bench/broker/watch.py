@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from boxmatch.arrays import Float64Array
 from boxmatch_bench.settings import FEED
+from boxmatch_bench.timing import spread_ms
 
 if TYPE_CHECKING:
     from boxmatch_bench.broker.processes import Server
@@ -59,9 +61,21 @@ Look = Callable[["Server"], Sample]
 
 
 def held(server: Server) -> Sample:
-    """The memory of the server at this moment."""
+    """The memory and the open files of the server at this moment."""
     used = usage(server.pid)
-    return {"resident": used and used.resident, "private": used and used.private}
+    return {
+        "resident": used and used.resident,
+        "private": used and used.private,
+        "descriptors": _descriptors(server.pid),
+    }
+
+
+def _descriptors(process: int) -> int | None:
+    """How many files, sockets among them, a process has open; None where it cannot be read."""
+    try:
+        return len(os.listdir(f"/proc/{process}/fd"))
+    except OSError:
+        return None
 
 
 def state_of_feed(server: Server) -> Sample:
@@ -163,6 +177,37 @@ class Watch:
             "resident": [sample["resident"] for sample in seen],
             "private": private,
         }
+
+
+def thirds(
+    began: float,
+    ended: float,
+    samples: Sequence[Sample],
+    arrived: Float64Array,
+    delay: Float64Array,
+) -> list[dict[str, Any]]:
+    """What was held, and how late notifications were, in each third of a phase.
+
+    The first has what a start still adds, so a leak is what the last has above the second.
+    `samples` are by `held`; `arrived` and `delay` are of each notification.
+    """
+    share = (ended - began) / 3
+    which = np.clip((arrived - began) // share, 0, 2)
+    made = []
+    for third in range(3):
+        low = began + third * share
+        seen = [one for one in samples if low <= one["at"] < low + share]
+        private = [one["private"] for one in seen if one["private"] is not None]
+        delays = delay[which == third]
+        made.append(
+            {
+                "notifications": len(delays),
+                "delivery_ms": spread_ms(delays),
+                "private": float(np.median(private)) if private else None,
+                "descriptors": max((one["descriptors"] or 0 for one in seen), default=None),
+            }
+        )
+    return made
 
 
 def _machine_seconds() -> float | None:

@@ -305,6 +305,7 @@ class TimeoutProtocol(_ReadByClient, HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             return None
         cycle.disconnected = True  # whatever the application says now is too late
+        cycle.waiting_for_100_continue = False  # nor is it told to send its body
         cycle.message_event.set()
         return cycle
 
