@@ -14,6 +14,7 @@ import { SubscriptionsSection } from "./subscriptions.js";
 import { startTheme, toggleTheme } from "./theme.js";
 import { Totals } from "./totals.js";
 import { TraceSection } from "./trace.js";
+import { Trouble } from "./trouble.js";
 
 const SECTIONS = ["feeds", "subscribers", "subscriptions", "playground", "trace"];
 /** Where the key / leads. */
@@ -36,6 +37,7 @@ let shown = null;
 
 startTheme();
 const totals = new Totals();
+const trouble = new Trouble();
 const feeds = new FeedsSection();
 const parts = {
   feeds: { update: () => { totals.update(overview, histories); feeds.update(overview, histories); } },
@@ -52,6 +54,7 @@ async function onOverview(found) {
   overview = found;
   lastHeard = found.at;
   histories.add(found);
+  trouble.update(found, histories);
   await findNames();
   setText(byId("version"), found.version);
   allowed = allowedSections(found);
