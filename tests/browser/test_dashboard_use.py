@@ -30,7 +30,7 @@ def used(broker: RunningBroker) -> None:
 
 @pytest.fixture
 def dashboard(broker: RunningBroker, pages: Pages) -> Dashboard:
-    return pages.new(broker.url).open_live("feeds")
+    return pages.new(broker.url).unfold().open_live("feeds")
 
 
 def theme(dashboard: Dashboard) -> str:
