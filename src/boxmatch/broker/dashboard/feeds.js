@@ -1,10 +1,10 @@
 /** The feeds: which are shown, in which order, and which are open. */
 
-import { command } from "./api.js";
 import { arrange, byId, element, setText, showEmpty } from "./dom.js";
 import { FeedCard, NUMBERS } from "./feed_card.js";
 import { exactly, plural } from "./format.js";
 import { recall, remember } from "./memory.js";
+import { showNoFeeds } from "./nothing_yet.js";
 
 const OPEN_AT_FIRST = 3;
 const ROWS_AT_FIRST = 100;
@@ -166,19 +166,8 @@ export class FeedsSection {
     setText(more, `Show more (${exactly(visible - this.shown)})`);
     const empty = byId("feeds-empty");
     empty.hidden = true;
-    if (all === 0) this.sayNone(empty);
+    if (all === 0) showNoFeeds(empty, this.overview);
     else if (found === 0) showEmpty(empty, "No feed with this name", "Change the text in “Find”.");
-  }
-
-  sayNone(node) {
-    if (this.overview.roles.admin) {
-      const example = '{"name": "ticks", "schema": {"symbol": "string", "price": "float", "volume": "int"}}';
-      showEmpty(node, "No feeds yet", "Create one with:", command("feeds", example));
-    } else {
-      showEmpty(node, "This key may not see any feed",
-        "Its subscriptions are in the other sections. To see a feed, use a key that may publish to it or read it:",
-        "boxmatch admin keys create LABEL --read FEED");
-    }
   }
 
   /** For the keys j and k. */
