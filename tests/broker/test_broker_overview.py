@@ -20,6 +20,7 @@ from boxmatch.broker.access import Keys
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.monitoring.history import HISTORY, MOST_FEEDS
 from boxmatch.broker.monitoring.metrics import BUCKETS, STAGES
+from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import Wanted
 
@@ -108,6 +109,7 @@ def test_numbers_of_a_feed(watched: Watched) -> None:
     assert whole["delivered"] == {"socket": 0, "sse": 0, "poll": 3, "webhook": 0}
     assert whole["storage_bytes"] > 0
     assert whole["dropped"] == 0
+    assert (whole["failure"], whole["lacking_bytes"]) == (None, 0)
 
 
 def test_what_a_key_sees(watched: Watched) -> None:
@@ -167,7 +169,8 @@ def test_subscribers(watched: Watched) -> None:
         return dict(found)
 
     expected = {
-        "subscriber": "bob", "backlog": 5, "sessions": 0, "delivered": 0, "dropped": 0,
+        "subscriber": "bob", "backlog": 5, "falls_behind": False, "sessions": 0, "delivered": 0,
+        "dropped": 0,
         "subscriptions": 3, "webhook": "paused", "dead_letters": 0, "last_error": None,
         "mode": "cursor", "in_flight": 0, "redelivered": 0,
     }  # fmt: skip
@@ -280,6 +283,23 @@ def test_the_page_is_read_only(watched: Watched) -> None:
 
 
 # Without a network
+
+
+def test_a_backlog_grows_by_its_history_not_by_its_size() -> None:
+    def falls_behind(*backlogs: int) -> bool:
+        """With three counts in a span."""
+        subscriber = Subscriber(1, "ann")
+        for number, backlog in enumerate(backlogs):
+            subscriber.count_backlog(backlog, new_span=number % 3 == 0)
+        return subscriber.falls_behind
+
+    assert falls_behind(*range(1, 13))
+    assert falls_behind(*[1, 5, 9, 4, 8, 12, 7, 11, 15, 10, 14, 18])  # read in batches too small
+    assert not falls_behind(*range(1, 10))  # not for long
+    assert not falls_behind(*[1_000_000] * 20)
+    assert not falls_behind(*range(1_000_000, 999_980, -1))
+    assert not falls_behind(*[1, 5, 9, 2, 6, 10, 1, 5, 9, 3, 7, 11])  # read in batches
+    assert not falls_behind(*range(1, 13), 0, *range(1, 7))
 
 
 def test_events_wait_until_they_are_durable(tmp_path: Path) -> None:

@@ -101,10 +101,12 @@ def test_on_a_short_disk_the_oldest_that_nobody_waits_for_go(
     retention = Retention(free_bytes=100 * MIB)
     assert store.tidy(0.0, retention).events == {}
     free = 99 * MIB
+    assert 0 < store.lacking_bytes(retention.free_bytes) <= MIB
     done = store.tidy(0.0, retention)
     assert (done.events, done.dropped) == ({(feed, "disk"): 2}, {})
     assert kept(store, feed) == [2, 3, 5, 6, 7, 8]  # 2 and 3 are not read
     # What is free in the database is taken before the file grows.
+    assert store.lacking_bytes(retention.free_bytes) <= 0
     assert store.tidy(0.0, retention).events == {}
     free = 0
     assert store.tidy(0.0, Retention(free_bytes=0)).events == {}

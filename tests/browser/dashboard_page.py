@@ -53,6 +53,11 @@ class Dashboard:
             expect(self.at(f"#{section}")).to_be_visible()
         return self
 
+    def unfold(self) -> Self:
+        """Shows idle feeds too, from the next opening on."""
+        self.context.add_init_script("sessionStorage.setItem('boxmatch-unfolded', 'true')")
+        return self
+
     def at(self, selector: str) -> Locator:
         return self.page.locator(selector)
 

@@ -106,9 +106,10 @@ def use_everything(dashboard: Dashboard, *, reads: bool = True) -> str:
             expect(dashboard.at("#filter-summary")).to_contain_text(summary)
             expect(dashboard.at("#filter-boxes")).to_contain_text("price > 0")
         if section == "trace":
-            expect(dashboard.at("#trace-event")).not_to_have_value("")
+            expect(dashboard.at("#trace-summary")).to_contain_text("Not published.")
             dashboard.at("#trace-event").fill(EVENT)
-            dashboard.at("#trace-send").click()
+            with dashboard.page.expect_response(lambda answer: answer.url.endswith("/trace")):
+                dashboard.at("#trace-send").click()
             expect(dashboard.at("#trace-summary")).to_contain_text("Not published.")
         seen.append(dashboard.everything())
     return "\n".join([*seen, *dashboard.bodies])

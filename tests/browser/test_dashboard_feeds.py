@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -55,7 +56,7 @@ def test_charts_move_under_load_and_remember_it(
     feed = {"name": "load", "schema": {"price": "float"}}
     http.post("/feeds", json=feed).raise_for_status()
     subscribe(http, "load-taker", "load", all="price >= 0", some="price < 10")
-    dashboard = pages.new(broker.url).open_live("feeds")
+    dashboard = pages.new(broker.url).unfold().open_live("feeds")
     card = dashboard.feed("load")
     if card.locator(".feed-toggle").get_attribute("aria-expanded") == "false":
         card.locator(".feed-toggle").click()
@@ -106,7 +107,7 @@ def test_a_feed_that_gives_up_precision_says_so(
         dict(zip(workload.schema.names, row, strict=True))
         for row in np.asarray(workload.events(0, 40)).astype(int).tolist()
     ]
-    dashboard = pages.new(broker.url).open_live("feeds")
+    dashboard = pages.new(broker.url).unfold().open_live("feeds")
     card = dashboard.feed("hasty")
     badge = card.locator(".badge")
     expect(card).to_have_attribute("data-state", "exact")
@@ -135,3 +136,41 @@ def test_a_feed_that_gives_up_precision_says_so(
         lambda: abs(dashboard.number("hasty", "precision") - measured) < 1e-9,
         "the same as measured",
     )
+
+
+def test_feeds_by_load_and_the_idle_ones_folded(pages: Pages, tmp_path: Path) -> None:
+    names = ["a-idle", "b-slow", "c-idle", "d-idle", "e-fast"]
+    with (
+        RunningBroker(tmp_path / "data") as broker,
+        httpx.Client(base_url=broker.url, timeout=30) as http,
+    ):
+        for name in names:
+            body = {"name": name, "schema": {"price": "float"}}
+            http.post("/feeds", json=body).raise_for_status()
+        with Load(broker.url, "e-fast", EVENTS), Load(broker.url, "b-slow", EVENTS[:2]):
+            dashboard = pages.new(broker.url).open_live("feeds")
+            dashboard.until(
+                lambda: shown(dashboard) == ["e-fast", "b-slow"], "by load, not by name"
+            )
+            fold = dashboard.at(".fold")
+            expect(fold).to_have_text("3 idle feeds")
+            fold.press("Enter")
+            everything = ["e-fast", "b-slow", "a-idle", "c-idle", "d-idle"]
+            assert shown(dashboard) == everything
+            expect(fold).to_have_attribute("aria-expanded", "true")
+            dashboard.page.reload()
+            dashboard.until(lambda: shown(dashboard) == everything, "unfolding is remembered")
+            fold.press("Enter")
+            fold.blur()
+            assert shown(dashboard) == ["e-fast", "b-slow"]
+
+            dashboard.at("#feeds-search").fill("c-")
+            assert shown(dashboard) == ["c-idle"]  # what is searched for is not folded
+            dashboard.at("#feeds-search").fill("")
+            with Load(broker.url, "d-idle", EVENTS[:1]):
+                expect(dashboard.feed("d-idle")).to_be_visible()
+                expect(fold).to_have_text("2 idle feeds")
+
+
+def shown(dashboard: Dashboard) -> list[str]:
+    return [str(one.get_attribute("data-feed")) for one in dashboard.at("[data-feed]").all()]

@@ -30,7 +30,7 @@ def used(broker: RunningBroker) -> None:
 
 @pytest.fixture
 def dashboard(broker: RunningBroker, pages: Pages) -> Dashboard:
-    return pages.new(broker.url).open_live("feeds")
+    return pages.new(broker.url).unfold().open_live("feeds")
 
 
 def theme(dashboard: Dashboard) -> str:
@@ -156,7 +156,7 @@ def test_on_a_phone_nothing_scrolls_sideways(broker: RunningBroker, pages: Pages
             expect(phone.at("#filter-error mark")).to_be_visible()
         if section == "trace":
             phone.at("#trace-feed").select_option("w" * 128)
-            expect(phone.at("#trace-event")).not_to_have_value("")
+            expect(phone.at("#trace-misses > li, #trace-gets > li")).to_have_count(2)
             phone.at("#trace-event").fill('{"price": 0}')
             phone.at("#trace-send").click()
             expect(phone.at("#trace-misses > li")).to_have_count(2)

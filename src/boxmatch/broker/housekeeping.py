@@ -22,6 +22,8 @@ _CURSORS = 0.1
 _WRITING = 0.25
 _EXPIRY = 0.5
 _COUNTING = 2.0
+_SPAN = 5
+"""Counts of backlogs, by whose lowest one sees which grow."""
 _TIDYING = 5.0
 _REPORTING = 60.0
 _QUIET = 2.0
@@ -48,6 +50,7 @@ class Housekeeping:
         self._retention = broker.settings.retention
         self._clock = broker.clock
         self._given_back = broker.store.next_sequence
+        self._counts = 0
         self._removed: Counter[tuple[str, str]] = Counter()
         """Events by feed and cause, and notifications by cause, that were not logged yet."""
         self._lost: Counter[str] = Counter()
@@ -111,8 +114,10 @@ class Housekeeping:
     async def _count(self) -> None:
         backlogs = await asyncio.to_thread(self._store.reader.backlogs)
         letters = await asyncio.to_thread(self._store.reader.dead_letter_counts)
+        self._counts += 1
+        new_span = self._counts % _SPAN == 0
         for subscriber in self._directory.by_number.values():
-            subscriber.backlog = backlogs.get(subscriber.number, 0)
+            subscriber.count_backlog(backlogs.get(subscriber.number, 0), new_span=new_span)
             subscriber.dead_letters = letters.get(subscriber.number, 0)
 
     async def _tidy(self) -> None:

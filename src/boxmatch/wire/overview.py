@@ -37,6 +37,10 @@ class BrokerCounts(ResponseBody, frozen=True):
     storage_bytes: int
     log_bytes: int
     backlog: int
+    failure: Annotated[str | None, Meta(description="Why nothing can be stored, while that is so.")]
+    lacking_bytes: Annotated[
+        int, Meta(description="What the disk lacks to have as much free as the broker keeps free.")
+    ]
 
 
 class FeedCounts(ResponseBody, frozen=True, kw_only=True):
@@ -71,6 +75,9 @@ class WatchedFeed(FeedCounts, frozen=True, kw_only=True):
 class WatchedSubscriber(ResponseBody, frozen=True):
     subscriber: str
     backlog: int
+    falls_behind: Annotated[
+        bool, Meta(description="Whether the backlog grows, by its lows in the last half minute.")
+    ]
     sessions: int
     delivered: int
     dropped: int
@@ -95,7 +102,10 @@ class Overview(ResponseBody, frozen=True):
     feeds: list[WatchedFeed]
     subscribers: Annotated[
         list[WatchedSubscriber],
-        Meta(description="At most 50: those with errors first, then those that most waits for."),
+        Meta(
+            description="At most 50: those with errors first, then those that fall behind, then "
+            "those that most waits for."
+        ),
     ]
     subscriber_count: int
 

@@ -14,6 +14,7 @@ import { SubscriptionsSection } from "./subscriptions.js";
 import { startTheme, toggleTheme } from "./theme.js";
 import { Totals } from "./totals.js";
 import { TraceSection } from "./trace.js";
+import { Trouble } from "./trouble.js";
 
 const SECTIONS = ["feeds", "subscribers", "subscriptions", "playground", "trace"];
 /** Where the key / leads. */
@@ -26,7 +27,7 @@ const ANNOUNCE_MS = 5_000;
 const histories = new Histories();
 const states = new Map();
 let overview = null;
-let names = { all: [], ofEvents: [], busiest: undefined };
+let names = { all: [], ofEvents: [], busiest: undefined, subscribed: undefined };
 let ownFeeds = [];
 let ownMark = "";
 let allowed = new Set();
@@ -36,6 +37,7 @@ let shown = null;
 
 startTheme();
 const totals = new Totals();
+const trouble = new Trouble();
 const feeds = new FeedsSection();
 const parts = {
   feeds: { update: () => { totals.update(overview, histories); feeds.update(overview, histories); } },
@@ -52,6 +54,7 @@ async function onOverview(found) {
   overview = found;
   lastHeard = found.at;
   histories.add(found);
+  trouble.update(found, histories);
   await findNames();
   setText(byId("version"), found.version);
   allowed = allowedSections(found);
@@ -78,8 +81,11 @@ async function findNames() {
   }
   const all = [...new Set([...seen.map((feed) => feed.name), ...ownFeeds])];
   const ofState = new Set(seen.filter((feed) => feed.kind === "state").map((feed) => feed.name));
-  const busiest = seen.filter((feed) => feed.kind === "events").sort((a, b) => b.received - a.received)[0]?.name;
-  names = { all, ofEvents: all.filter((name) => !ofState.has(name)), busiest };
+  const load = (feed) => histories.of(feed.name).now.load || 0;
+  const byLoad = [...seen].sort((a, b) => load(b) - load(a) || b.received - a.received);
+  const busiest = byLoad.find((feed) => feed.kind === "events")?.name;
+  const subscribed = byLoad.find((feed) => feed.subscriptions > 0)?.name;
+  names = { all, ofEvents: all.filter((name) => !ofState.has(name)), busiest, subscribed };
 }
 
 function current() {

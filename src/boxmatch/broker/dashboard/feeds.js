@@ -1,15 +1,13 @@
 /** The feeds: which are shown, in which order, and which are open. */
 
-import { command } from "./api.js";
 import { arrange, byId, element, setText, showEmpty } from "./dom.js";
 import { FeedCard, NUMBERS } from "./feed_card.js";
 import { exactly, plural } from "./format.js";
 import { recall, remember } from "./memory.js";
+import { showNoFeeds } from "./nothing_yet.js";
 
 const OPEN_AT_FIRST = 3;
 const ROWS_AT_FIRST = 100;
-/** As many are found by name; of more, those with most to see come first. */
-const FEW = 12;
 const REORDER_MS = 10_000;
 
 /** The section. `overview` and `histories` come with each look at the broker. */
@@ -19,6 +17,8 @@ export class FeedsSection {
     this.shown = ROWS_AT_FIRST;
     this.order = [];
     this.orderedAt = 0;
+    this.idle = new Set();
+    this.unfolded = recall("unfolded") ?? false;
     this.chosen = recall("opened"); // null until the reader opens or closes one
     this.opened = new Set(this.chosen);
     this.list = byId("feeds-list");
@@ -26,6 +26,8 @@ export class FeedsSection {
       element("span", {}, "feed"), element("span", {}, "matching"), element("span", {}, "last minute"),
       element("div", { class: "numbers" }, ...NUMBERS.map(([, label, unit]) => element("span", {},
         label === "subscriptions" ? "subscr." : label, element("span", { class: "unit" }, unit)))));
+    this.fold = element("button", { type: "button", class: "fold", "aria-controls": "feeds-list", onclick: () => this.toggleIdle() },
+      element("span", { class: "chevron", "aria-hidden": "true" }), element("span"));
     this.watcher = new IntersectionObserver((entries) => this.onSeen(entries), { rootMargin: "200px" });
     byId("feeds-search").addEventListener("input", () => { this.shown = ROWS_AT_FIRST; this.render(); });
     byId("feeds-order").addEventListener("change", () => { this.orderedAt = 0; this.render(); scrollTo(0, 0); });
@@ -63,6 +65,12 @@ export class FeedsSection {
     this.updateCard(card);
   }
 
+  toggleIdle() {
+    this.unfolded = !this.unfolded;
+    remember("unfolded", this.unfolded);
+    this.render();
+  }
+
   update(overview, histories) {
     this.overview = overview;
     this.histories = histories;
@@ -73,7 +81,6 @@ export class FeedsSection {
       this.watcher.unobserve(card.element);
       this.cards.delete(name);
     }
-    if (this.list.childElementCount === 0 && this.feeds.size > FEW) byId("feeds-order").value = "received";
     if (this.chosen === null) this.openSome();
     this.render();
   }
@@ -82,10 +89,25 @@ export class FeedsSection {
     if (this.overview === undefined) return;
     const wanted = byId("feeds-search").value.trim().toLowerCase();
     const found = this.inOrder().filter((name) => name.toLowerCase().includes(wanted));
-    const cards = found.slice(0, this.shown).map((name) => this.card(name));
-    arrange(this.list, cards.length > 0 ? [this.head, ...cards.map((card) => card.element)] : []);
+    // What is searched for is shown, idle or not.
+    const idle = wanted === "" ? found.filter((name) => this.idle.has(name)) : [];
+    const folded = new Set(this.unfolded ? [] : idle);
+    const visible = [...found.filter((name) => !idle.includes(name)), ...idle].filter((name) => !folded.has(name));
+    const cards = visible.slice(0, this.shown).map((name) => this.card(name));
+    arrange(this.list, found.length > 0 ? [this.head, ...this.withFold(cards, idle.length)] : []);
     for (const card of cards) this.updateCard(card);
-    this.say(found.length);
+    this.say(found.length, visible.length);
+  }
+
+  /** The cards, and before the idle ones the line that folds them. */
+  withFold(cards, idle) {
+    const elements = cards.map((card) => card.element);
+    if (idle === 0) return elements;
+    setText(this.fold.lastChild, plural(idle, "idle feed"));
+    this.fold.setAttribute("aria-expanded", String(this.unfolded));
+    const first = cards.findIndex((card) => this.idle.has(card.name));
+    elements.splice(first < 0 ? elements.length : first, 0, this.fold);
+    return elements;
   }
 
   updateCard(card) {
@@ -94,59 +116,58 @@ export class FeedsSection {
   }
 
   openSome() {
-    const busiest = [...this.feeds.values()].sort((a, b) => b.received - a.received);
-    for (const { name } of busiest) {
+    const names = this.sorted("load");
+    const busy = names.filter((name) => !this.histories.of(name).idle(this.overview.at));
+    for (const name of busy.length > 0 ? busy : names) {
       if (this.opened.size >= OPEN_AT_FIRST) return;
       this.opened.add(name);
       this.cards.get(name)?.setOpen(true);
     }
   }
 
-  /** Rows that jump cannot be read, so numbers change places seldom, and not under the hand. */
+  /** Rows that jump cannot be read, so they change places seldom, and not under the hand. */
   inOrder() {
     const by = byId("feeds-order").value;
-    const names = [...this.feeds.keys()];
-    const complete = names.length === this.order.length && this.order.every((name) => this.feeds.has(name));
+    const complete = this.feeds.size === this.order.length && this.order.every((name) => this.feeds.has(name));
     const touched = this.list.matches(":hover") || this.list.contains(document.activeElement);
-    const due = by !== "name" && Date.now() - this.orderedAt > REORDER_MS && !touched;
+    const due = Date.now() - this.orderedAt > REORDER_MS && !touched;
     if (complete && this.orderedAt > 0 && !due) return this.order;
-    const weight = (name) => {
-      const { now } = this.histories.of(name);
-      const value = { received: now.rates.received, waiting: now.waiting, p99: now.latency.end_to_end?.p99, rate: now.rate }[by];
-      return Number.isFinite(value) ? value : -1;
-    };
-    const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
-    this.order = names.sort(by === "name" ? byName : (a, b) => weight(b) - weight(a) || byName(a, b));
+    this.order = this.sorted(by);
+    // One whose charts are open is read.
+    this.idle = new Set(this.order.filter((name) => !this.opened.has(name) && this.histories.of(name).idle(this.overview.at)));
     // With the first look at the broker there are no rates yet, so the second counts.
-    const unknown = by === "received" && names.some((name) => weight(name) < 0);
+    const unknown = by === "load" && this.order.some((name) => Number.isNaN(this.histories.of(name).now.load));
     this.orderedAt = Date.now() - (unknown ? REORDER_MS : 0);
     return this.order;
   }
 
-  say(found) {
+  /** The names of all feeds; what is equal, and what is not known yet, by what waits, then by name. */
+  sorted(by) {
+    const weight = (name) => {
+      const { now } = this.histories.of(name);
+      const value = { load: now.load, waiting: now.waiting, p99: now.latency.end_to_end?.p99, rate: now.rate }[by];
+      return Number.isFinite(value) ? value : -1;
+    };
+    const waiting = (name) => this.feeds.get(name).waiting;
+    const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
+    return [...this.feeds.keys()].sort(by === "name" ? byName
+      : (a, b) => weight(b) - weight(a) || waiting(b) - waiting(a) || byName(a, b));
+  }
+
+  /** `found` by name, of which `visible` are not folded. */
+  say(found, visible) {
     const all = this.feeds.size;
     const approximate = [...this.feeds.values()].filter((feed) => feed.rate > 0).length;
     const parts = [found === all ? plural(all, "feed") : `${exactly(found)} of ${plural(all, "feed")}`];
     if (approximate > 0) parts.push(`${exactly(approximate)} approximate`);
     setText(byId("feeds-count"), all === 0 ? "" : parts.join(", "));
     const more = byId("feeds-more");
-    more.hidden = found <= this.shown;
-    setText(more, `Show more (${exactly(found - this.shown)})`);
+    more.hidden = visible <= this.shown;
+    setText(more, `Show more (${exactly(visible - this.shown)})`);
     const empty = byId("feeds-empty");
     empty.hidden = true;
-    if (all === 0) this.sayNone(empty);
+    if (all === 0) showNoFeeds(empty, this.overview);
     else if (found === 0) showEmpty(empty, "No feed with this name", "Change the text in “Find”.");
-  }
-
-  sayNone(node) {
-    if (this.overview.roles.admin) {
-      const example = '{"name": "ticks", "schema": {"symbol": "string", "price": "float", "volume": "int"}}';
-      showEmpty(node, "No feeds yet", "Create one with:", command("feeds", example));
-    } else {
-      showEmpty(node, "This key may not see any feed",
-        "Its subscriptions are in the other sections. To see a feed, use a key that may publish to it or read it:",
-        "boxmatch admin keys create LABEL --read FEED");
-    }
   }
 
   /** For the keys j and k. */

@@ -2,10 +2,11 @@
 
 import * as api from "./api.js";
 import { dialectOf } from "./dialects.js";
-import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
+import { byId, element, fillSelect, setText } from "./dom.js";
 import { editorOf, parseObject, say, unitOffset } from "./editor.js";
 import { exactly, joined, moment, percent, plural, sentence } from "./format.js";
 import { recall, remember } from "./memory.js";
+import { showNoEvents, showNoFeeds } from "./nothing_yet.js";
 import { conditionText, eventLine, predicateList, verdict } from "./predicates.js";
 import { attributesOf } from "./schemas.js";
 
@@ -33,8 +34,8 @@ export class PlaygroundSection {
     this.overview = overview;
     byId("playground-body").hidden = feeds.length === 0;
     byId("playground-empty").hidden = feeds.length > 0;
-    const how = "Create a feed of events first; the section Feeds shows how.";
-    if (feeds.length === 0) showEmpty(byId("playground-empty"), "No feed to test a filter on", how);
+    this.sayNoEvents();
+    if (feeds.length === 0) showNoFeeds(byId("playground-empty"), overview, "No feed of events yet");
     else if (fillSelect(this.select, feeds, busiest) || this.feed === undefined) this.chooseFeed();
   }
 
@@ -49,8 +50,16 @@ export class PlaygroundSection {
     if (feed !== this.feed) return;
     this.attributes = attributes;
     this.showHelp();
+    this.sayNoEvents();
     if (this.editor.text !== before) return; // what was typed in the meantime stays
     this.showText();
+  }
+
+  sayNoEvents() {
+    const node = byId("playground-none");
+    const feed = this.overview.feeds.find((one) => one.name === this.feed);
+    if (feed?.last_sequence === 0) showNoEvents(node, this.feed, this.attributes);
+    else node.hidden = true;
   }
 
   chooseDialect() {

@@ -10,6 +10,8 @@ const MEASURE_WINDOW = 30;
 /** Longer than a hidden page waits between two requests: then nothing is known of the time between. */
 const GAP_SECONDS = 25;
 const LEAST_STEP = 0.5;
+/** After so long without an event a feed is idle. */
+const IDLE_SECONDS = 60;
 
 /** Columns of numbers of which the oldest go first. What is not known is NaN. */
 export class Ring {
@@ -67,13 +69,14 @@ const columnNames = [
 export class FeedHistory {
   constructor() {
     this.ring = new Ring(columnNames, SPAN_SECONDS);
+    this.activeAt = -Infinity;
     this.clear();
   }
 
   clear() {
     this.recent = []; // samples as they came, for differences
     this.checks = []; // of the last five minutes: when, matches checked, of these false
-    this.now = { rates: {}, latency: {}, waiting: NaN, rate: 0, precision: NaN, checked: 0 };
+    this.now = { rates: {}, load: NaN, latency: {}, waiting: NaN, rate: 0, precision: NaN, checked: 0 };
   }
 
   push(feed, at, buckets) {
@@ -86,12 +89,17 @@ export class FeedHistory {
         this.ring.push({ at: previous.at + 0.001 }); // so that no line bridges the gap
       }
     }
+    if (previous !== undefined && feed.committed + feed.received > previous.feed.committed + previous.feed.received) this.activeAt = at;
     this.recent.push({ at, feed });
     while (this.recent.length > 2 && this.recent[1].at <= at - MEASURE_WINDOW) this.recent.shift();
     this.checks.push([at, feed.sampled_matches, feed.sampled_false]);
     while (this.checks.length > 2 && this.checks[0][0] < at - SPAN_SECONDS) this.checks.shift();
     this.now = this.summary(feed, at, buckets);
     this.ring.push(this.row(feed, at));
+  }
+
+  idle(at) {
+    return at - this.activeAt > IDLE_SECONDS && !(this.now.waiting > 0);
   }
 
   /** The sample from which differences over a window are taken. */
@@ -106,13 +114,15 @@ export class FeedHistory {
     const elapsed = at - before.at;
     const rates = {};
     for (const name of COUNTERS) rates[name] = elapsed > 0 ? (feed[name] - before.feed[name]) / elapsed : NaN;
+    // Of a state feed, changes are counted when they are stored.
+    const load = Math.max(rates.received, (feed.committed - before.feed.committed) / elapsed);
     const start = this.since(at, LATENCY_WINDOW).feed;
     const latency = {};
     for (const stage of STAGES) {
       const counts = (feed.stages?.[stage] ?? []).map((value, index) => value - (start.stages?.[stage]?.[index] ?? 0));
       latency[stage] = { p50: percentile(counts, buckets, 0.5), p99: percentile(counts, buckets, 0.99) };
     }
-    return { rates, latency, waiting: feed.waiting, rate: feed.rate, ...this.precision(feed) };
+    return { rates, load, latency, waiting: feed.waiting, rate: feed.rate, ...this.precision(feed) };
   }
 
   precision(feed) {

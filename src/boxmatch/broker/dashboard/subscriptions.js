@@ -1,8 +1,10 @@
 /** The subscriptions of a feed that match most, and those that never do. */
 
 import * as api from "./api.js";
-import { byId, fillSelect, setText, showEmpty } from "./dom.js";
+import { byId, fillSelect, setText } from "./dom.js";
 import { count, exactly, filterText, moment, plural } from "./format.js";
+import { showNoFeeds, showNoSubscriptions } from "./nothing_yet.js";
+import { attributesOf } from "./schemas.js";
 import { Table } from "./tables.js";
 
 const EVERY_MS = 5_000;
@@ -29,13 +31,14 @@ export class SubscriptionsSection {
     this.select.addEventListener("change", () => this.load());
   }
 
-  update(overview, { all: names, busiest }) {
-    const changed = fillSelect(this.select, names, busiest);
+  update(overview, { all: names, subscribed }) {
+    this.overview = overview;
+    const changed = fillSelect(this.select, names, subscribed);
     byId("subscriptions-tables").hidden = names.length === 0;
     byId("subscriptions-empty").hidden = names.length > 0;
     if (names.length === 0) {
       setText(byId("subscriptions-count"), "");
-      showEmpty(byId("subscriptions-empty"), "No feeds yet", "Create a feed first; the section Feeds shows how.");
+      showNoFeeds(byId("subscriptions-empty"), overview);
     } else if (changed || Date.now() - (this.loadedAt ?? 0) > EVERY_MS) this.load();
   }
 
@@ -46,13 +49,14 @@ export class SubscriptionsSection {
     const feed = this.select.value;
     try {
       const [busiest, dead] = await Promise.all(["busiest", "dead"].map((order) => api.subscriptions(feed, order, asking.signal)));
-      this.show(feed, busiest, dead);
+      const attributes = busiest.count === 0 ? await attributesOf(feed, this.overview) : [];
+      if (!asking.signal.aborted) this.show(feed, busiest, dead, attributes);
     } catch (error) {
       if (!asking.signal.aborted) this.fail(error);
     }
   }
 
-  show(feed, busiest, dead) {
+  show(feed, busiest, dead, attributes) {
     byId("subscriptions-error").hidden = true;
     byId("subscriptions-tables").hidden = busiest.count === 0;
     byId("subscriptions-empty").hidden = busiest.count > 0;
@@ -61,10 +65,7 @@ export class SubscriptionsSection {
     fill(this.busiest, "busiest", active);
     fill(this.dead, "dead", dead.subscriptions);
     setText(byId("subscriptions-count"), `${plural(busiest.count, "subscription")}, ${exactly(busiest.dead)} dead`);
-    if (busiest.count === 0) {
-      showEmpty(byId("subscriptions-empty"), `No subscriptions to ${feed} yet`, "Create one with:",
-        api.command("subscribers/alice/subscriptions/first", `{"feed": "${feed}", "filter": "…"}`, " -X PUT"));
-    }
+    if (busiest.count === 0) showNoSubscriptions(byId("subscriptions-empty"), feed, attributes);
   }
 
   fail(error) {

@@ -1,9 +1,10 @@
 /** Who gets an event, and why the others do not; and, if wanted, send it. */
 
 import * as api from "./api.js";
-import { byId, element, fillSelect, setText, showEmpty } from "./dom.js";
+import { byId, element, fillSelect, setText } from "./dom.js";
 import { editorOf, parseObject, say } from "./editor.js";
 import { exactly, filterText, joined, percent, plural } from "./format.js";
+import { showNoFeeds, showNoSubscriptions } from "./nothing_yet.js";
 import { predicateList, verdict } from "./predicates.js";
 import { attributesOf, exampleEvent, newestEvent } from "./schemas.js";
 
@@ -24,8 +25,7 @@ export class TraceSection {
     this.overview = overview;
     byId("trace-body").hidden = feeds.length === 0;
     byId("trace-empty").hidden = feeds.length > 0;
-    const how = "Create a feed of events first; the section Feeds shows how.";
-    if (feeds.length === 0) showEmpty(byId("trace-empty"), "No feed to trace an event in", how);
+    if (feeds.length === 0) showNoFeeds(byId("trace-empty"), overview, "No feed of events yet");
     else if (fillSelect(this.select, feeds, busiest) || this.feed === undefined) this.chooseFeed();
     byId("trace-publish").hidden = !this.may("publish");
   }
@@ -37,18 +37,27 @@ export class TraceSection {
 
   chooseFeed() {
     this.feed = this.select.value;
+    this.asking?.abort();
+    this.attributes = [];
     this.editor.text = "";
     this.clear();
     byId("trace-publish").hidden = !this.may("publish");
     return this.fillExample();
   }
 
+  /** The newest event, or an example; and who gets it. */
   async fillExample() {
     const feed = this.feed;
     const before = this.editor.text;
-    const event = (this.may("read") && (await newestEvent(feed))) || exampleEvent(await attributesOf(feed, this.overview));
-    // What was typed in the meantime stays.
-    if (feed === this.feed && this.editor.text === before) this.editor.text = JSON.stringify(event, null, 2);
+    const reads = this.may("read");
+    const [newest, attributes] = await Promise.all([reads ? newestEvent(feed) : null, attributesOf(feed, this.overview)]);
+    if (feed !== this.feed) return;
+    this.attributes = attributes;
+    if (this.editor.text !== before) return; // what was typed in the meantime stays
+    this.editor.text = JSON.stringify(newest ?? exampleEvent(attributes), null, 2);
+    const why = reads ? "The feed has no events yet: this is an example, which you may publish." : "An example: this key may not read the events of the feed.";
+    await this.send(false);
+    if (feed === this.feed) say(byId("trace-made-up"), newest === null ? why : "");
   }
 
   async send(publish) {
@@ -65,7 +74,7 @@ export class TraceSection {
     } catch (error) {
       if (!asking.signal.aborted) this.reject(error.message, placeOf(attributeOf(error), text));
     } finally {
-      this.busy(false);
+      if (this.asking === asking) this.busy(false);
     }
   }
 
@@ -82,7 +91,8 @@ export class TraceSection {
     this.editor.clear();
     setText(byId("trace-summary"), "Nothing traced yet.");
     for (const id of ["trace-gets", "trace-misses"]) byId(id).replaceChildren();
-    for (const id of ["trace-rate", "gets-hint", "misses-hint"]) say(byId(id), "");
+    for (const id of ["trace-made-up", "trace-rate", "gets-hint", "misses-hint"]) say(byId(id), "");
+    byId("trace-none").hidden = true;
   }
 
   show(found) {
@@ -90,6 +100,9 @@ export class TraceSection {
     const sent = found.sequence === null ? "Not published." : `Published with sequence ${exactly(found.sequence)}.`;
     setText(byId("trace-summary"), all === 0 ? `${sent} There are no subscriptions yet.`
       : `${sent} ${exactly(found.matched)} of ${plural(all, "subscription")} ${found.matched === 1 ? "matches" : "match"}.`);
+    if (all === 0) showNoSubscriptions(byId("trace-none"), this.feed, this.attributes);
+    else byId("trace-none").hidden = true;
+    say(byId("trace-made-up"), "");
     const rate = joined(percent(found.rate));
     say(byId("trace-rate"), found.rate > 0 ? `The feed currently tolerates ${rate} of false matches; this result is exact.` : "");
     byId("trace-gets").replaceChildren(...found.gets.map((one) => item(one, true)));

@@ -56,9 +56,11 @@ class BrokerSummary(NamedTuple):
     sessions: int
     backlog: int
     subscribers: list[WatchedSubscriber]
-    """Those with errors first, then those that most waits for, then the busiest."""
+    """Those with errors first, then those that fall behind, then those that most waits for."""
     subscriber_count: int
     sizes: Sizes
+    lacking_bytes: int
+    """Of the disk; see `Store.lacking_bytes`."""
 
 
 class History:
@@ -87,7 +89,7 @@ class History:
         self._activity: dict[str, float] = {}
         self._summing = asyncio.Lock()
         self._summary: tuple[float, BrokerSummary] | None = None
-        self._sizes: tuple[float, Sizes] | None = None
+        self._sizes: tuple[float, Sizes, int] | None = None
         self._task = asyncio.create_task(self._sample_all())
 
     async def stop(self) -> None:
@@ -142,6 +144,8 @@ class History:
             storage_bytes=summary.sizes.nbytes,
             log_bytes=summary.sizes.log_bytes,
             backlog=summary.backlog,
+            failure=self._store.failure,
+            lacking_bytes=summary.lacking_bytes,
         )
 
     async def summary(self) -> BrokerSummary:
@@ -156,13 +160,15 @@ class History:
     def _sum_up(self, known: list[Subscriber], now: float) -> BrokerSummary:
         subscribers = [one for one in known if one.number]  # the others only listen
         if self._sizes is None or now - self._sizes[0] > _SIZES_FRESH:
-            self._sizes = now, self._store.reader.sizes()
+            wanted = self._settings.retention.free_bytes
+            lacking = max(0, self._store.lacking_bytes(wanted))
+            self._sizes = now, self._store.reader.sizes(), lacking
         return BrokerSummary(
             sum(one.sessions for one in known),
             sum(one.backlog for one in subscribers),
             self._rank(subscribers),
             len(subscribers),
-            self._sizes[1],
+            *self._sizes[1:],
         )
 
     def subscribers(self, names: Collection[str]) -> tuple[list[WatchedSubscriber], int]:
@@ -173,9 +179,9 @@ class History:
     def _rank(self, subscribers: Iterable[Subscriber]) -> list[WatchedSubscriber]:
         failing = self._webhooks.failing()
 
-        def rank(one: Subscriber) -> tuple[bool, int, int, int, str]:
+        def rank(one: Subscriber) -> tuple[bool, bool, int, int, int, str]:
             failed = one.dead_letters > 0 or one.name in failing
-            return failed, one.backlog, one.dropped, one.delivered, one.name
+            return failed, one.falls_behind, one.backlog, one.dropped, one.delivered, one.name
 
         return [self._brief(one) for one in heapq.nlargest(MOST_SUBSCRIBERS, subscribers, key=rank)]
 
@@ -184,6 +190,7 @@ class History:
         return WatchedSubscriber(
             subscriber=subscriber.name,
             backlog=subscriber.backlog,
+            falls_behind=subscriber.falls_behind,
             sessions=subscriber.sessions,
             delivered=subscriber.delivered,
             dropped=subscriber.dropped,

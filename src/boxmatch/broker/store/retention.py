@@ -138,7 +138,7 @@ def _old_batches(
             left -= sum(row.nbytes or 0 for row in rows)
             yield cause, rows
     yield from _oldest(reader, "TRUE", (), _surplus("total", left - retention.nbytes))
-    lacking = _lacking(reader, retention.free_bytes)
+    lacking = lacking_bytes(reader, retention.free_bytes)
     if lacking > 0:  # events that somebody waits for stay: then publishers have to wait
         yield from _oldest(reader, _NOT_AWAITED, (), _surplus("disk", lacking))
 
@@ -181,9 +181,9 @@ def _surplus(cause: Cause, nbytes: int) -> _CauseOf:
     return cause_of
 
 
-def _lacking(reader: Reader, wanted: int) -> int:
-    """Bytes of the disk that should be free, and are not. What is free in the database counts: new
-    events take it before the file grows.
+def lacking_bytes(reader: Reader, wanted: int) -> int:
+    """Bytes of the disk that should be free, and are not; below 0 more are. What is free in
+    the database counts: new events take it before the file grows.
     """
     disk = shutil.disk_usage(reader.file.parent)
     with reader.connection() as connection:

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store.reader import Reader
-from boxmatch.broker.store.retention import tidy
+from boxmatch.broker.store.retention import lacking_bytes, tidy
 from boxmatch.broker.store.rows import MOST_ROW_BYTES, Removed
 from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
@@ -246,6 +246,12 @@ class Store:
         What goes before its subscriber has acknowledged it is counted as dropped.
         """
         return tidy(self.reader, partial(self.write, frees=True), now, retention, feeds or {})
+
+    def lacking_bytes(self, wanted: int) -> int:
+        """What the disk lacks to have so many bytes free; below 0 it has more. `tidy` removes that
+        much. Waits for the disk.
+        """
+        return lacking_bytes(self.reader, wanted)
 
     def _checkpoint(self) -> None:
         """Take the write-ahead log into the database while the writer thread goes on. What is left

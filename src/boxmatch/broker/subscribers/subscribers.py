@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ match.
 
 Order = Literal["busiest", "dead"]
 
+SPANS = 4
+"""Over which a backlog has to rise to be called growing. Longer than a pause between two polls."""
 _FEW = 64
 _NOBODY = -1
 
@@ -129,8 +132,10 @@ class Subscriber:
     delivered: int = 0
     backlog: int = 0
     """As of the last count."""
+    lows: tuple[int, ...] = ()
+    """The lowest backlog in each of the last spans, the one that goes on included."""
     dead_letters: int = 0
-    """The same."""
+    """As of the last count."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     """To be changed by `add` and `forget`."""
     changes: int = 0
@@ -146,6 +151,23 @@ class Subscriber:
     """The last number that a reader got since a replay began."""
     replays_begun: int = 0
     """How many; what was read before the last one began is not of it."""
+
+    def count_backlog(self, backlog: int, *, new_span: bool) -> None:
+        """So many wait now. `new_span`: the next span of time begins."""
+        self.backlog = backlog
+        if backlog == 0:
+            self.lows = ()
+        elif new_span or not self.lows:
+            self.lows = (*self.lows[-SPANS + 1 :], backlog)
+        else:
+            self.lows = (*self.lows[:-1], min(self.lows[-1], backlog))
+
+    @property
+    def falls_behind(self) -> bool:
+        """Whether the backlog grows, however large it is. Its lows tell: a backlog that is read
+        in batches rises in between, and a large one that is caught up with falls.
+        """
+        return len(self.lows) == SPANS and all(before < low for before, low in pairwise(self.lows))
 
     @property
     def sessions(self) -> int:
