@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,8 @@ def test_feeds_by_load_and_the_idle_ones_folded(pages: Pages, tmp_path: Path) ->
             body = {"name": name, "schema": {"price": "float"}}
             http.post("/feeds", json=body).raise_for_status()
         with Load(broker.url, "e-fast", EVENTS), Load(broker.url, "b-slow", EVENTS[:2]):
+            # Before any feed is seen to be busy, the page opens charts of others, which stay.
+            wait_for_samples(http, ["b-slow", "e-fast"])
             dashboard = pages.new(broker.url).open_live("feeds")
             dashboard.until(
                 lambda: shown(dashboard) == ["e-fast", "b-slow"], "by load, not by name"
@@ -170,6 +174,17 @@ def test_feeds_by_load_and_the_idle_ones_folded(pages: Pages, tmp_path: Path) ->
             with Load(broker.url, "d-idle", EVENTS[:1]):
                 expect(dashboard.feed("d-idle")).to_be_visible()
                 expect(fold).to_have_text("2 idle feeds")
+
+
+def wait_for_samples(http: httpx.Client, feeds: Sequence[str]) -> None:
+    """Return when the broker's history shows that events came to all of these feeds."""
+    for _ in range(300):
+        samples = http.get("/overview/history").raise_for_status().json()["samples"]
+        seen = {(one["name"], one["received"]) for sample in samples for one in sample["feeds"]}
+        if all(sum(name == feed and count > 0 for name, count in seen) > 1 for feed in feeds):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no events in the history of {feeds}")
 
 
 def shown(dashboard: Dashboard) -> list[str]:
