@@ -345,7 +345,7 @@ spark.stop()
 BENCHMARKS = """
 import subprocess, sys
 
-quick = "width --subscriptions 300 --event-count 20 --single 5 --updates 20 --repeats 1"
+quick = "hem-default --subscriptions 300 --event-count 20 --single 5 --updates 20 --repeats 1"
 papers = "reproduce hem-width --scale 0.0001"
 for words in (quick, papers):
     subprocess.run([sys.executable, "-m", "boxmatch", "bench", *words.split()], check=True)
