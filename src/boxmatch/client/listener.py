@@ -378,8 +378,8 @@ class SharedFollower(Follower):
         return _message("acknowledge", sequences=done) if done else None
 
 
-def _message(type: str, **said: Any) -> str:
-    return orjson.dumps({"type": type, **said}).decode()
+def _message(type: str, **fields: Any) -> str:
+    return orjson.dumps({"type": type, **fields}).decode()
 
 
 class _News(Struct):
