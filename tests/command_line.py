@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
+import structlog
 
 from boxmatch.cli import main
 
@@ -21,7 +23,20 @@ Command = Callable[..., Finished]
 
 
 @pytest.fixture
-def run_boxmatch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def quiet_logs() -> Iterator[None]:
+    """Logging as it was, afterwards."""
+    root = logging.getLogger()
+    before, level = root.handlers, root.level
+    yield
+    root.handlers = before
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def run_boxmatch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet_logs: None
+) -> Command:
     def call(*arguments: str) -> Finished:
         monkeypatch.setattr(sys, "argv", ["boxmatch", *arguments])
         with pytest.raises(SystemExit) as exit_:

@@ -70,7 +70,10 @@ class Session:
             shell = subprocess.Popen(
                 ["bash", str(outputs / "session.sh")],
                 cwd=folder,
-                env={**environment(), "BOXMATCH_URL": f"http://127.0.0.1:{ports['8080']}"},
+                env={
+                    **environment(),
+                    "BOXMATCH_URL": f"http://127.0.0.1:{ports[str(self._ports[0])]}",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

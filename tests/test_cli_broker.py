@@ -15,8 +15,8 @@ import pytest
 
 import boxmatch as bm
 from boxmatch.cli import remote
-from boxmatch.client import DryRun, Feed, Replay, Subscription
-from boxmatch.wire.requests import FeedRetention
+from boxmatch.client import DryRun, Feed, Replay, Subscriber, Subscription
+from boxmatch.wire.requests import FeedRetention, Sharing
 from command_line import Command
 
 
@@ -65,6 +65,15 @@ class Remembering:
         self.starts.append(start)
         through = chosen.pop("through") or 99
         return Replay(after=6, through=through, **chosen)
+
+    def share(self, name: str, **settings: Any) -> Subscriber:
+        return Subscriber(subscriber=name, cursor=7, sharing=Sharing(**settings), mode="shared")
+
+    def unshare(self, subscriber: str) -> None:
+        self.made.clear()
+
+    def subscriber(self, name: str) -> Subscriber:
+        return Subscriber(subscriber=name, cursor=7)
 
     def cancel_replay(self, subscriber: str) -> int:
         return 12
@@ -144,6 +153,26 @@ def test_replay_is_cancelled(client: Remembering, run_boxmatch: Command) -> None
         done = run_boxmatch("replay", "alice", *wrong)
         assert done.code == 2
         assert "give --from START, or --cancel" in done.err
+
+
+def test_share(client: Remembering, run_boxmatch: Command) -> None:
+    done = run_boxmatch("share", "alice", "--ack-seconds", "90")
+    assert done.out == (
+        "alice shares its notifications: acknowledged within 90 s, handed out 8 times, "
+        "1,000 at a time.\n"
+    )
+    limits = ("--max-deliveries", "3", "--max-in-flight", "5", "--json")
+    assert json.loads(run_boxmatch("share", "alice", *limits).out) == {
+        "subscriber": "alice",
+        "mode": "shared",
+        "sharing": {"ack_seconds": 30.0, "max_deliveries": 3, "max_in_flight": 5},
+    }
+    done = run_boxmatch("share", "alice", "--cancel")
+    assert done == (0, "alice has a cursor; it goes on after 7.\n", "")
+    ended = json.loads(run_boxmatch("share", "alice", "--cancel", "--json").out)
+    assert ended == {"subscriber": "alice", "mode": "cursor", "sharing": None}
+    done = run_boxmatch("share", "alice", "--cancel", "--max-deliveries", "3")
+    assert (done.code, "make no sense with --cancel" in done.err) == (2, True)
 
 
 def test_retention(client: Remembering, run_boxmatch: Command) -> None:

@@ -30,7 +30,18 @@ from boxmatch_bench.settings import BrokerSetting, Schedule
 
 TINY = ["--subscriptions", "400", "--subscribers", "20", "--width", "0.3", "--pool", "300"]
 TINY += ["--batch", "10", "--seconds", "0.4", "--latency-seconds", "0.4", "--rate", "200"]
-TINY += ["--compare", "0.2", "--soak", "0.4", "--soak-rate", "500", "--warmup", "0.1"]
+TINY += [
+    "--compare",
+    "0.2",
+    "--soak",
+    "0.4",
+    "--soak-rate",
+    "500",
+    "--warmup",
+    "0.1",
+    "--unread",
+    "0.2",
+]
 
 # One run for all of them: they go to the same process.
 
@@ -49,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, A
 def test_every_row_says_where_it_comes_from(run: tuple[str, list[dict[str, Any]], Path]) -> None:
     rows = run[1]
     closed = ["1 in flight", "16 in flight", "1 batch in flight"]
-    ours = ["load", "throughput", "latency", *closed, "soak"]
+    ours = ["unread", "load", "throughput", "latency", *closed, "soak"]
     assert [row["phase"] for row in rows] == [*ours, *closed, *closed]
     assert [row.get("alternative") for row in rows] == (
         len(ours) * [None] + 3 * ["SQLite"] + 3 * ["NATS JetStream"]
@@ -64,7 +75,11 @@ def test_every_row_says_where_it_comes_from(run: tuple[str, list[dict[str, Any]]
 
 
 def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) -> None:
-    load, *phases = (row for row in run[1] if "alternative" not in row)
+    unread, load, *phases = (row for row in run[1] if "alternative" not in row)
+    assert unread["waiting"] > unread["events"] > 0
+    assert unread["times"] == pytest.approx(
+        unread["events_per_second_unmatched"] / unread["events_per_second"]
+    )
     assert load["seconds"] > 0
     for row, batch in zip(phases, (10, 1, 1, 1, 10, 10), strict=True):
         assert row["load"]["batch"] == batch
@@ -83,7 +98,7 @@ def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux tells in /proc")
 def test_the_server_was_watched(run: tuple[str, list[dict[str, Any]], Path]) -> None:
-    for row in (row for row in run[1][1:] if "alternative" not in row):
+    for row in (row for row in run[1][2:] if "alternative" not in row):
         memory = row["memory"]
         assert 0 < memory["private_before"] <= memory["resident_before"]
         assert len(memory["seconds"]) == len(memory["private"]) > 0

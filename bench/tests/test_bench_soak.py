@@ -20,6 +20,7 @@ that this works.
 LOAD = ["--subscriptions", "2000", "--subscribers", "50", "--width", "0.3", "--pool", "10000"]
 LOAD += ["--batch", "10", "--publishers", "4", "--soak-rate", "500"]
 LOAD += ["--seconds", "0", "--latency-seconds", "0", "--compare", "0", "--warmup", "1"]
+LOAD += ["--unread", "0"]
 
 MEMORY = 1.05, 8e6
 DESCRIPTORS = 1.0, 4.0

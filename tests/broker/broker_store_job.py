@@ -11,6 +11,7 @@ from pathlib import Path
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Store
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.model.schema import Schema
 
 SUBSCRIBERS = 5
@@ -38,7 +39,7 @@ def main(folder: Path, sync: str) -> None:
             subscriber = random_.choice(subscribers)
             inbox = {subscriber: [(place, [f"s{call}"]) for place in range(len(bodies))]}
             done = store.write(
-                lambda t: t.append(feed, time.time(), bodies, inbox)  # noqa: B023
+                lambda t: t.append(feed, time.time(), bodies, Recipients.of(inbox))  # noqa: B023
             ).result()
             with printing:
                 sys.stdout.write(f"{done.first} {done.last} {call} {subscriber}\n")

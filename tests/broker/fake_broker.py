@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from boxmatch.broker.delivery.notifications import NotificationStream
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.settings import Settings
@@ -16,6 +15,7 @@ from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import UnknownFeedError
 from boxmatch.model.schema import Schema
 from boxmatch.wire import responses
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.responses import Receipt
 
 

@@ -11,6 +11,7 @@ from boxmatch import Schema
 from boxmatch.broker.access import Keys
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import Store, StoreTransaction
+from boxmatch.broker.store.recipients import Recipients
 from command_line import Command
 
 _BATCHES = 30
@@ -28,7 +29,7 @@ def data(tmp_path: Path) -> Path:
         for number in range(_BATCHES):
             bodies = [b'{"x": %d}' % (number * _EVENTS + place) for place in range(_EVENTS)]
             inbox = {subscriber: [(place, ["all"]) for place in range(_EVENTS)]}
-            transaction.append(feed, 1.0, bodies, inbox)
+            transaction.append(feed, 1.0, bodies, Recipients.of(inbox))
 
     with Store.open(tmp_path) as store:
         store.write(fill).result()

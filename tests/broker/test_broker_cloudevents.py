@@ -29,9 +29,9 @@ from cloudevent_calls import (
 )
 from websockets.sync.client import connect
 
-from boxmatch.broker.http.cloudevents import read_cloudevents
-from boxmatch.broker.http.problems import Problem
 from boxmatch.model.schema import Schema
+from boxmatch.wire.cloudevent_bodies import read_cloudevents
+from boxmatch.wire.problems import Problem
 
 
 def test_a_structured_event_is_one_of_the_feed(http: httpx.Client) -> None:

@@ -17,7 +17,6 @@ import pytest
 import boxmatch as bm
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.delivery.webhook_targets import Webhook
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Limits, Settings
 from boxmatch.broker.store import StoreTransaction
@@ -25,6 +24,7 @@ from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import StorageError
 from boxmatch.model.filters import CompiledFilter, compile_filter
 from boxmatch.model.schema import Schema
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.requests import Wanted
 
 SCHEMA = Schema({"symbol": "string", "price": "float", "volume": "int"})

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http.bodies import LARGE, _load_in_pieces, load_json, read_events
-from boxmatch.broker.http.problems import Problem
+from boxmatch.wire.event_bodies import LARGE, Events, _load_in_pieces, load_json, read_events
 from boxmatch.wire.http import ARROW, JSON, NDJSON
+from boxmatch.wire.problems import Problem
 
 
 def read(body: bytes, kind: str = JSON, most: int = 100, most_bytes: int = 1 << 20) -> Events:

@@ -14,13 +14,13 @@ from fake_broker import FakeBroker
 
 from boxmatch.broker.access import Keys
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.http import bodies, make_app
 from boxmatch.broker.http import notifications as notifications
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import BrokerError, LimitError, OverloadError, StorageError
 from boxmatch.model.schema import Schema
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.responses import Receipt
 
 Call = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
@@ -218,7 +218,7 @@ def test_a_socket_is_told_that_the_broker_stops_or_fails(keys: Keys) -> None:
             closed = await exchange.next()
             assert (closed["type"], closed["code"]) == ("websocket.close", 1012)
         broker.error = StorageError("a damaged page")
-        broker.known.last = 9  # so that notifications are read from the disk
+        broker.known.place(9)  # so that notifications are read from the disk
         async with Exchange(
             broker, keys, "websocket", "/subscribers/ann/notifications/socket"
         ) as exchange:

@@ -14,12 +14,12 @@ import pytest
 
 from boxmatch.broker.access.grant import OPEN
 from boxmatch.broker.broker import Broker
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.http import bodies
 from boxmatch.broker.settings import Settings
 from boxmatch.errors import OverloadError
 from boxmatch.model.schema import Schema
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.requests import Wanted
 
 

@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,10 +22,10 @@ from boxmatch.broker.monitoring.metrics import (
     STAGES,
     Metrics,
 )
-from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.store import Sizes
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.subscribers import Subscriber
+from boxmatch.logs import LogSettings, configure_logs
 from boxmatch.model.schema import Schema
 
 KEY = "bm_abcd1234_" + "s3cret" * 7 + "x"
@@ -194,17 +193,6 @@ def test_counting_from_many_threads_loses_nothing() -> None:
     found = lines(metrics)
     assert found['boxmatch_events_committed_total{feed="trades"}'] == 8000
     assert found['boxmatch_stage_seconds_count{feed="trades",stage="commit"}'] == 8000
-
-
-@pytest.fixture
-def quiet_logs() -> Iterator[None]:
-    """Logging as it was, afterwards."""
-    root = logging.getLogger()
-    before, level = root.handlers, root.level
-    yield
-    root.handlers = before
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 @pytest.mark.usefixtures("quiet_logs")

@@ -172,7 +172,7 @@ def test_subscribers(watched: Watched) -> None:
         "subscriber": "bob", "backlog": 5, "falls_behind": False, "sessions": 0, "delivered": 0,
         "dropped": 0,
         "subscriptions": 3, "webhook": "paused", "dead_letters": 0, "last_error": None,
-        "mode": "cursor", "in_flight": 0, "redelivered": 0,
+        "mode": "cursor", "in_flight": 0, "redelivered": 0, "replayed": None,
     }  # fmt: skip
     wait_until(lambda: bob() == expected)  # it is counted now and then
     assert watched.overview("admin")["subscribers"][0]["subscriber"] == "bob"

@@ -108,6 +108,36 @@ def test_a_new_subscription_gets_the_log_without_gap_or_double(tmp_path: Path) -
     run(main)
 
 
+def test_many_new_subscriptions_get_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            for name in ("ticks", "more"):
+                await broker.feeds.create(ticks(name))
+            await broker.subscriptions.put("ann", "more", wanted("price > 0", "more"))
+            await publish(broker, 1, 2, 3)
+            await publish(broker, 1, feed="more")
+            await broker.notifications.acknowledge("ann", 4)
+            first = {f"above {n}": wanted(f"price > {n}") for n in range(3)}
+            await broker.subscriptions.put_many("ann", first)
+            await broker.replays.start_some("ann", 2, feed="ticks", subscriptions=first)
+            [one] = broker.subscribers.get("ann").replays.values()  # there are no others to it
+            assert (one.feed, one.subscription, one.position) == ("ticks", None, 1)
+            assert brief(await waiting(broker, "ann")) == [
+                (2, ["above 0", "above 1"]), (3, ["above 0", "above 1", "above 2"])
+            ]  # fmt: skip
+            second = {f"below {n}": wanted(f"price < {n}") for n in (2, 3)}
+            await broker.subscriptions.put_many("ann", second)
+            await broker.replays.start_some("ann", 1, feed="ticks", subscriptions=second)
+            assert len(broker.subscribers.get("ann").replays) == 2
+            found = brief(await waiting(broker, "ann"))
+            assert found == [(1, ["below 2", "below 3"]), (2, ["below 3"])]
+            assert broker.subscribers.get("ann").replays == {}
+            await broker.replays.start_some("ann", 5, feed="ticks", subscriptions=second)
+            assert broker.subscribers.get("ann").replays == {}
+
+    run(main)
+
+
 def test_only_a_feed_a_subscription_or_a_range(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as broker:
@@ -528,6 +558,15 @@ def test_over_http(http: httpx.Client) -> None:
     metrics = http.get("/metrics").text
     assert 'boxmatch_notifications_replayed_total{feed="replay-http"} 4.0' in metrics
     assert "boxmatch_replaying 1.0" in metrics
+
+    path = "/subscribers/replay-many"
+    many = {"feed": "replay-http", "filters": {"a": "x < 1", "b": "x < 2"}, "from": "soon"}
+    assert http.post(f"{path}/subscriptions", json=many).status_code == 409
+    assert http.get(f"{path}/subscriptions").json()["subscriptions"] == []
+    many["from"] = 1
+    assert http.post(f"{path}/subscriptions", json=many).json() == {"count": 2}
+    page = http.get(f"{path}/notifications").json()
+    assert [one["subscriptions"] for one in page["notifications"]] == [["a", "b"], ["b"]]
 
 
 @pytest.mark.parametrize("begin", [-1, 1.5, True, None, "soon"])

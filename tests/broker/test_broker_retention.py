@@ -18,6 +18,7 @@ from boxmatch.broker.broker import Broker
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import MIB, Retention
 from boxmatch.broker.store import Store
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.client import Client, ClientError
 from boxmatch.model.schema import Schema
 from boxmatch.wire.requests import FeedRetention
@@ -40,7 +41,9 @@ def make_feed(store: Store, name: str) -> int:
 
 def append(store: Store, feed: int, at: float, *bodies: bytes, to: int | None = None) -> None:
     inboxes = {} if to is None else {to: [(place, ["s"]) for place in range(len(bodies))]}
-    store.write(lambda transaction: transaction.append(feed, at, bodies, inboxes)).result()
+    store.write(
+        lambda transaction: transaction.append(feed, at, bodies, Recipients.of(inboxes))
+    ).result()
 
 
 def kept(store: Store, feed: int) -> list[int]:
@@ -194,8 +197,10 @@ def test_over_http(http: httpx.Client) -> None:
     assert changed["retention"] == {"days": None, "bytes": None, "events": 5}
     assert http.patch("/feeds/retained", json={"retention": None}).json()["retention"] is None
     assert http.patch("/feeds/none", json={"retention": None}).status_code == 404
-    found = {one["name"]: one["removed"] for one in http.get("/overview").json()["feeds"]}
-    assert found["retained"] == {}
+    http.patch("/feeds/retained", json={"retention": {"events": 5}})
+    found = {one["name"]: one for one in http.get("/overview").json()["feeds"]}
+    assert found["retained"]["removed"] == {}
+    assert found["retained"]["retention"] == {"days": None, "bytes": None, "events": 5}
 
 
 @pytest.mark.parametrize(

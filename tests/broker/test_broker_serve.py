@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import socket
@@ -12,14 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
-import structlog
 import websockets
 from broker_server import RunningBroker, storm
 from small_server import (
@@ -37,17 +34,6 @@ from boxmatch.model.schema import Schema
 from command_line import Command
 
 KEY = "bm_abcd1234_" + "s3cret" * 7 + "x"
-
-
-@pytest.fixture
-def quiet_logs() -> Iterator[None]:
-    """Logging as it was, afterwards."""
-    root = logging.getLogger()
-    before, level = root.handlers, root.level
-    yield
-    root.handlers = before
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +288,7 @@ def written(data: Path, events: int) -> None:
         spec = FeedSpec(name="trades", spaces={"trades": Schema({"price": "float"})})
         feed = store.write(lambda transaction: transaction.put_feed(spec)).result()
         bodies = [b'{"price":1.5}'] * events
-        store.write(lambda transaction: transaction.append(feed, 1.0, bodies, {})).result()
+        store.write(lambda transaction: transaction.append(feed, 1.0, bodies)).result()
     finally:
         store.close()
 
@@ -347,7 +333,7 @@ def test_backup_while_a_broker_writes(tmp_path: Path) -> None:
 
     def write() -> None:
         while not stop.is_set():
-            store.write(lambda t: t.append(1, 2.0, [b'{"price":2.5}'] * 10, {})).result()
+            store.write(lambda t: t.append(1, 2.0, [b'{"price":2.5}'] * 10)).result()
             acknowledged[0] += 10
 
     writer = threading.Thread(target=write)

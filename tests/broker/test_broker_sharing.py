@@ -16,13 +16,13 @@ from webhook_receiver import SECRET, Receiver
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.delivery.shared_inbox import SharedStream
 from boxmatch.broker.delivery.webhook_targets import Webhook
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention, Settings
 from boxmatch.broker.store import Store
 from boxmatch.broker.store.progress import Progress
 from boxmatch.errors import BrokerError, StorageError
 from boxmatch.model.schema import Schema
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.requests import Sharing, Wanted
 
 Main = Callable[[], Coroutine[Any, Any, None]]

@@ -17,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from boxmatch.broker.broker import Broker
 from boxmatch.broker.delivery.shared_inbox import SharedStream
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Settings
 from boxmatch.broker.store import Store
 from boxmatch.model.schema import Schema
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.requests import Sharing, Wanted
 
 T = TypeVar("T")

@@ -19,6 +19,7 @@ from boxmatch.broker.store import (
     SubscriberRow,
     SubscriptionRow,
 )
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.broker.store.rows import DeadLetter, Notification, SubscriptionText
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 from boxmatch.model.schema import Schema
@@ -53,7 +54,9 @@ def test_what_is_appended_is_read(store: Store) -> None:
     feed, ann = feed_and_subscriber(store)
     bob = do(store, lambda t: t.put_subscriber("bob"))
     inboxes = {ann: [(0, ["low"]), (2, ["low", "high"])], bob: [(1, ["all"])]}
-    appended = do(store, lambda t: t.append(feed, 5.0, bodies(7, 8, 9), inboxes, rate=0.25))
+    appended = do(
+        store, lambda t: t.append(feed, 5.0, bodies(7, 8, 9), Recipients.of(inboxes), rate=0.25)
+    )
     assert appended == Appended(1, 3, repeated=False)
     assert store.next_sequence == 4
     seven, eight, nine = bodies(7, 8, 9)
@@ -81,7 +84,7 @@ def test_what_is_appended_is_read(store: Store) -> None:
 def test_events_are_read_by_pages_and_feeds(store: Store) -> None:
     one, two = do(store, lambda t: (t.put_feed(spec("one")), t.put_feed(spec("two"))))
     for number in range(100):
-        do(store, lambda t, n=number: t.append((one, two)[n % 2], 0.0, bodies(n, n + 1, n + 2), {}))
+        do(store, lambda t, n=number: t.append((one, two)[n % 2], 0.0, bodies(n, n + 1, n + 2)))
     numbers = [event.sequence for event in store.reader.events(one, 0, 1000)]
     assert numbers == [6 * turn + more for turn in range(50) for more in (1, 2, 3)]
     for after in (0, 1, 2, 3, 4, 6, 7, 8, 100, 290, 297, 300):
@@ -104,7 +107,9 @@ def test_many_or_large_events_go_into_several_rows(store: Store) -> None:
     large = [b'"%s"' % (b"%d" % place * 30_000) for place in range(100)]
     large[50] = b'"%s"' % (b"x" * 1_000_000)
     mine = [(place, [f"s{place}"]) for place in range(0, 100, 7)]
-    appended = do(store, lambda t: t.append(feed, 0.0, large, {ann: mine, bob: [(99, ["b"])]}))
+    appended = do(
+        store, lambda t: t.append(feed, 0.0, large, Recipients.of({ann: mine, bob: [(99, ["b"])]}))
+    )
     assert appended == Appended(1, 100)
     assert store.reader.sizes().batches > 10
     assert [event.body for event in store.reader.events(feed, 0, 1000)] == large
@@ -124,7 +129,7 @@ def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) ->
     for _ in range(4):
         same = [b'"%s"' % (b"x" * 98)] * 3
         inbox = {ann: [(0, ["s"]), (2, ["s"])]}
-        do(store, lambda t, same=same, inbox=inbox: t.append(feed, 0.0, same, inbox))
+        do(store, lambda t, same=same, inbox=inbox: t.append(feed, 0.0, same, Recipients.of(inbox)))
     for most, count in ((0, 1), (99, 1), (100, 1), (199, 1), (200, 2), (700, 7), (5_000, 11)):
         events = store.reader.events(feed, 1, 99, most_bytes=most)
         assert [one.sequence for one in events] == list(range(2, 2 + count))
@@ -142,7 +147,9 @@ def test_reading_ends_at_so_many_bytes_but_not_before_the_first(store: Store) ->
 def test_an_inbox_of_many_rows(store: Store) -> None:
     feed, ann = feed_and_subscriber(store)
     for number in range(600):
-        store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n), {ann: [(0, ["s"])]}))
+        store.write(
+            lambda t, n=number: t.append(feed, 0.0, bodies(n), Recipients.of({ann: [(0, ["s"])]}))
+        )
     do(store, lambda t: None)
     assert [notification.sequence for notification in store.reader.inbox(ann, 0, 1000)] == list(
         range(1, 601)
@@ -154,7 +161,7 @@ def test_an_inbox_of_many_rows(store: Store) -> None:
 
 def test_no_events_need_no_number(store: Store) -> None:
     feed, _ = feed_and_subscriber(store)
-    assert do(store, lambda t: t.append(feed, 0.0, [], {})) == Appended(1, 0)
+    assert do(store, lambda t: t.append(feed, 0.0, [])) == Appended(1, 0)
     assert store.next_sequence == 1
 
 
@@ -163,7 +170,10 @@ def test_keys_make_repeats_harmless(store: Store) -> None:
     other = do(store, lambda t: t.put_feed(spec("other")))
 
     def append(feed: int, at: float, key: str) -> Appended:
-        return do(store, lambda t: t.append(feed, at, bodies(1, 2), {ann: [(0, ["s"])]}, key=key))
+        return do(
+            store,
+            lambda t: t.append(feed, at, bodies(1, 2), Recipients.of({ann: [(0, ["s"])]}), key=key),
+        )
 
     assert append(feed, 0.0, "k") == Appended(1, 2)
     assert append(feed, 1.0, "k") == Appended(1, 2, repeated=True)
@@ -178,18 +188,18 @@ def test_keys_that_come_together(store: Store) -> None:
     feed, _ = feed_and_subscriber(store)
 
     def twice(t: StoreTransaction) -> list[Appended]:
-        return [t.append(feed, 0.0, bodies(1), {}, key="k") for _ in range(2)]
+        return [t.append(feed, 0.0, bodies(1), key="k") for _ in range(2)]
 
     first, second = (store.write(twice) for _ in range(2))
     assert first.result() == [Appended(1, 1), Appended(1, 1, repeated=True)]
     assert second.result() == [Appended(1, 1, repeated=True)] * 2
 
     def fails(t: StoreTransaction) -> None:
-        t.append(feed, 0.0, bodies(1), {}, key="m")
+        t.append(feed, 0.0, bodies(1), key="m")
         raise ZeroDivisionError
 
     assert isinstance(store.write(fails).exception(), ZeroDivisionError)
-    assert do(store, lambda t: t.append(feed, 0.0, bodies(1), {}, key="m")) == Appended(2, 2)
+    assert do(store, lambda t: t.append(feed, 0.0, bodies(1), key="m")) == Appended(2, 2)
 
 
 @pytest.mark.parametrize("with_statement", [False, True])
@@ -199,20 +209,24 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     heard: list[object] = []
 
     def fails(t: StoreTransaction) -> None:
-        t.append(feed, 0.0, bodies(1, 2), {ann: [(0, ["no"])]}, key="no")
+        t.append(feed, 0.0, bodies(1, 2), Recipients.of({ann: [(0, ["no"])]}), key="no")
         t.move_cursor(ann, 2)
         if with_statement:
             t.put_subscriber("nobody")
             t.put_feed(spec("nothing"))
-            t.append(feed, 0.0, bodies(3), {ann: [(0, ["no"])]})
+            t.append(feed, 0.0, bodies(3), Recipients.of({ann: [(0, ["no"])]}))
         raise ValueError("no")
 
     # All in one group: before and after it, and both ways of being written.
     store.write(lambda t: gate.wait())
-    before = store.write(lambda t: t.append(feed, 0.0, bodies(4), {ann: [(0, ["yes"])]}))
+    before = store.write(
+        lambda t: t.append(feed, 0.0, bodies(4), Recipients.of({ann: [(0, ["yes"])]}))
+    )
     failing = store.write(fails)
     store.enqueue(fails, heard.append)
-    after = store.write(lambda t: t.append(feed, 0.0, bodies(5), {ann: [(0, ["yes"])]}))
+    after = store.write(
+        lambda t: t.append(feed, 0.0, bodies(5), Recipients.of({ann: [(0, ["yes"])]}))
+    )
     store.enqueue(lambda t: t.next_sequence, heard.append)
     gate.set()
     assert before.result() == Appended(1, 1)
@@ -227,21 +241,27 @@ def test_a_change_that_fails_has_done_nothing(store: Store, with_statement: bool
     assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 0, 0, 0)]
     assert [number for number, _ in store.reader.feeds()] == [feed]
     with pytest.raises(StorageError, match="no subscriber 2"):
-        do(store, lambda t: t.append(feed, 0.0, bodies(1), {2: [(0, ["s"])]}))
+        do(store, lambda t: t.append(feed, 0.0, bodies(1), Recipients.of({2: [(0, ["s"])]})))
 
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (lambda t: t.append(9, 0.0, [b"1"], {}), "no feed '9'"),
-        (lambda t: t.append(1, 0.0, [b"1"], {9: [(0, ["s"])]}), "no subscriber 9"),
-        (lambda t: t.append(1, 0.0, [b"1"], {1: [(1, ["s"])]}), "others than the 1 events"),
-        (lambda t: t.append(1, 0.0, [], {1: [(0, ["s"])]}), "others than the 0 events"),
-        (lambda t: t.append(1, float("nan"), [b"1"], {}), "cannot be stored at nan"),
-        (lambda t: t.append(1, 0.0, [b"1"], {}, rate=float("inf")), "rate of inf"),
-        (lambda t: t.append(1, 0.0, ["text"], {}), "bytes"),
-        (lambda t: t.append(1, 0.0, [b"1"], {1: [(0, ["\ud800"])]}), "."),
-        (lambda t: t.append(1, 0.0, [b"1"], {}, key="\ud800"), "surrogates"),
+        (lambda t: t.append(9, 0.0, [b"1"]), "no feed '9'"),
+        (lambda t: t.append(1, 0.0, [b"1"], Recipients.of({9: [(0, ["s"])]})), "no subscriber 9"),
+        (
+            lambda t: t.append(1, 0.0, [b"1"], Recipients.of({1: [(1, ["s"])]})),
+            "others than the 1 events",
+        ),
+        (
+            lambda t: t.append(1, 0.0, [], Recipients.of({1: [(0, ["s"])]})),
+            "others than the 0 events",
+        ),
+        (lambda t: t.append(1, float("nan"), [b"1"]), "cannot be stored at nan"),
+        (lambda t: t.append(1, 0.0, [b"1"], rate=float("inf")), "rate of inf"),
+        (lambda t: t.append(1, 0.0, ["text"]), "bytes"),
+        (lambda t: t.append(1, 0.0, [b"1"], Recipients.of({1: [(0, ["\ud800"])]})), "."),
+        (lambda t: t.append(1, 0.0, [b"1"], key="\ud800"), "surrogates"),
         (lambda t: t.move_cursor(9, 0), "no subscriber 9"),
         (lambda t: t.put_member(1, "m", b"", float("nan")), "expire at nan"),
         (lambda t: t.put_member(9, "m", b"", None), "no feed '9'"),
@@ -258,9 +278,11 @@ def test_wrong_changes_concern_nobody_else(
     feed, ann = feed_and_subscriber(store)
     gate = threading.Event()
     store.write(lambda t: gate.wait())
-    before = store.write(lambda t: t.append(feed, 0.0, bodies(1), {ann: [(0, ["s"])]}))
+    before = store.write(
+        lambda t: t.append(feed, 0.0, bodies(1), Recipients.of({ann: [(0, ["s"])]}))
+    )
     failing = store.write(wrong)
-    after = store.write(lambda t: t.append(feed, 0.0, bodies(2), {}))
+    after = store.write(lambda t: t.append(feed, 0.0, bodies(2)))
     gate.set()
     assert before.result() == Appended(1, 1)
     with pytest.raises(Exception, match=reason):
@@ -271,7 +293,10 @@ def test_wrong_changes_concern_nobody_else(
 def test_cursors_go_forward_only(store: Store) -> None:
     feed, ann = feed_and_subscriber(store)
     notifications = [(place, ["s"]) for place in range(4)]
-    do(store, lambda t: t.append(feed, 0.0, bodies(1, 2, 3, 4), {ann: notifications}))
+    do(
+        store,
+        lambda t: t.append(feed, 0.0, bodies(1, 2, 3, 4), Recipients.of({ann: notifications})),
+    )
 
     def moved(*places: int) -> tuple[int, int]:
         do(store, lambda t: [t.move_cursor(ann, place) for place in places])
@@ -283,7 +308,7 @@ def test_cursors_go_forward_only(store: Store) -> None:
     assert moved(-5) == (2, 2)
     assert moved(3, 1) == (3, 1)
     assert moved(99) == (4, 0)
-    do(store, lambda t: t.append(feed, 0.0, bodies(5), {ann: [(0, ["s"])]}))
+    do(store, lambda t: t.append(feed, 0.0, bodies(5), Recipients.of({ann: [(0, ["s"])]})))
     assert store.reader.backlogs() == {ann: 1}
     # A cursor hinders nobody from reading again what is still there.
     assert len(store.reader.inbox(ann, 0, 10)) == 5
@@ -311,11 +336,16 @@ def test_a_dropped_feed_takes_all_with_it(store: Store) -> None:
     feed, ann = feed_and_subscriber(store)
     other = do(store, lambda t: t.put_feed(spec("other")))
     for one in (feed, other):
-        do(store, lambda t, one=one: t.append(one, 0.0, bodies(1), {ann: [(0, ["s"])]}, key="k"))
+        do(
+            store,
+            lambda t, one=one: t.append(
+                one, 0.0, bodies(1), Recipients.of({ann: [(0, ["s"])]}), key="k"
+            ),
+        )
         do(store, lambda t, one=one: t.put_subscription(ann, f"s{one}", one, b"{}", 0.0))
         do(store, lambda t, one=one: t.put_member(one, "m", b"{}", None))
-    do(store, lambda t: t.append(feed, 0.0, bodies(2), {}))
-    do(store, lambda t: t.drop_feed(feed))
+    do(store, lambda t: t.append(feed, 0.0, bodies(2)))
+    store.drop_feed(feed)
     assert [number for number, _ in store.reader.feeds()] == [other]
     assert [notification.feed for notification in store.reader.inbox(ann, 0, 10)] == ["other"]
     assert store.reader.events(feed, 0, 10) == []
@@ -327,10 +357,10 @@ def test_a_dropped_feed_takes_all_with_it(store: Store) -> None:
         len(list(store.reader.subscriptions(other))) == len(list(store.reader.members(other))) == 1
     )
     with pytest.raises(UnknownFeedError):
-        do(store, lambda t: t.append(feed, 0.0, bodies(1), {}))
+        do(store, lambda t: t.append(feed, 0.0, bodies(1)))
     again = do(store, lambda t: t.put_feed(spec("f")))
     assert again not in (feed, other)
-    assert do(store, lambda t: t.append(again, 0.0, bodies(1), {}, key="k")) == Appended(4, 4)
+    assert do(store, lambda t: t.append(again, 0.0, bodies(1), key="k")) == Appended(4, 4)
 
 
 def test_subscriptions(store: Store) -> None:
@@ -418,7 +448,9 @@ def test_all_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     with Store.open(tmp_path, sync="normal") as store:
         feed, ann = feed_and_subscriber(store)
         futures = [
-            store.write(lambda t, n=n: t.append(feed, 0.0, bodies(n), {ann: [(0, ["s"])]}))
+            store.write(
+                lambda t, n=n: t.append(feed, 0.0, bodies(n), Recipients.of({ann: [(0, ["s"])]}))
+            )
             for n in range(50)
         ]
         store.write(lambda t: t.move_cursor(ann, 10))
@@ -448,11 +480,16 @@ def test_tidy_by_age_and_size(store: Store) -> None:
     feed, ann = feed_and_subscriber(store)
     notifications = [(0, ["s"]), (1, ["s"])]
     for at in range(10):
-        do(store, lambda t, at=at: t.append(feed, float(at), bodies(at, at), {ann: notifications}))
+        do(
+            store,
+            lambda t, at=at: t.append(
+                feed, float(at), bodies(at, at), Recipients.of({ann: notifications})
+            ),
+        )
     do(store, lambda t: t.move_cursor(ann, 5))
     done = store.tidy(9.0, Retention(seconds=5.0))
     # Numbers 1 to 8 are too old, of which 1 to 5 are acknowledged, though not the row of 5 and 6.
-    assert (done.batches, done.notifications_acknowledged, done.dropped) == (4, 4, {ann: 3})
+    assert (done.batches, done.dropped) == (4, {ann: 3})
     assert store.reader.subscribers() == [SubscriberRow(ann, "ann", 5, 3, 8)]
     assert [notification.sequence for notification in store.reader.inbox(ann, 0, 99)] == list(
         range(9, 21)
@@ -470,7 +507,7 @@ def test_tidy_shortens_backlogs_to_the_notification(store: Store) -> None:
     bob = do(store, lambda t: t.put_subscriber("bob"))
     for _ in range(10):
         inboxes = {ann: [(place, ["s"]) for place in range(3)], bob: [(0, ["s"])]}
-        do(store, lambda t, i=inboxes: t.append(feed, 0.0, bodies(1, 2, 3), i))
+        do(store, lambda t, i=inboxes: t.append(feed, 0.0, bodies(1, 2, 3), Recipients.of(i)))
     do(store, lambda t: t.move_cursor(ann, 4))
     assert store.tidy(0.0, Retention(backlog=10)).dropped == {ann: 16}
     assert [notification.sequence for notification in store.reader.inbox(ann, 0, 99)] == list(
@@ -483,19 +520,30 @@ def test_tidy_shortens_backlogs_to_the_notification(store: Store) -> None:
 
 
 def test_tidy_in_many_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from boxmatch.broker.store import retention as tidying
+    from boxmatch.broker.store import recipient_rows, retention, waiting
 
+    for module, name, value in (
+        (recipient_rows, "MOST", 400),
+        (waiting, "MOST", 400),
+        (waiting, "_ROWS_AT_ONCE", 3),
+        (retention, "_ROWS_AT_ONCE", 20),
+        (retention, "_BATCHES_AT_ONCE", 7),
+        (retention, "_BYTES_AT_ONCE", 30),
+    ):
+        monkeypatch.setattr(module, name, value)
     feed, ann = feed_and_subscriber(store)
     subscribers = [ann, *do(store, lambda t: [t.put_subscriber(f"o{n}") for n in range(70)])]
-    inboxes = {subscriber: [(0, ["s"])] for subscriber in subscribers}
+    everybody = Recipients.of({subscriber: [(0, ["s"])] for subscriber in subscribers})
     for number in range(100):
-        store.write(lambda t: t.append(feed, 0.0, bodies(1), inboxes, key=f"{number}"))  # noqa: B023
-        do(store, lambda t: None)
-    monkeypatch.setattr(tidying, "_ROWS_AT_ONCE", 20)
+        do(store, lambda t, n=number: t.append(feed, 0.0, bodies(1), everybody, key=f"{n}"))
+    assert store.reader.sizes().inbox_rows == 100
     assert store.tidy(0.0, Retention(backlog=10)).dropped == dict.fromkeys(subscribers, 90)
+    assert store.reader.sizes().inbox_rows < 10
     do(store, lambda t: [t.move_cursor(subscriber, 95) for subscriber in subscribers])
-    assert store.tidy(0.0, Retention()).notifications_acknowledged == 5 * len(subscribers)
-    assert store.reader.sizes().inbox_rows == 5 * len(subscribers)
+    store.tidy(0.0, Retention())
+    assert store.reader.sizes().inbox_rows == 1
+    assert store.reader.backlogs() == dict.fromkeys(subscribers, 5)
+    assert [one.sequence for one in store.reader.inbox(ann, 0, 99)] == [96, 97, 98, 99, 100]
     store.tidy(DAY, Retention())
     with sqlite3.connect(store.path / "broker.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM repeat").fetchall() == [(0,)]
@@ -505,12 +553,12 @@ def test_tidy_in_many_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
 def test_backup_while_it_is_written(store: Store, tmp_path: Path) -> None:
     feed, ann = feed_and_subscriber(store)
     large = [b"x" * 100_000] * 100
-    do(store, lambda t: t.append(feed, 0.0, large, {ann: [(0, ["s"])]}))
+    do(store, lambda t: t.append(feed, 0.0, large, Recipients.of({ann: [(0, ["s"])]})))
     shares: list[float] = []
 
     def progress(share: float) -> None:
         shares.append(share)
-        do(store, lambda t: t.append(feed, 0.0, bodies(1), {}))
+        do(store, lambda t: t.append(feed, 0.0, bodies(1)))
 
     (tmp_path / "copy").mkdir()
     target = tmp_path / "copy" / "broker.sqlite"
@@ -546,8 +594,7 @@ def test_few_commits_for_many_changes(tmp_path: Path) -> None:
         queued = threading.Event()
         store.write(lambda t: queued.wait())
         futures = [
-            store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n), {}))
-            for number in range(200)
+            store.write(lambda t, n=number: t.append(feed, 0.0, bodies(n))) for number in range(200)
         ]
         queued.set()
         assert [future.result().first for future in futures] == list(range(1, 201))
@@ -566,9 +613,9 @@ def test_a_change_that_nobody_wants_any_more(store: Store) -> None:
     gate = threading.Event()
     heard: list[object] = []
     store.write(lambda t: gate.wait())
-    unwanted = store.write(lambda t: t.append(feed, 0.0, bodies(1), {}))
+    unwanted = store.write(lambda t: t.append(feed, 0.0, bodies(1)))
     unwanted.add_done_callback(heard.append)
-    wanted = store.write(lambda t: t.append(feed, 0.0, bodies(2), {}))
+    wanted = store.write(lambda t: t.append(feed, 0.0, bodies(2)))
     assert unwanted.cancel()
     gate.set()
     assert wanted.result() == Appended(1, 1)
@@ -581,9 +628,9 @@ def test_what_follows_a_write_may_fail_and_write(store: Store) -> None:
     chained: list[Any] = []
 
     def done(result: object) -> None:
-        chained.append(store.write(lambda t: t.append(feed, 0.0, bodies(2), {})))
+        chained.append(store.write(lambda t: t.append(feed, 0.0, bodies(2))))
         raise ValueError("logged only")
 
-    store.enqueue(lambda t: t.append(feed, 0.0, bodies(1), {}), done)
+    store.enqueue(lambda t: t.append(feed, 0.0, bodies(1)), done)
     do(store, lambda t: None)
     assert chained[0].result() == Appended(2, 2)

@@ -20,6 +20,7 @@ from fault_places import fill, small_disk
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, StoreTransaction
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.broker.store.store import DATABASE
 from boxmatch.broker.store.writer import RESERVE
 from boxmatch.errors import StorageError
@@ -38,7 +39,7 @@ def append(
 ) -> Appended:
     notifications = [(place, ["s"]) for place in range(size)]
     return store.write(
-        lambda t: t.append(feed, 0.0, [content] * size, {subscriber: notifications})
+        lambda t: t.append(feed, 0.0, [content] * size, Recipients.of({subscriber: notifications}))
     ).result()
 
 
@@ -104,8 +105,10 @@ def test_a_full_disk_is_told_and_may_be_freed(
         notifications = {ann: [(0, ["s"])]}
         store.enqueue(lambda t: t.next_sequence, heard.append)
         futures = [
-            store.write(lambda t: t.append(feed, 0.0, [b"2"], notifications, key="k")),
-            store.write(lambda t: t.append(feed, 0.0, large, notifications)),
+            store.write(
+                lambda t: t.append(feed, 0.0, [b"2"], Recipients.of(notifications), key="k")
+            ),
+            store.write(lambda t: t.append(feed, 0.0, large, Recipients.of(notifications))),
             store.write(lambda t: (t.put_subscriber("bob"), t.put_feed(other("g")))),
         ]
         gate.set()
@@ -117,7 +120,9 @@ def test_a_full_disk_is_told_and_may_be_freed(
         assert [subscriber.name for subscriber in store.reader.subscribers()] == ["ann"]
         assert [notification.sequence for notification in store.reader.inbox(ann, 0, 10)] == [1]
         # What is small still fits, and takes the numbers that were not used.
-        again = store.write(lambda t: t.append(feed, 0.0, [b"2"], notifications, key="k")).result()
+        again = store.write(
+            lambda t: t.append(feed, 0.0, [b"2"], Recipients.of(notifications), key="k")
+        ).result()
         assert again == Appended(2, 2)
         with pytest.raises(StorageError, match="full"):
             append(store, feed, ann, large[0])
@@ -201,7 +206,7 @@ def test_who_is_refused_for_want_of_room_knows_in_its_turn(
 
         store.write(lambda t: gate.wait())
         futures = [store.write(refused), store.write(freeing, frees=True)]
-        appending = store.write(lambda t: t.append(feed, 0.0, [b"1"], {}))
+        appending = store.write(lambda t: t.append(feed, 0.0, [b"1"]))
         gate.set()
         assert isinstance(futures[0].exception(), StorageError)
         assert futures[1].exception() is None
@@ -225,9 +230,11 @@ def test_a_writer_thread_that_ends_tells_all_who_wait(tmp_path: Path) -> None:
         gate = threading.Event()
         heard: list[object] = []
         first = store.write(lambda t: gate.wait())
-        store.enqueue(lambda t: t.append(feed, 0.0, [b"1"], {ann: [(0, ["s"])]}), heard.append)
+        store.enqueue(
+            lambda t: t.append(feed, 0.0, [b"1"], Recipients.of({ann: [(0, ["s"])]})), heard.append
+        )
         last = store.write(end_thread)
-        queued = [store.write(lambda t: t.append(feed, 0.0, [b"2"], {})) for _ in range(3)]
+        queued = [store.write(lambda t: t.append(feed, 0.0, [b"2"])) for _ in range(3)]
         gate.set()
         for future in (first, last, *queued):
             assert "has ended" in str(future.exception(60))
@@ -245,7 +252,7 @@ def test_a_full_disk_in_the_middle_of_a_change(tmp_path: Path) -> None:
         store._database.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
 
         def change(t: StoreTransaction) -> None:
-            t.append(feed, 0.0, [b"x" * 200_000], {ann: [(0, ["s"])]})
+            t.append(feed, 0.0, [b"x" * 200_000], Recipients.of({ann: [(0, ["s"])]}))
             t.put_subscriber("bob")
 
         with pytest.raises(StorageError, match="full"):
@@ -358,7 +365,7 @@ def test_other_databases_and_formats(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match="has format 99; this version reads 3"):
+    with pytest.raises(StorageError, match="has format 99; this version reads 4"):
         Store.open(tmp_path)
     # One whose making was cut short before its first commit is made again.
     file.unlink()
@@ -409,27 +416,42 @@ def test_a_damaged_batch(tmp_path: Path, damage: str, caplog: pytest.LogCaptureF
         assert store.reader.inbox(ann, 0, 10) == []
 
 
+@pytest.mark.parametrize("column", ["addressees", "details"])
 @pytest.mark.parametrize(
-    "notifications", ["'[[0,[\"t\"]]]'", "'nonsense'", "x'fffe'", "CAST(x'fffe' AS TEXT)", "5"]
+    "content", ["x'fffe'", "'text'", "5", "x''", "substr({}, 2)", "{} || x'00'"]
 )
-def test_damaged_notifications(tmp_path: Path, notifications: str) -> None:
+def test_damaged_recipients(tmp_path: Path, column: str, content: str) -> None:
     with Store.open(tmp_path, pace=0.0) as store:
         feed, ann = make(store)
         for _ in range(3):
             append(store, feed, ann, size=2)
-    change_rows(tmp_path, f"UPDATE inbox SET notifications = {notifications} WHERE first = 3")
+    damaged = f"CAST({content.format(column)} AS BLOB)" if "{" in content else content
+    change_rows(tmp_path, f"UPDATE recipients SET {column} = {damaged} WHERE first = 3")
     with Store.open(tmp_path, pace=0.0) as store:
-        assert [notification.sequence for notification in store.reader.inbox(ann, 0, 10)] == [
-            1,
-            2,
-            5,
-            6,
-        ]
-        assert store.reader.damage == ["notifications of subscriber 1 in batch 3"]
-        store.write(lambda t: t.move_cursor(ann, 3)).result()
-        assert store.reader.backlogs() == {ann: 4}
-        assert store.tidy(0.0, Retention(backlog=3)).dropped == {ann: 2}
-        assert [notification.sequence for notification in store.reader.inbox(ann, 3, 10)] == [5, 6]
+        assert [one.sequence for one in store.reader.inbox(ann, 0, 10)] == [1, 2, 5, 6]
+        assert store.reader.damage == ["who gets events from 3 to 4"]
+        store.write(lambda t: t.move_cursor(ann, 1)).result()
+        assert store.reader.backlogs()[ann] == (3 if column == "addressees" else 5)
+        assert store.tidy(0.0, Retention(backlog=1)).dropped[ann] >= 2
+        assert [one.sequence for one in store.reader.inbox(ann, 1, 10)] == [6]
+        assert store.tidy(1e9, Retention()).batches == 3
+        assert store.reader.sizes().inbox_rows == 0
+
+
+@pytest.mark.parametrize("column", ["last", "amount", "checksum"])
+def test_a_damaged_row_of_recipients(tmp_path: Path, column: str) -> None:
+    with Store.open(tmp_path, pace=0.0) as store:
+        feed, ann = make(store)
+        for _ in range(3):
+            append(store, feed, ann, size=2)
+    change_rows(tmp_path, f"UPDATE recipients SET {column} = {column} + 1 WHERE first = 1")
+    with Store.open(tmp_path, pace=0.0) as store:
+        assert [one.sequence for one in store.reader.inbox(ann, 0, 10)] == [3, 4, 5, 6]
+        assert len(store.reader.damage) == 1
+    change_rows(tmp_path, f"UPDATE recipients SET {column} = x'00' WHERE first = 3")
+    with Store.open(tmp_path, pace=0.0) as store:
+        assert [one.sequence for one in store.reader.inbox(ann, 0, 10)] == [5, 6]
+        assert store.reader.backlogs()[ann] == (4 if column == "checksum" else 2)
 
 
 def test_damaged_subscriptions_and_members(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, StoreTransaction
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.model.schema import Schema
 
 FEEDS = 2
@@ -80,7 +81,7 @@ class Model(RuleBasedStateMachine):
         keys = [] if names is None else [f" {name}" for name in names[: len(events)]]
 
         def change(t: StoreTransaction) -> Appended:
-            return t.append(number, self.now, bodies, inboxes, key=key, keys=keys)
+            return t.append(number, self.now, bodies, Recipients.of(inboxes), key=key, keys=keys)
 
         if fails:
 

@@ -8,7 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
+import orjson
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.progress import Progress, SharingRow
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.broker.verify import verify
 from boxmatch.errors import StorageError
 from boxmatch.model.schema import Schema
@@ -40,7 +43,10 @@ def with_events(store: Store, *sizes: int) -> int:
     for at, size in enumerate(sizes):
         bodies = [b'{"price":1}'] * size
         inboxes = {ann: [(place, ["s"]) for place in range(size)]}
-        do(store, lambda t, b=bodies, i=inboxes, at=at: t.append(feed, float(at), b, i))
+        do(
+            store,
+            lambda t, b=bodies, i=inboxes, at=at: t.append(feed, float(at), b, Recipients.of(i)),
+        )
     return ann
 
 
@@ -124,12 +130,12 @@ def test_a_long_backlog_loses_nothing_that_is_outstanding(store: Store) -> None:
     ann = with_events(store, *[4] * 10)
     do(store, lambda t: t.share(ann, b"{}"))
     do(store, lambda t: t.put_progress(ann, Progress(10, {3: 1, 9: 2})))
-    # 2 are outstanding and 30 come after; of those, the row of 11 and 12 stays whole.
-    assert store.tidy(0.0, Retention(backlog=20)).dropped == {ann: 10}
+    # 2 are outstanding and 30 come after, of which the oldest go.
+    assert store.tidy(0.0, Retention(backlog=20)).dropped == {ann: 12}
     found = store.reader.inbox(ann, 0, 99)
     assert None not in store.reader.chosen(ann, dict.fromkeys([3, 9])).values()
-    assert [one.sequence for one in found if one.sequence > 10] == [11, 12, *range(23, 41)]
-    assert store.reader.backlogs() == {ann: 22}
+    assert [one.sequence for one in found if one.sequence > 10] == list(range(23, 41))
+    assert store.reader.backlogs() == {ann: 20}
 
 
 @pytest.mark.parametrize("column", ["position", "outstanding", "checksum"])
@@ -153,13 +159,25 @@ def test_damaged_progress_falls_back_to_the_cursor(
 
 def test_a_store_of_the_version_before_is_upgraded(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
-        ann = with_events(store, 3)
+        ann = with_events(store, 3, 3, 2, 3)
     with closing(sqlite3.connect(tmp_path / "broker.sqlite")) as connection, connection:
-        for table in ("sharing", "replay"):
+        for table in ("sharing", "replay", "recipients"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute(
+            "CREATE TABLE inbox (subscriber INTEGER, last INTEGER, first INTEGER, amount INTEGER, "
+            "notifications TEXT, checksum INTEGER)"
+        )
+        for first, events, checksum in ((1, [0, 2], 0), (4, [0, 1], 1), (7, [], 0), (9, [1], 0)):
+            content = orjson.dumps([[place, ["s", "\u00e9"]] for place in events])
+            checksum += xxhash.xxh3_64_intdigest(content, ann ^ first) & 0xFFFF_FFFF
+            row = ann, first + 1, first, len(events), content.decode(), checksum
+            connection.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", row)
         connection.execute("PRAGMA user_version = 2")
     with Store.open(tmp_path) as store:
-        assert [one.sequence for one in store.reader.inbox(ann, 0, 9)] == [1, 2, 3]
+        found = store.reader.inbox(ann, 0, 9)
+        assert [one.sequence for one in found] == [1, 3, 10]  # of the second batch it was damaged
+        assert {tuple(one.subscriptions) for one in found} == {("s", "\u00e9")}
+        assert store.reader.backlogs() == {ann: 3}
         assert (store.reader.sharing(), store.reader.replays()) == ([], [])
         do(store, lambda t: t.share(ann, b"{}"))
         bob = do(store, lambda t: t.put_subscriber("bob"))
@@ -169,7 +187,7 @@ def test_a_store_of_the_version_before_is_upgraded(tmp_path: Path) -> None:
         assert [row.subscriber for row in store.reader.sharing()] == [ann]
         assert [(row.subscriber, row.position) for row in store.reader.replays()] == [(bob, 1)]
     with closing(sqlite3.connect(tmp_path / "broker.sqlite")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchall() == [(3,)]
+        assert connection.execute("PRAGMA user_version").fetchall() == [(4,)]
         connection.execute("PRAGMA user_version = 1")
-    with pytest.raises(StorageError, match="has format 1; this version reads 3"):
+    with pytest.raises(StorageError, match="has format 1; this version reads 4"):
         Store.open(tmp_path)

@@ -45,7 +45,7 @@ class Disk:
 def commit(subscriber: Subscriber, disk: Disk, *sequences: int, size: int = 2) -> None:
     notifications = [notification(sequence, size) for sequence in sequences]
     disk.notifications += notifications
-    subscriber.last = sequences[-1]
+    subscriber.place(sequences[-1])
     for stream in tuple(subscriber.streams):
         stream.offer(notifications)
 
@@ -108,7 +108,8 @@ def test_large_notifications_wait_on_disk() -> None:
 
 def test_what_was_there_before_is_read_first() -> None:
     async def main() -> None:
-        subscriber, disk = Subscriber(1, "o", last=3), Disk()
+        subscriber, disk = Subscriber(1, "o"), Disk()
+        subscriber.place(3)
         disk.notifications = [notification(1), notification(2), notification(3)]
         async with NotificationStream(subscriber, disk.read, 1) as stream:
             commit(subscriber, disk, 4)
@@ -151,7 +152,7 @@ def test_nothing_is_lost_or_told_twice_whatever_the_order(seed: int) -> None:
                     notifications = [notification(one) for one in fresh]
                     disk.notifications += notifications
                     await asyncio.sleep(0)
-                    subscriber.last = sequence
+                    subscriber.place(sequence)
                     for stream in tuple(subscriber.streams):
                         stream.offer(notifications)
                 else:

@@ -17,6 +17,30 @@ from playwright.sync_api import expect
 
 from boxmatch.workloads import RangeWorkload
 
+
+def test_retention_and_replays_are_shown(
+    broker: RunningBroker, http: httpx.Client, pages: Pages
+) -> None:
+    feed = {"name": "kept", "schema": {"price": "float"}, "retention": {"days": 2, "events": 5000}}
+    http.post("/feeds", json=feed).raise_for_status()
+    subscribe(http, "again", "kept", all="price >= 0")
+    first = http.post("/feeds/kept/events", json=EVENTS).json()["first"]
+    http.post("/subscribers/again/replay", json={"from": first}).raise_for_status()
+    dashboard = pages.new(broker.url).unfold().open_live("feeds")
+    card = dashboard.feed("kept")
+    if card.locator(".feed-toggle").get_attribute("aria-expanded") == "false":
+        card.locator(".feed-toggle").click()
+    expect(card.locator(".facts")).to_contain_text("2 days, 5,000 events; removed: none")
+    dashboard.open_live("subscribers")
+    row = dashboard.page.locator("#subscribers-table tbody tr", has_text="again")
+    expect(row).to_contain_text("0 %")
+    read = http.get("/subscribers/again/notifications?limit=25").json()["next"]
+    http.post("/subscribers/again/acknowledge", json={"sequence": read}).raise_for_status()
+    expect(row).to_contain_text("50 %")
+    http.delete("/subscribers/again/replay").raise_for_status()
+    expect(row).not_to_contain_text("%")
+
+
 # What reaches highest in a chart: arrivals, the 99th percentile.
 HIGHEST = {"rates": "--accent", "latency": "--ink"}
 EVENTS = [{"price": float(price)} for price in range(50)]

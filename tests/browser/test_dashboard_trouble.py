@@ -22,7 +22,7 @@ def subscriber(name: str, **wrong: Any) -> dict[str, Any]:
     return {
         "subscriber": name, "backlog": 0, "falls_behind": False, "sessions": 0, "delivered": 0,
         "dropped": 0, "subscriptions": 1, "webhook": None, "dead_letters": 0, "last_error": None,
-        "mode": "cursor", "in_flight": 0, "redelivered": 0, **wrong,
+        "mode": "cursor", "in_flight": 0, "redelivered": 0, "replayed": None, **wrong,
     }  # fmt: skip
 
 

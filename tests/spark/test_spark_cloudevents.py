@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from boxmatch import Matcher, Schema
-from boxmatch.broker.http.cloudevents import read_cloudevents
-from boxmatch.broker.http.problems import Problem
 from boxmatch.errors import BoxmatchError, SparkError
 from boxmatch.spark import cloudevents, match
+from boxmatch.wire.cloudevent_bodies import read_cloudevents
 from boxmatch.wire.http import CLOUDEVENT
+from boxmatch.wire.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from boxmatch.broker.feeds.event_feed import EventFeed
-from boxmatch.engine.memory import limit_malloc_arenas, release_free_memory
+from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import BoxmatchError, StorageError
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ _QUIET = 2.0
 _SAVING = 5.0
 _MANY_EVENTS = 10_000
 
-_THRESHOLDS = 10_000, 20, 10
-"""Of the garbage collector. Seldom: most of what is allocated belongs to a request, and is gone
-with it. Not too seldom: what a request leaves behind in a cycle may hold all of its events."""
 
 log = structlog.get_logger(__name__)
 
@@ -178,15 +175,3 @@ class Housekeeping:
             self._given_back = reached
             gc.collect()  # soon done: what stays is not looked through
             await asyncio.to_thread(release_free_memory)
-
-
-def tune_memory() -> None:
-    """For a process that is a broker, when it has read what it has on disk.
-
-    The garbage collector no longer looks through what is there, which is likely to stay. It holds
-    up all threads while it works, and a hundred thousand subscriptions take it a good part of a
-    second: too long for an event that is to be delivered in milliseconds.
-    """
-    gc.set_threshold(*_THRESHOLDS)
-    gc.freeze()
-    limit_malloc_arenas()

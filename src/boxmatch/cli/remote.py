@@ -1,4 +1,4 @@
-"""Commands that talk to a broker: `subscribe`, `publish`, `listen` and `replay`."""
+"""Commands that talk to a broker: `subscribe`, `publish`, `listen`, `replay` and `share`."""
 
 from __future__ import annotations
 
@@ -164,6 +164,73 @@ def replay(
         print_json(asdict(begun))
     else:
         typer.echo(f"Replaying to {subscriber} from {begun.after + 1} through {begun.through}.")
+
+
+@examples(
+    "boxmatch share workers",
+    "boxmatch share workers --ack-seconds 300 --max-deliveries 3",
+    "boxmatch share workers --cancel",
+)
+def share(
+    subscriber: SubscriberName,
+    ack_seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="What is not acknowledged by then is handed out again.",
+            show_default="30",
+        ),
+    ] = None,
+    max_deliveries: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How often a notification is handed out before it is a dead letter.",
+            show_default="8",
+        ),
+    ] = None,
+    max_in_flight: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="How many may be handed out at a time.", show_default="1000"
+        ),
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Share no more.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Share the notifications of a subscriber among its connections.
+
+    Each goes to one of them, and is acknowledged by itself. Settings that are not given are the
+    defaults.
+    """
+    settings = {
+        "ack_seconds": ack_seconds, "max_deliveries": max_deliveries, "max_in_flight": max_in_flight
+    }  # fmt: skip
+    given: dict[str, Any] = {name: one for name, one in settings.items() if one is not None}
+    if cancel and given:
+        raise typer.BadParameter("settings make no sense with --cancel")
+    with connect(url, key, trust) as client:
+        if cancel:
+            client.unshare(subscriber)
+            shown = client.subscriber(subscriber)
+        else:
+            shown = client.share(subscriber, **given)
+    if as_json:
+        from msgspec.structs import asdict
+
+        sharing = None if shown.sharing is None else asdict(shown.sharing)
+        print_json({"subscriber": subscriber, "mode": shown.mode, "sharing": sharing})
+    elif shown.sharing is None:
+        typer.echo(f"{subscriber} has a cursor; it goes on after {shown.cursor}.")
+    else:
+        typer.echo(
+            f"{subscriber} shares its notifications: acknowledged within "
+            f"{shown.sharing.ack_seconds:g} s, handed out {shown.sharing.max_deliveries} times, "
+            f"{shown.sharing.max_in_flight:,} at a time."
+        )
 
 
 def _warn(warning: str | None) -> None:

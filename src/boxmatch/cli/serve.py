@@ -97,8 +97,8 @@ def serve(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM."""
     with requires("broker", "a broker"):
-        from boxmatch.broker.server.logs import LogSettings
         from boxmatch.broker.server.process import ServerOptions, run
+        from boxmatch.logs import LogSettings
     from boxmatch.broker.settings import Limits, Retention, Settings
 
     settings = Settings(

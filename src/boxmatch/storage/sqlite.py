@@ -19,6 +19,8 @@ Sync = Literal["full", "normal"]
 process, however sudden, but the last ones may be lost with the machine; what is left is still the
 changes up to one of them."""
 
+Upgrade = Callable[[sqlite3.Connection], None]
+
 _PAGES_AT_ONCE = 1024
 
 
@@ -29,8 +31,9 @@ class Format(NamedTuple):
     version: int
     tables: tuple[str, ...]
     """Statements that make the tables."""
-    upgrades: Mapping[int, tuple[str, ...]] = {}
-    """By version, what makes of a database of it one of the next version."""
+    upgrades: Mapping[int, tuple[str | Upgrade, ...]] = {}
+    """By version, what makes of a database of it one of the next version: statements, or what is
+    done with a connection."""
 
 
 class LockedDatabase:
@@ -136,8 +139,11 @@ def _upgrade(connection: sqlite3.Connection, format: Format) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     for earlier in range(version, format.version):
-        for statement in format.upgrades[earlier]:
-            connection.execute(statement)
+        for step in format.upgrades[earlier]:
+            if isinstance(step, str):
+                connection.execute(step)
+            else:
+                step(connection)
     connection.execute(f"PRAGMA user_version = {format.version}")
     connection.execute("COMMIT")
 

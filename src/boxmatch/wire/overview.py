@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from boxmatch.model.explanation import Predicate
-from boxmatch.wire.requests import Adaptive, FeedKind
+from boxmatch.wire.requests import Adaptive, FeedKind, FeedRetention
 from boxmatch.wire.responses import Mode, ResponseBody
 
 _Feeds = Annotated[list[str], Meta(description="Feeds; `*` is all.")]
@@ -70,6 +70,9 @@ class WatchedFeed(FeedCounts, frozen=True, kw_only=True):
     removed: Annotated[
         dict[str, int], Meta(description="Events that retention has removed, by cause.")
     ]
+    retention: Annotated[
+        FeedRetention | None, Meta(description="Limits of its own; null: those of all feeds.")
+    ]
 
 
 class WatchedSubscriber(ResponseBody, frozen=True):
@@ -88,6 +91,9 @@ class WatchedSubscriber(ResponseBody, frozen=True):
     mode: Mode
     in_flight: Annotated[int, Meta(description="Of shared notifications, those with a deadline.")]
     redelivered: Annotated[int, Meta(description="Of shared notifications, since the start.")]
+    replayed: Annotated[
+        float | None, Meta(description="Share of the log that replays have delivered; null: none.")
+    ]
 
 
 class Overview(ResponseBody, frozen=True):

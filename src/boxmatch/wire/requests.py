@@ -210,6 +210,8 @@ class ManyWanted(RequestBody, frozen=True):
         Dialect | dict[str, Dialect | None] | None,
         Meta(description="Of all filters, or by id; those without one are SQL."),
     ] = None
+    replay_from: Start | None = field(default=None, name="from")
+    """Of the log: deliver what is there already. Without it, what is published from now on."""
 
 
 class DryRunQuestion(RequestBody, frozen=True):

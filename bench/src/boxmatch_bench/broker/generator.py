@@ -82,15 +82,12 @@ class Generator:
         self._subscribers: list[Subscriber] = []
         self._failure: Exception | None = None
         self._fail: Callable[[Exception], None] = lambda _: None
-        self._requests: dict[int, list[bytes]] = {}
+        self._requests: dict[tuple[int, str], list[bytes]] = {}
         self._expected: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
     async def load(self) -> float:
         """Make the feed and all subscriptions, many at a time. Returns how long it took."""
-        workload = self._setting.workload
-        schema = dict.fromkeys(workload.names, "int")
-        body = orjson.dumps({"name": FEED, "schema": schema, "index": self._setting.index})
-        await self._ask("the feed was refused", "POST", "/feeds", body)
+        await self.create(FEED)
         requests = list(self._subscriptions())
         waiting = enumerate(requests, 1)
 
@@ -109,6 +106,12 @@ class Generator:
             for _ in range(min(self._options.loaders, len(requests))):
                 group.create_task(put())
         return perf_counter() - began
+
+    async def create(self, feed: str) -> None:
+        """Make a feed for the workload's events."""
+        schema = dict.fromkeys(self._setting.workload.names, "int")
+        body = orjson.dumps({"name": feed, "schema": schema, "index": self._setting.index})
+        await self._ask("the feed was refused", "POST", "/feeds", body)
 
     def _subscriptions(self) -> Iterator[bytes]:
         """Requests, those of one subscriber far apart: it has to wait for the one before."""
@@ -168,7 +171,7 @@ class Generator:
 
     async def publish(self, schedule: Schedule) -> dict[str, Any]:
         """Publish as scheduled, wait for all notifications; return what was sent and what came."""
-        requests = await self._prepared(schedule.batch)
+        requests = await self._prepared(schedule.batch, FEED)
         received = self._received
         received.clear()
         publishing = Publisher(requests, schedule, self._connect)
@@ -199,12 +202,21 @@ class Generator:
             "disordered": received.disordered,
         }
 
-    async def _prepared(self, batch: int) -> list[bytes]:
+    async def publish_only(self, feed: str, schedule: Schedule) -> dict[str, Any]:
+        """Publish as scheduled, while nobody is connected; return what was sent."""
+        publishing = Publisher(await self._prepared(schedule.batch, feed), schedule, self._connect)
+        self._fail = publishing.fail
+        await publishing.run()
+        return {
+            "began": publishing.began, "ended": perf_counter(), "published": publishing.arrays()
+        }  # fmt: skip
+
+    async def _prepared(self, batch: int, feed: str) -> list[bytes]:
         """Requests with the pool's events, made before the clock runs."""
-        if batch not in self._requests:
+        if (batch, feed) not in self._requests:
             self._requests.clear()  # they are large
             workload, pool = self._setting.workload, self._options.pool
-            path = f"/feeds/{FEED}/events?wait=durable"
+            path = f"/feeds/{feed}/events?wait=durable"
             made: list[bytes] = []
             step = batch * max(1, _CHUNK // batch)
             for start in range(0, pool, step):
@@ -215,8 +227,8 @@ class Generator:
                     )
                     made.append(request_bytes("POST", path, body))
                 await asyncio.sleep(0)  # the broker wants to know whether we are there
-            self._requests[batch] = made
-        return self._requests[batch]
+            self._requests[batch, feed] = made
+        return self._requests[batch, feed]
 
     def _expected_of(self, first: npt.NDArray[np.int64], batch: int) -> int:
         """How many matches the requests have that were accepted."""

@@ -31,6 +31,8 @@ _PAUSE: Final = 0.003
 _AROUND: Final = 0.5
 """Seconds of publishing before the work begins, and after it has ended."""
 _PUT: Final = 2_000
+_LARGE: Final = 10
+"""Requests with events that the feed has which is dropped, and that nobody reads."""
 
 Work = Callable[[], object]
 
@@ -82,7 +84,7 @@ class _Api:
 
 
 def _prepare(api: _Api, options: IsolationOptions) -> None:
-    for name in ("quiet", "busy", "slow"):
+    for name in ("quiet", "busy", "slow", "large"):
         api("POST", "/feeds", {"name": name, "schema": _SCHEMA})
     api("PUT", "/subscribers/quiet/subscriptions/a", {"feed": "quiet", "filter": "price < 30"})
     slow = {f"r{n}": f"title RLIKE 'a.*{n}.*b{n % 7}'" for n in range(300)}
@@ -91,6 +93,18 @@ def _prepare(api: _Api, options: IsolationOptions) -> None:
         many = range(first, min(first + _PUT, options.subscriptions))
         filters = {f"m{n}": _filter_of_many_boxes(n) for n in many}
         api("POST", "/subscribers/busy/subscriptions", {"feed": "busy", "filters": filters})
+        filters = {f"l{n}": f"symbol = 'S{n % 100}' AND volume >= {n}" for n in many}
+        path = f"/subscribers/large{first}/subscriptions"
+        api("POST", path, {"feed": "large", "filters": filters})
+    ticks = _ticks(options.events)
+    for _ in range(_LARGE):
+        api("POST", "/feeds/large/events", ticks)
+
+
+def _ticks(count: int) -> bytes:
+    return orjson.dumps(
+        [{"symbol": f"S{n % 100}", "price": n % 50 + 0.5, "volume": n} for n in range(count)]
+    )
 
 
 def _filter_of_many_boxes(n: int) -> str:
@@ -107,9 +121,7 @@ def _cases(api: _Api, options: IsolationOptions) -> dict[str, Work]:
         for n in range(half)
     }
     bulk = orjson.dumps({"feed": "busy", "filters": filters})
-    ticks = orjson.dumps(
-        [{"symbol": f"S{n % 100}", "price": n % 50 + 0.5, "volume": n} for n in range(count)]
-    )
+    ticks = _ticks(count)
     texts = orjson.dumps([{"title": "a" * 50 + str(n) + "b3" * 20} for n in range(count // 2)])
     question = {"filter": "price < 10 OR title RLIKE 'a.*b'", "recent": 50}
     return {
@@ -126,6 +138,7 @@ def _cases(api: _Api, options: IsolationOptions) -> dict[str, Work]:
         "read the log": lambda: api("GET", "/feeds/busy/events?limit=10000"),
         "list subscriptions": lambda: api("GET", "/subscribers/b/subscriptions?limit=1000"),
         "drop a feed": lambda: api("DELETE", "/feeds/slow"),
+        "drop a large feed": lambda: api("DELETE", "/feeds/large"),
     }
 
 

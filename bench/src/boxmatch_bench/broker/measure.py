@@ -14,7 +14,8 @@ from boxmatch_bench.answers import FailedError
 from boxmatch_bench.broker.alternatives import closed_loops, measure_alternatives
 from boxmatch_bench.broker.deliveries import compare, find_truth
 from boxmatch_bench.broker.processes import Session, Tell
-from boxmatch_bench.broker.watch import disk, held, stages, thirds, usage
+from boxmatch_bench.broker.unread import measure_unread
+from boxmatch_bench.broker.watch import Usage, disk, held, stages, thirds, usage
 from boxmatch_bench.options import BrokerOptions
 from boxmatch_bench.settings import BrokerSetting, Schedule
 from boxmatch_bench.timing import Figures, spread_ms
@@ -49,9 +50,12 @@ def measure(
         "disk": disk(folder),
     }
     with Session(setting, options, truth, data, tell) as session:
-        row = _load(session, setting.workload.subscriptions, loaded)
+        before = usage(session.server.pid)
+        seconds = None if loaded else session.load()
         marker.write_text(mark)
-        yield head | row
+        if options.unread_seconds and not loaded:
+            yield head | measure_unread(session, setting, options)
+        yield head | _connect(session, setting.workload.subscriptions, seconds, before)
         for phase, load in _phases(options).items():
             if load["seconds"]:
                 row = _run(session, phase, load)
@@ -62,10 +66,10 @@ def measure(
             yield head | row
 
 
-def _load(session: Session, subscriptions: int, loaded: bool) -> Figures:
-    """Load subscriptions unless they are there, and connect subscribers."""
-    before = usage(session.server.pid)
-    seconds = None if loaded else session.load()
+def _connect(
+    session: Session, subscriptions: int, seconds: float | None, before: Usage | None
+) -> Figures:
+    """Connect subscribers, whose subscriptions were loaded in so many seconds."""
     connected = session.connect()
     after = usage(session.server.pid)
     return {

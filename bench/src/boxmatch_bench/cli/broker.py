@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from boxmatch.cli.help import examples
+from boxmatch.cli.options import refused_parameters, with_options
 from boxmatch.extras import requires
-from boxmatch_bench.cli.rows import (
-    JsonPath,
-    Row,
-    bar,
-    folder_or_temporary,
-    present,
-    refused_parameters,
-    with_options,
-)
+from boxmatch_bench.cli.rows import JsonPath, Row, bar, folder_or_temporary, present
 from boxmatch_bench.options import BrokerLoad, BrokerOptions
 
 if TYPE_CHECKING:

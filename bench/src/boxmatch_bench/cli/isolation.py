@@ -6,15 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from boxmatch.cli.help import examples
+from boxmatch.cli.options import with_options
 from boxmatch.extras import requires
-from boxmatch_bench.cli.rows import (
-    JsonPath,
-    Row,
-    bar,
-    folder_or_temporary,
-    present,
-    with_options,
-)
+from boxmatch_bench.cli.rows import JsonPath, Row, bar, folder_or_temporary, present
 from boxmatch_bench.options import IsolationOptions
 
 if TYPE_CHECKING:

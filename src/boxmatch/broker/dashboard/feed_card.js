@@ -3,7 +3,7 @@
 import { Chart, sparkline } from "./charts.js";
 import { command } from "./api.js";
 import { element, setAttribute, setText, showEmpty } from "./dom.js";
-import { NOTHING, count, duration, exactly, joined, percent, plural, tidy } from "./format.js";
+import { NOTHING, bytes, count, duration, exactly, joined, percent, plural, tidy } from "./format.js";
 import { STAGES } from "./samples.js";
 
 export const NUMBERS = [
@@ -168,6 +168,7 @@ export class FeedCard {
       ...(feed.kind === "state" ? [["publications", exactly(feed.publications)]] : []),
       ["matches", `${count(rates.matches)}/s${rates.matched > 0 ? `, ${count(rates.matches / rates.matched)} per event` : ""}`],
       ["last sequence", exactly(feed.last_sequence)],
+      ["retention", retentionText(feed)],
       ["adjuster", adjusterText(feed)],
       ["precision", precisionText(precision, checked, sinceStart)],
     ];
@@ -181,6 +182,15 @@ export class FeedCard {
 function latencyText(seconds, longest) {
   const [value, unit] = duration(seconds);
   return seconds >= longest ? [`> ${value}`, unit] : [value, unit];
+}
+
+function retentionText({ retention, removed }) {
+  const { days, bytes: most, events } = retention ?? {};
+  const limits = [
+    days == null ? null : plural(days, "day"), most == null ? null : joined(bytes(most)), events == null ? null : plural(events, "event"),
+  ].filter((one) => one !== null);
+  const gone = Object.entries(removed).map(([cause, number]) => `${exactly(number)} by ${cause}`);
+  return `${limits.length > 0 ? limits.join(", ") : "as all feeds"}; removed: ${gone.length > 0 ? gone.join(", ") : "none"}`;
 }
 
 function adjusterText({ adaptive, rate }) {

@@ -2,7 +2,7 @@
 
 import { command } from "./api.js";
 import { byId, setText, showEmpty } from "./dom.js";
-import { NOTHING, count, exactly, plural } from "./format.js";
+import { NOTHING, count, exactly, joined, percent, plural } from "./format.js";
 import { Rates } from "./samples.js";
 import { Table } from "./tables.js";
 
@@ -23,6 +23,7 @@ export class SubscribersSection {
       { name: "mode", cell: (one) => ({ text: one.mode, level: one.mode === "shared" ? null : "quiet" }) },
       { name: "in flight", number: true, cell: (one) => zeroQuiet(one.in_flight, null) },
       { name: "redelivered", number: true, cell: (one) => zeroQuiet(one.redelivered, "warn") },
+      { name: "replay", number: true, cell: (one) => ({ text: one.replayed === null ? NOTHING : joined(percent(one.replayed)), level: one.replayed === null ? "quiet" : null }) },
       { name: "webhook", cell: (one) => ({ text: one.webhook ?? NOTHING, level: { active: null, paused: "warn" }[one.webhook] ?? null }) },
       { name: "dead letters", number: true, cell: (one) => zeroQuiet(one.dead_letters, "bad") },
       { name: "last error", wide: true, cell: (one) => ({ text: one.last_error ?? "", title: one.last_error, level: "bad" }) },

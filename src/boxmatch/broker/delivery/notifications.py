@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Self
 from boxmatch.broker.delivery.replays import Replays
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.log_reader import MOST_BYTES
+from boxmatch.broker.store.recipients import Recipients
 from boxmatch.broker.store.rows import Notification
 from boxmatch.broker.subscribers.directory import Directory, FeedEntry
-from boxmatch.broker.subscribers.subscribers import Inboxes, Subscriber
+from boxmatch.broker.subscribers.subscribers import Subscriber
 from boxmatch.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -37,7 +38,37 @@ _MOST_LOOKING = 5.0
 """Seconds that who polls is kept while nothing is found in a replay."""
 
 
-class NotificationStream:
+class Reading:
+    """Listens from `open` to `close`, or in a block of `async with`."""
+
+    _closed = False
+
+    def open(self) -> None:
+        """Listen from now on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._closed = True
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def __aenter__(self) -> Self:
+        self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class NotificationStream(Reading):
     """Notifications in order, each once. One reader; all in the event loop.
 
     Closing it wakes a reader that waits, who then gets nothing more.
@@ -67,24 +98,10 @@ class NotificationStream:
         """Of the bodies that wait."""
         self._behind = self._is_behind()
         self._changed = asyncio.Event()
-        self._closed = False
 
     def open(self) -> None:
-        """Listen from now on."""
-        self.subscriber.streams.add(self)
+        self.subscriber.listen(self)
         self._behind = self._is_behind()
-
-    async def __aenter__(self) -> Self:
-        self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _is_behind(self) -> bool:
         return self.position < max(self.subscriber.last, self.subscriber.replayed_through)
@@ -94,14 +111,9 @@ class NotificationStream:
         """All up to this sequence number is acknowledged."""
         return self.subscriber.position
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def close(self) -> None:
-        """Listen no more."""
-        self._closed = True
-        self.subscriber.streams.discard(self)
+        super().close()
+        self.subscriber.leave(self)
         self._on_close(self.subscriber)
         self._changed.set()
 
@@ -262,18 +274,15 @@ class Notifications:
         at: float,
         first: int,
         bodies: Sequence[bytes],
-        inboxes: Inboxes,
+        recipients: Recipients,
         rate: float = 0.0,
     ) -> None:
         """Offer what has become durable, under numbers from `first` on, to those who listen."""
         spec = entry.feed.spec
         entry.last_sequence = first + len(bodies) - 1
-        for number, box in inboxes.items():
+        for number, box in self._directory.readers.tell(recipients, first).boxes():
             subscriber = self._directory.by_number.get(number)
             if subscriber is None:
-                continue
-            subscriber.last = first + box[-1][0]
-            if not subscriber.streams:
                 continue
             notifications = [
                 Notification(first + place, spec.name, at, ids, bodies[place], spec.kind, rate)

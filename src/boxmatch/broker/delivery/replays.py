@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -141,23 +141,62 @@ class Replays:
         async with self._changes.lock(subscriber):
             self._check_not_shared(subscriber)
             known, feed, number = self._find(subscriber, feed, subscription)
-            begin = await asyncio.to_thread(self._number_of, first)
-            oldest = await asyncio.to_thread(self._store.first_sequence, number or None)
-            last = None if through is None else await asyncio.to_thread(self._last_of, through)
-            position = max(begin, oldest, 1) - 1
-            row = await self._store.commit(
-                lambda transaction: transaction.put_replay(
-                    known.number, number, subscription or "", position, last
-                )
-            )
-            replay = Replay(row.number, feed, subscription, row.position, row.through)
-            known.start_replay(replay)
-            self._readings.pop(known, None)
-            if replay.position >= replay.through:  # there is nothing
-                self._move(known, {replay.number: replay.position})
-            for stream in tuple(known.streams):
-                stream.close()
+            [replay] = await self._start(known, feed, number, [subscription], first, through)
             return replay
+
+    @uninterrupted
+    async def start_some(
+        self, subscriber: str, first: int | str, *, feed: str, subscriptions: Collection[str]
+    ) -> None:
+        """The same for some subscriptions to a feed, all at once. If the subscriber has no others
+        to it, it is one replay.
+        """
+        async with self._changes.lock(subscriber):
+            self._check_not_shared(subscriber)
+            known, _, number = self._find(subscriber, feed, None)
+            wanted = frozenset(subscriptions)
+            is_all = all(
+                id in wanted or one.feed != feed for id, one in known.subscriptions.items()
+            )
+            ids = [None] if is_all else [id for id in subscriptions if id in known.subscriptions]
+            await self._start(known, feed, number, ids, first, None)
+
+    async def _start(
+        self,
+        known: Subscriber,
+        feed: str | None,
+        number: int,
+        subscriptions: Sequence[str | None],
+        first: int | str,
+        through: int | str | None,
+    ) -> list[Replay]:
+        """Replay a feed of this number, or all of them, for each of some subscriptions; None: all
+        of them together.
+        """
+        begin = await asyncio.to_thread(self._number_of, first)
+        oldest = await asyncio.to_thread(self._store.first_sequence, number or None)
+        last = None if through is None else await asyncio.to_thread(self._last_of, through)
+        position = max(begin, oldest, 1) - 1
+        rows = await self._store.commit(
+            lambda transaction: [
+                transaction.put_replay(known.number, number, id or "", position, last)
+                for id in subscriptions
+            ]
+        )
+        begun = [
+            Replay(row.number, feed, id, row.position, row.through)
+            for row, id in zip(rows, subscriptions, strict=True)
+        ]
+        for replay in begun:
+            known.start_replay(replay)
+        self._readings.pop(known, None)
+        # There may be nothing.
+        self._move(
+            known, {one.number: one.position for one in begun if one.position >= one.through}
+        )
+        for stream in tuple(known.streams):
+            stream.close()
+        return begun
 
     @uninterrupted
     async def cancel(self, subscriber: str) -> int:

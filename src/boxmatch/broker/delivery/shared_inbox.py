@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from boxmatch.broker.delivery.leases import LeaseBook
-from boxmatch.broker.delivery.notifications import NotificationStream
+from boxmatch.broker.delivery.notifications import NotificationStream, Reading
 from boxmatch.broker.delivery.webhook_requests import delivery_body
 from boxmatch.broker.store import Store, StoreTransaction
 from boxmatch.broker.store.progress import Progress
@@ -30,7 +29,7 @@ WINDOW = 10
 others have to wait for."""
 
 
-class SharedStream:
+class SharedStream(Reading):
     """What one connection gets of a shared inbox. One reader; all in the event loop.
 
     What it has and did not acknowledge when it is closed goes to others, unless it is `lasting`:
@@ -47,7 +46,6 @@ class SharedStream:
         self.is_full = False
         """Whether it waits until it has less."""
         self.woken = asyncio.Event()
-        self._closed = False
 
     @property
     def subscriber(self) -> Subscriber:
@@ -58,25 +56,11 @@ class SharedStream:
         """All up to this sequence number is acknowledged."""
         return self.subscriber.cursor
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    async def __aenter__(self) -> Self:
+    def open(self) -> None:
         self.inbox.enter(self)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
-        """Listen no more."""
-        self._closed = True
+        super().close()
         self.inbox.leave(self)
         self.woken.set()
 

@@ -128,7 +128,7 @@ class Feeds:
         feed = self._directory.feed(name).feed
         number = feed.number
         await self._pipeline.call(feed, lambda: None)  # what is on its way is stored before
-        await self._store.commit(lambda transaction: transaction.drop_feed(number), frees=True)
+        await asyncio.to_thread(self._store.drop_feed, number)
         await self._directory.drop_feed(name)
         self._metrics.forget_feed(name)
         self._history.forget_feed(name)

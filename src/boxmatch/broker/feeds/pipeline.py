@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -27,10 +27,10 @@ from boxmatch.broker.feeds.event_feed import EventFeed
 from boxmatch.broker.feeds.feed_queue import FeedQueue
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, StoreTransaction
-from boxmatch.broker.store.rows import select_events
+from boxmatch.broker.store.recipients import NOBODY, Recipients
 from boxmatch.broker.subscribers.directory import Directory
-from boxmatch.broker.subscribers.subscribers import Inboxes
 from boxmatch.errors import BoxmatchError, BrokerError
+from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.responses import Receipt
 
 if TYPE_CHECKING:
@@ -50,25 +50,6 @@ _SLOWEST = 0.1
 """Seconds that an event is believed to take; more, and the machine was busy with something else."""
 
 
-_VALUE_BYTES = 64
-"""Of a value in a dict, together with its place there."""
-
-
-class Events(NamedTuple):
-    """Events as they came: for the matcher as dicts, for the log as JSON, one each."""
-
-    rows: list[dict[str, Any]]
-    bodies: list[bytes]
-    keys: Sequence[str] = ()
-    """One each, or none: an event whose key the feed has had within a day is not published."""
-
-    @property
-    def nbytes(self) -> int:
-        """About what they take in memory."""
-        values = sum(map(len, self.rows)) + len(self.keys)
-        return sum(map(len, self.bodies)) + _VALUE_BYTES * values
-
-
 @dataclass(eq=False)
 class PublishRequest:
     """Events of one request on their way."""
@@ -82,7 +63,7 @@ class PublishRequest:
     at: float
     received: float = field(default_factory=time.perf_counter)
     matched: float = 0.0
-    inboxes: Inboxes = field(default_factory=dict)
+    recipients: Recipients = NOBODY
     matches: int = 0
     rate: float = 0.0
     seconds: float = 0.0
@@ -249,13 +230,16 @@ class EventPipeline:
         entry = self._directory.entry_of(request.feed)
         if entry is None:
             return
-        bodies, inboxes, matches = request.events.bodies, request.inboxes, request.matches
+        bodies, recipients, matches = request.events.bodies, request.recipients, request.matches
         if stored.new is not None:
-            bodies, inboxes = select_events(bodies, inboxes, stored.new)
-            matches = sum(len(ids) for box in inboxes.values() for _, ids in box)
+            bodies = [bodies[place] for place in stored.new]
+            recipients = recipients.select(stored.new)
+            matches = len(recipients.length)
         entry.events += len(bodies)
         entry.matches += matches
-        self._notifications.dispatch(entry, request.at, stored.first, bodies, inboxes, request.rate)
+        self._notifications.dispatch(
+            entry, request.at, stored.first, bodies, recipients, request.rate
+        )
 
     def _refuse(self, request: PublishRequest, error: Exception) -> None:
         self._admission.leave(request)
@@ -305,7 +289,8 @@ class EventPipeline:
             last_row = first_row + len(request.events.rows)
             last_match = first_match + int(found.counts[first_row:last_row].sum())
             here = slice(first_match, last_match)
-            request.inboxes = feed.slots.inboxes(found.event[here] - first_row, slots[here])
+            places = found.event[here] - first_row
+            request.recipients = feed.slots.recipients(places, slots[here])
             request.rate = found.rate
             request.matches = last_match - first_match
             request.matched = now
@@ -322,7 +307,7 @@ class EventPipeline:
                 request.feed.number,
                 request.at,
                 request.events.bodies,
-                request.inboxes,
+                request.recipients,
                 key=request.key,
                 keys=request.events.keys,
                 rate=request.rate,

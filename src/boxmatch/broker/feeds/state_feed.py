@@ -12,7 +12,8 @@ import numpy as np
 import orjson
 
 from boxmatch.broker.feeds.spec import FeedSpec
-from boxmatch.broker.subscribers.subscribers import Inboxes, Slots, Subscriber, Subscription
+from boxmatch.broker.store.recipients import NOBODY, Recipients
+from boxmatch.broker.subscribers.subscribers import Slots, Subscriber, Subscription
 from boxmatch.errors import (
     BrokerError,
     RegionError,
@@ -30,7 +31,7 @@ class StateChanges(NamedTuple):
     """What an operation results in: changes as JSON, and whom they concern."""
 
     bodies: list[bytes]
-    inboxes: Inboxes
+    recipients: Recipients
 
 
 class Expired(NamedTuple):
@@ -187,7 +188,7 @@ class StateFeed:
     ) -> StateChanges:
         """One change for each publication and kind, and whom it concerns."""
         if not transitions:
-            return StateChanges([], {})
+            return StateChanges([], NOBODY)
         publications, which = np.unique(transitions.publication.astype(str), return_inverse=True)
         pair = which.astype(np.int64) * len(KINDS) + transitions.code
         # In the order of the transitions.
@@ -206,7 +207,7 @@ class StateFeed:
             )
         slots = transitions.subscription.astype(np.int64)
         self.slots.count(slots)
-        return StateChanges(bodies, self.slots.inboxes(rank[number], slots))
+        return StateChanges(bodies, self.slots.recipients(rank[number], slots))
 
     def _regions(self, publication: str, gone: Mapping[str, Any]) -> Any:
         try:

@@ -11,6 +11,7 @@ from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.pipeline import EventPipeline, settle
 from boxmatch.broker.feeds.state_feed import StateChanges, StateFeed, publication_to_json
 from boxmatch.broker.store import Store, StoreTransaction
+from boxmatch.broker.store.recipients import NOBODY
 from boxmatch.broker.subscribers.directory import Directory
 from boxmatch.errors import BoxmatchError, BrokerError, StorageError
 from boxmatch.spaces.dimensions import UNCHANGED, RegionSpec, Stored, Unchanged
@@ -97,7 +98,7 @@ class StateOperations:
         for entry in self._directory.feeds():
             feed = entry.feed
             if isinstance(feed, StateFeed) and feed.has_expired():
-                await self.operate(feed, lambda: StateChanges([], {}), lambda: _nothing)
+                await self.operate(feed, lambda: StateChanges([], NOBODY), lambda: _nothing)
 
     async def operate(
         self,
@@ -128,7 +129,7 @@ class StateOperations:
                     return
                 step = _Step(feed, at, changes, prepare(), on_durable, answer, frees)
             except Exception as error:  # something may have
-                nothing = StateChanges([], {})
+                nothing = StateChanges([], NOBODY)
                 fail = partial(_fail, error)
                 step = _Step(feed, at, nothing, fail, answer=answer, frees=True)
             self._record(step)
@@ -168,7 +169,7 @@ class StateOperations:
                 if not changes.bodies:
                     return 0
                 return transaction.append(
-                    feed.number, step.at, changes.bodies, changes.inboxes
+                    feed.number, step.at, changes.bodies, changes.recipients
                 ).first
             except BaseException:
                 feed.failed = epoch
@@ -187,14 +188,14 @@ class StateOperations:
             self._pipeline.call_in_loop(partial(settle, step.answer, error))
 
     def _finish(self, step: _Step, first: int) -> None:
-        bodies, inboxes = step.changes
+        bodies, recipients = step.changes
         number = len(bodies)
         entry = self._directory.entry_of(step.feed)
         if entry is not None:
             step.on_durable()
             if number:
                 entry.events += number
-                self._notifications.dispatch(entry, step.at, first, bodies, inboxes)
+                self._notifications.dispatch(entry, step.at, first, bodies, recipients)
         settle(step.answer, Receipt(first, first + number - 1 if number else 0, number, True))
 
     def _step_back(self, step: _Step, epoch: int, error: BaseException) -> None:

@@ -21,7 +21,7 @@ from boxmatch.broker.http import (
 )
 from boxmatch.broker.http.authentication import Context
 from boxmatch.broker.http.bodies import BodyBudget
-from boxmatch.broker.http.problems import add_handlers, not_ready
+from boxmatch.broker.http.problems import add_handlers, not_ready, response_of
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
@@ -58,7 +58,7 @@ class WhenReady:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if not self._broker.ready and scope["path"] not in PROBES:
-            app = not_ready(self._broker).response()
+            app = response_of(not_ready(self._broker))
         await app(scope, receive, send)
 
 

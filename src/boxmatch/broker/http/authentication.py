@@ -16,10 +16,10 @@ from msgspec import UnsetType
 from starlette.requests import HTTPConnection
 
 from boxmatch.broker.access import Grant, Keys, Meter, check_local_request
-from boxmatch.broker.http.problems import Problem, misplaced
 from boxmatch.broker.settings import Limits
 from boxmatch.errors import AccessError, UnknownSubscriptionError
 from boxmatch.wire.http import MOST_NAME, NAME, NAME_PATTERN
+from boxmatch.wire.problems import Problem, misplaced
 from boxmatch.wire.requests import Filter
 from boxmatch.wire.responses import Fault
 

@@ -1,58 +1,37 @@
-"""The bodies of requests: read up to a limit, of each and of all together, and JSON without its
-loopholes.
+"""The bodies of requests: read up to a limit, of each and of all together, then decoded.
 
-JSON is refused where readers disagree about what it says: two values under one name, NaN and
-infinities, numbers too large for a double, text that is not UTF-8, nesting without end. Events
-come as one JSON object, as an array of them, as NDJSON, or as an Arrow IPC stream.
+`wire.event_bodies` says what is read as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
-import orjson
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from boxmatch.broker.access.grant import OPEN
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.authentication import context_of
-from boxmatch.broker.http.problems import MOST_FAULTS, Problem, misplaced
 from boxmatch.errors import OverloadError
-from boxmatch.kernels.pieces import pieces
 from boxmatch.spaces.dimensions import ONLY_REGION
 from boxmatch.wire.codec import faults
-from boxmatch.wire.http import ARROW, JSON, NDJSON
-
-MOST_DEPTH: Final = 200
-"""How deep JSON may be nested; the encoder ends at 254."""
+from boxmatch.wire.event_bodies import LARGE, dump_json, load_json
+from boxmatch.wire.http import JSON
+from boxmatch.wire.problems import MOST_FAULTS, Problem, misplaced
 
 SMALL: Final = 64 * 1024
 """Bodies up to this size are not counted: the server holds as much of every connection anyway."""
-LARGE: Final = 128 * 1024
-"""Bodies from this size on take milliseconds to decode."""
-_ELEMENTS: Final = 64
-"""Of an array that are decoded between turns of other threads."""
 PATIENCE: Final = 5.0
 """Seconds that a large body waits for others to go."""
 
-ARROW_GROWTH: Final = 8
-"""Arrow can say much in few bytes (a column of equal values); it is refused when its rows
-take more than this many times the bytes that a body may have."""
-
 T = TypeVar("T")
 
-_LINES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 _HELD: Final = "boxmatch.body"
-_STRING_OR_NAME: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"(\s*+:)?', re.DOTALL)
-_SPACES: Final = (b" ", b"\t", b"\n", b"\r")
 
 
 class BodyBudget:
@@ -140,103 +119,9 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def load_json(body: bytes, *, what: str = "the body", **more: Any) -> Any:
-    """The value that JSON stands for. Raises a `Problem` that says where it is not JSON.
-
-    >>> load_json(b'{"price": 3}')
-    {'price': 3}
-    """
-    if not body.strip():
-        raise Problem(400, "json", f"{what} is empty; JSON is expected", **more)
-    try:
-        value = orjson.loads(body) if len(body) <= LARGE else _load_in_pieces(body)
-    except orjson.JSONDecodeError as error:
-        raise Problem(400, "json", f"{what} is not JSON: {error}", **more) from None
-    _check_names(body, value, what, more)
-    return value
-
-
-def _load_in_pieces(body: bytes) -> Any:
-    """What is decoded in one call keeps all other threads waiting, so of an array it is the
-    elements, in pieces.
-    """
-    try:
-        elements = msgspec.json.decode(body, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, RecursionError):
-        return orjson.loads(body)  # it is no array, or orjson says better what is wrong
-    values: list[Any] = []
-    for piece in pieces(len(elements), _ELEMENTS):
-        values += [orjson.loads(memoryview(one)) for one in elements[piece]]
-    return values
-
-
 async def decode(body: bytes, read: Callable[[bytes], T]) -> T:
     """Have a body read: a large one not in the event loop, which others wait for."""
     return read(body) if len(body) <= LARGE else await asyncio.to_thread(read, body)
-
-
-def dump_json(value: Any, *, what: str = "the body", **more: Any) -> bytes:
-    """Compact JSON of something that came as JSON."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        raise Problem(
-            400, "json", f"{what} is nested too deeply; {MOST_DEPTH} levels will do", **more
-        ) from None
-
-
-def _check_names(body: bytes, value: Any, what: str, more: dict[str, Any]) -> None:
-    """Refuse two values under one name, of which the parser would keep the last."""
-    # Counting is enough: the text has as many names as the value, unless one came twice. The
-    # quick count is exact if no string has an escape and no colon has a space before it. Two bytes
-    # take 20 times as long to look for as one, and compact JSON has no spaces.
-    spaced = any(space in body and space + b":" in body for space in _SPACES)
-    quick = b"\\" not in body and not spaced
-    if quick and body.count(b'":') == _shallow_names(value):
-        return
-    written = sum(1 for one in _STRING_OR_NAME.finditer(body) if one[1] is not None)
-    if written != _count_names(value, what, more):
-        name = _repeated_name(body)
-        raise Problem(400, "json", f"{what} has the name {name!r} twice in one object", **more)
-
-
-def _shallow_names(value: Any) -> int:
-    if type(value) is dict:
-        return len(value)
-    if type(value) is list:
-        return sum(len(one) for one in value if type(one) is dict)
-    return 0
-
-
-def _count_names(value: Any, what: str, more: dict[str, Any]) -> int:
-    count = 0
-    level: list[Any] = [value]
-    for _ in range(MOST_DEPTH):
-        deeper: list[Any] = []
-        for one in level:
-            if type(one) is dict:
-                count += len(one)
-                deeper.extend(one.values())
-            elif type(one) is list:
-                deeper.extend(one)
-        if not deeper:
-            return count
-        level = [one for one in deeper if type(one) is dict or type(one) is list]
-    raise Problem(400, "json", f"{what} is nested more than {MOST_DEPTH} levels deep", **more)
-
-
-def _repeated_name(body: bytes) -> str:
-    found: list[str] = []
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        names: set[str] = set()
-        for name, _ in pairs:
-            if name in names:
-                found.append(name)
-            names.add(name)
-
-    json.loads(body, object_pairs_hook=look)
-    return found[0] if found else "?"
 
 
 async def read_request(request: Request, kind: type[T], most: int, holder: str) -> T:
@@ -269,64 +154,3 @@ def named_regions(
         regions = {ONLY_REGION: region}
     # Ranges were checked as structs; here and on disk they are what they were in JSON.
     return None if regions is None else msgspec.to_builtins(regions)
-
-
-def read_events(body: bytes, media_type: str, *, most: int, most_bytes: int) -> Events:
-    """The events in a body. Raises a `Problem` that says which of them is wrong.
-
-    The bodies that are kept are compact JSON, whatever was sent: one line each.
-    """
-    if media_type == ARROW:
-        from boxmatch.broker.http.arrow_bodies import rows_of  # takes long to import
-
-        return rows_of(body, lambda count: check_count(count, most), most_bytes * ARROW_GROWTH)
-    if media_type in (JSON, "") or media_type.endswith("+json"):
-        value = load_json(body)
-        rows = value if type(value) is list else [value]
-        check_count(len(rows), most)
-    elif media_type in _LINES:
-        rows = _read_lines(body, most)
-    else:
-        known = ", ".join((JSON, NDJSON, ARROW))
-        raise Problem(415, "media-type", f"content-type {media_type!r}: send one of {known}")
-    for index, row in enumerate(rows):
-        if type(row) is not dict:
-            raise _not_an_event(row, index)
-    try:
-        bodies: list[bytes] = []
-        for piece in pieces(len(rows), _ELEMENTS):
-            bodies += [orjson.dumps(row) for row in rows[piece]]
-        return Events(rows, bodies)
-    except TypeError:
-        for index, row in enumerate(rows):
-            dump_json(row, what="the event", index=index)
-        raise
-
-
-def _read_lines(body: bytes, most: int) -> list[Any]:
-    breaks = body.count(b"\n")  # before splitting: megabytes of empty lines are many objects
-    if breaks > 2 * most + 1:
-        raise Problem(
-            413, "events", f"a request has at most {most:,} events; this has {breaks:,} lines"
-        )
-    # Lines may end in CR LF, which is white space to JSON.
-    lines = [line for line in body.split(b"\n") if line and not line.isspace()]
-    check_count(len(lines), most)
-    return [
-        load_json(line, what=f"line {index + 1}", index=index) for index, line in enumerate(lines)
-    ]
-
-
-def check_count(count: int, most: int) -> None:
-    """Refuse a request without events, or with too many."""
-    if count == 0:
-        raise Problem(422, "events", "there are no events in the body")
-    if count > most:
-        raise Problem(413, "events", f"a request has at most {most:,} events, not {count:,}")
-
-
-def _not_an_event(value: object, index: int) -> Problem:
-    kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(
-        type(value), "a number"
-    )
-    return Problem(422, "events", f"event {index} is {kind}; an event is an object", index=index)

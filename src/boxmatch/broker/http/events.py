@@ -15,9 +15,8 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from boxmatch.broker.http.authentication import Name, Reader, check_name, context_of
-from boxmatch.broker.http.bodies import BodyBudget, decode, media_type, read_body, read_events
-from boxmatch.broker.http.cloudevents import are_cloudevents, read_cloudevents
-from boxmatch.broker.http.problems import Problem, misplaced, respond
+from boxmatch.broker.http.bodies import BodyBudget, decode, media_type, read_body
+from boxmatch.broker.http.problems import respond
 from boxmatch.broker.http.routing import (
     ALWAYS,
     WITH_BODY,
@@ -28,15 +27,18 @@ from boxmatch.broker.http.routing import (
 )
 from boxmatch.errors import BoxmatchError
 from boxmatch.wire import responses
+from boxmatch.wire.cloudevent_bodies import are_cloudevents, read_cloudevents
 from boxmatch.wire.codec import stored
+from boxmatch.wire.event_bodies import read_events
 from boxmatch.wire.http import ARROW, CLOUDEVENT, CLOUDEVENTS, MOST_SEQUENCE, NAME_PATTERN, NDJSON
+from boxmatch.wire.problems import Problem, misplaced
 from boxmatch.wire.responses import Fault
 
 if TYPE_CHECKING:
-    from boxmatch.broker.feeds.pipeline import Events
     from boxmatch.broker.settings import Limits
     from boxmatch.broker.store import LoggedEvent
     from boxmatch.broker.subscribers.directory import FeedEntry
+    from boxmatch.wire.event_bodies import Events
 
 MOST_EVENTS: Final = 10_000
 """In one answer."""

@@ -22,13 +22,13 @@ from boxmatch.broker.http.authentication import (
 )
 from boxmatch.broker.http.bodies import named_regions
 from boxmatch.broker.http.events import event_response
-from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.engine.explain import Wanted
 from boxmatch.model.dialects.registry import in_dialect
 from boxmatch.model.schema import Schema
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
+from boxmatch.wire.problems import Problem
 
 router = Router(tags=["feeds"])
 publications = Router(tags=["state"])

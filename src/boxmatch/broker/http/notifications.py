@@ -15,13 +15,13 @@ from boxmatch.broker.delivery import cloudevents
 from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.delivery.shared_inbox import WINDOW, SharedStream
 from boxmatch.broker.http.authentication import AsSubscriber, Caller, Name
-from boxmatch.broker.http.problems import misplaced
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
 from boxmatch.wire.http import CLOUDEVENTS, MOST_SEQUENCE
+from boxmatch.wire.problems import misplaced
 
 MOST_NOTIFICATIONS: Final = 1_000
 MOST_WAIT: Final = 60.0

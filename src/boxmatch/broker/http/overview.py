@@ -14,15 +14,14 @@ from fastapi import Query
 from fastapi.responses import Response
 
 from boxmatch import __version__
-from boxmatch.broker.feeds.pipeline import Events
 from boxmatch.broker.http.authentication import Admin, AnyCaller, Asker, Name, Shared
-from boxmatch.broker.http.bodies import dump_json
-from boxmatch.broker.http.problems import Problem, not_ready
+from boxmatch.broker.http.problems import not_ready
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.monitoring.metrics import BUCKETS, CONTENT_TYPE
 from boxmatch.broker.subscribers.subscribers import Order
 from boxmatch.errors import AccessError
 from boxmatch.wire import requests
+from boxmatch.wire.event_bodies import Events, dump_json
 from boxmatch.wire.overview import (
     History,
     MissedSubscription,
@@ -33,6 +32,7 @@ from boxmatch.wire.overview import (
     SubscriptionBrief,
     Trace,
 )
+from boxmatch.wire.problems import Problem
 from boxmatch.wire.responses import Health, Subscription
 
 if TYPE_CHECKING:

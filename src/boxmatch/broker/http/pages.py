@@ -16,7 +16,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from boxmatch.broker.http.problems import Problem
+from boxmatch.wire.problems import Problem
 
 _TYPES: Final = {
     ".html": "text/html",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
@@ -34,15 +32,11 @@ from boxmatch.errors import (
 )
 from boxmatch.wire.codec import encode_line
 from boxmatch.wire.http import PROBLEM
+from boxmatch.wire.problems import MOST_FAULTS, Problem, misplaced
 from boxmatch.wire.responses import Fault, StartProgress
 
 if TYPE_CHECKING:
     from boxmatch.broker.broker import Broker
-
-MOST_DETAIL: Final = 2_000
-"""Characters of a message that go out: it may quote what was sent, which can be long."""
-
-MOST_FAULTS: Final = 20
 
 _log = logging.getLogger("boxmatch.broker.http")
 
@@ -63,41 +57,10 @@ _STATUS: Final[tuple[tuple[type[BoxmatchError], int, str], ...]] = (
 )
 
 
-class Problem(Exception):
-    """A request that cannot be served, and why. `more` goes into the answer as it is."""
-
-    def __init__(
-        self,
-        status: int,
-        kind: str,
-        detail: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> None:
-        self.status = status
-        self.kind = kind
-        self.detail = detail
-        self.headers = dict(headers or {})
-        self.more = more
-        super().__init__(detail)
-
-    def as_dict(self) -> dict[str, Any]:
-        detail = self.detail
-        if len(detail) > MOST_DETAIL:
-            detail = detail[: MOST_DETAIL - 1] + "…"
-        return {
-            "type": f"urn:boxmatch:problem:{self.kind}",
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            # A message may quote a lone surrogate, which UTF-8 has no bytes for.
-            "detail": detail.encode(errors="backslashreplace").decode(),
-            **self.more,
-        }
-
-    def response(self) -> Response:
-        body = encode_line(self.as_dict())
-        return Response(body, self.status, self.headers, media_type=PROBLEM)
+def response_of(problem: Problem) -> Response:
+    """The answer that says it."""
+    body = encode_line(problem.as_dict())
+    return Response(body, problem.status, problem.headers, media_type=PROBLEM)
 
 
 def not_ready(broker: Broker) -> Problem:
@@ -108,17 +71,6 @@ def not_ready(broker: Broker) -> Problem:
     progress = StartProgress(step.name, step.feed, step.done, step.total, seconds)
     detail = f"the broker is starting or stopping ({step}, after {seconds} s)"
     return Problem(503, "not-ready", detail, headers={"Retry-After": "1"}, progress=progress)
-
-
-def misplaced(kind: str, faults: Sequence[Fault]) -> Problem:
-    """A request that can be read, with the places where it makes no sense."""
-    return faulty(422, kind, faults)
-
-
-def faulty(status: int, kind: str, faults: Sequence[Fault], **more: Any) -> Problem:
-    """A request with places where something is wrong."""
-    detail = "; ".join(f"{one.place}: {one.message}" for one in faults)
-    return Problem(status, kind, detail, errors=faults, **more)
 
 
 def problem_of(error: Problem | BoxmatchError) -> Problem:
@@ -177,7 +129,7 @@ async def respond(request: Request, error: Exception) -> Response:
             # connection after this, so the next request must not be sent on it.
             detail = "an error inside the broker; its log says more"
             problem = Problem(500, "bug", detail, headers={"Connection": "close"})
-    return problem.response()
+    return response_of(problem)
 
 
 def _framework_problem(request: Request, error: HTTPException) -> Problem:

@@ -28,12 +28,13 @@ from boxmatch.broker.delivery.notifications import NotificationStream
 from boxmatch.broker.delivery.shared_inbox import WINDOW, SharedStream
 from boxmatch.broker.http.authentication import Caller, check_name, context_of
 from boxmatch.broker.http.notifications import encode_batches
-from boxmatch.broker.http.problems import Problem, misplaced, problem_of
+from boxmatch.broker.http.problems import problem_of, response_of
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
 from boxmatch.wire.cloudevents import SUBPROTOCOL
 from boxmatch.wire.codec import encode, faults, stored
 from boxmatch.wire.http import MOST_SEQUENCE
+from boxmatch.wire.problems import Problem, misplaced
 from boxmatch.wire.requests import Extension, Rejection, Settled
 from boxmatch.wire.responses import Fault, Frame, Ready, Refusal
 
@@ -299,7 +300,7 @@ def _number(
 async def _deny(websocket: WebSocket, problem: Problem) -> None:
     """Answer the handshake as any other request."""
     if "websocket.http.response" in websocket.scope.get("extensions", {}):
-        await websocket.send_denial_response(problem.response())
+        await websocket.send_denial_response(response_of(problem))
     else:
         await websocket.close(POLICY, problem.kind)
 

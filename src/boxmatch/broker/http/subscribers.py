@@ -13,7 +13,6 @@ from msgspec.structs import asdict, replace
 from boxmatch.broker.delivery.webhook_targets import Webhook
 from boxmatch.broker.http.authentication import Admin, AsSubscriber, Caller, Name, check_name
 from boxmatch.broker.http.bodies import named_regions
-from boxmatch.broker.http.problems import Problem
 from boxmatch.broker.http.routing import Router
 from boxmatch.broker.store.rows import DeadLetter
 from boxmatch.errors import AccessError, LimitError
@@ -21,6 +20,7 @@ from boxmatch.model.dialects.registry import check_dialect
 from boxmatch.wire import requests, responses
 from boxmatch.wire.codec import stored
 from boxmatch.wire.http import MOST_SEQUENCE, NAME_PATTERN
+from boxmatch.wire.problems import Problem
 
 AfterName = Annotated[str, Query(pattern=f"^$|{NAME_PATTERN}", max_length=128)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
@@ -75,7 +75,14 @@ async def put_subscriptions(
         caller.check_filter(filter)
         wanted[id] = requests.Wanted(feed=asked.feed, filter=filter, dialect=dialects.get(id))
     _check_room(subscriber, wanted, caller)
+    replays = caller.broker.replays
+    if asked.replay_from is not None:  # before there are subscriptions that would have to go again
+        replays.check(subscriber, asked.feed, asked.replay_from)
     made = await caller.broker.subscriptions.put_many(subscriber, wanted)
+    if asked.replay_from is not None:
+        await replays.start_some(
+            subscriber, asked.replay_from, feed=asked.feed, subscriptions=wanted
+        )
     return responses.Counted(len(made))
 
 

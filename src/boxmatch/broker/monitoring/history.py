@@ -113,6 +113,7 @@ class History:
             publications=info.publications,
             last_sequence=info.last_sequence,
             removed=self._metrics.removed_by_cause(spec.name),
+            retention=spec.retention,
             **self._moving(info),
         )
 
@@ -201,6 +202,7 @@ class History:
             mode=subscriber.mode,
             in_flight=subscriber.in_flight,
             redelivered=subscriber.redelivered,
+            replayed=subscriber.replayed,
         )
 
     # Over the last minutes

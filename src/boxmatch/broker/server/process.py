@@ -30,7 +30,6 @@ from starlette.types import ASGIApp
 
 from boxmatch import __version__
 from boxmatch.broker.monitoring.metrics import Metrics
-from boxmatch.broker.server.logs import LogSettings, configure_logs
 from boxmatch.broker.server.middleware import Middleware
 from boxmatch.broker.server.protocols import QuietSocketProtocol, TimeoutProtocol, Timeouts
 from boxmatch.broker.server.sockets import (
@@ -45,6 +44,7 @@ from boxmatch.broker.server.sockets import (
     tls_context,
 )
 from boxmatch.errors import BrokerError
+from boxmatch.logs import LogSettings, configure_logs
 from boxmatch.storage.folders import write_problem
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ async def _run_broker(
     on_listening: Callable[[Listening], None],
 ) -> None:
     """Serve, and start the broker meanwhile. What is to end with the process goes to `ready`."""
-    from boxmatch.broker.housekeeping import tune_memory
     from boxmatch.broker.http import make_app
+    from boxmatch.engine.memory import tune_memory
 
     log = structlog.get_logger("boxmatch.server")
     settings = broker.settings

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from boxmatch.broker.store.recent import Recent
 from boxmatch.broker.store.rows import BATCH_COLUMNS, Batch, LoggedEvent, Room, unpack_batch
 from boxmatch.errors import StorageError
 from boxmatch.storage.sqlite import connect
@@ -17,7 +17,7 @@ from boxmatch.storage.sqlite import connect
 _log = logging.getLogger(__name__)
 
 _IDLE_CONNECTIONS = 8
-_CACHE_BYTES = 32 << 20
+_RECENT_BYTES = 32 << 20
 _BATCHES_PAGE = 64
 _LAST = 2**63 - 1
 
@@ -33,15 +33,14 @@ class LogReader:
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        self._cache: OrderedDict[int, Batch] = OrderedDict()
-        self._cached_bytes = 0
+        self._recent_batches: Recent[int, Batch] = Recent(_RECENT_BYTES)
         self._known_damage: set[str] = set()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-            self._cache.clear()
+        self._recent_batches.clear()
         for connection in idle:
             connection.close()
 
@@ -214,7 +213,7 @@ class LogReader:
             batch = self._batch(connection, first)
         if batch is None:
             raise StorageError(f"{self.file} is damaged: batch {first}")
-        for event in batch.events(sequence - 1, sequence):
+        for event in batch.events(sequence - 1, sequence) if batch.feed_name else ():
             return batch.feed, event
         return None
 
@@ -232,10 +231,8 @@ class LogReader:
         """The batch that begins at a number; None if it is damaged. Many subscribers ask for the
         same ones, so the last ones stay in memory.
         """
-        with self._lock:
-            if (batch := self._cache.get(first)) is not None:
-                self._cache.move_to_end(first)
-                return batch
+        if (known := self._recent_batches.get(first)) is not None:
+            return known
         try:
             batch = self._read_batch(connection, first)
         except sqlite3.DatabaseError as error:
@@ -244,27 +241,17 @@ class LogReader:
         if batch is None:
             self.report(f"batch {first}")
         elif keep:
-            self._keep(batch)
+            self._recent_batches.put(first, batch, len(batch.payload))
         return batch
 
     def _read_batch(self, connection: sqlite3.Connection, first: int) -> Batch | None:
         columns = ", ".join(f"b.{name}" for name in BATCH_COLUMNS.split(", "))
         row = connection.execute(
-            f"SELECT {columns}, f.name, f.kind FROM batch b JOIN feed f ON f.number = b.feed "
+            f"SELECT {columns}, f.name, f.kind FROM batch b LEFT JOIN feed f ON f.number = b.feed "
             "WHERE b.first = ?",
             (first,),
         ).fetchone()
         if row is None:
             return None
         *values, name, kind = row
-        return unpack_batch(values, name, kind)
-
-    def _keep(self, batch: Batch) -> None:
-        with self._lock:
-            if self._closed or batch.first in self._cache:
-                return
-            self._cache[batch.first] = batch
-            self._cached_bytes += len(batch.payload)
-            while self._cached_bytes > _CACHE_BYTES:
-                _, oldest = self._cache.popitem(last=False)
-                self._cached_bytes -= len(oldest.payload)
+        return unpack_batch(values, name or "", kind or "events")

@@ -1,18 +1,16 @@
-"""Reading subscribers, subscriptions and inboxes, beside the log, while another thread writes."""
+"""Reading subscribers and subscriptions, beside the log, while another thread writes."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
-import orjson
-
 from boxmatch.broker.feeds.spec import FeedSpec
-from boxmatch.broker.store.log_reader import MOST_BYTES, LogReader
+from boxmatch.broker.store.inbox_reader import InboxReader
+from boxmatch.broker.store.log_reader import MOST_BYTES
 from boxmatch.broker.store.progress import SharingRow, unpack_progress
 from boxmatch.broker.store.rows import (
     DeadLetter,
@@ -26,45 +24,16 @@ from boxmatch.broker.store.rows import (
     json_text,
     text_checksum,
     unpack_feed,
-    unpack_notifications,
 )
 
 _ROWS_PAGE = 1000
-_INBOX_PAGE = 256
 
-# One row with all of them: each row by itself would ask for the interpreter again.
-_INBOX = (
-    "SELECT json_group_array(json_array(last, first, notifications, checksum)) FROM ("
-    "SELECT last, first, notifications, checksum FROM inbox "
-    "WHERE subscriber = ? AND last > ? ORDER BY last LIMIT ?)"
-)
-_INBOX_BY_ROW = (
-    "SELECT last, first, CAST(notifications AS BLOB), checksum FROM inbox "
-    "WHERE subscriber = ? AND last > ? ORDER BY last LIMIT ?"
-)
-# Of those who share notifications, what is outstanding waits, and all after it.
-_REACHED = (
-    "(SELECT number, max(cursor, coalesce(position, 0)) AS cursor, coalesce(amount, 0) AS amount "
-    "FROM subscriber LEFT JOIN sharing ON subscriber = number)"
-)
-_BACKLOGS = (
-    f"SELECT s.number, s.amount + coalesce(sum(i.amount), 0) FROM {_REACHED} s "
-    "LEFT JOIN inbox i ON i.subscriber = s.number AND i.last > s.cursor "
-    "WHERE {among} GROUP BY s.number"
-)
-_PARTLY_READ = (
-    "SELECT s.number, s.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
-    f"FROM {_REACHED} s "
-    "CROSS JOIN inbox i ON i.subscriber = s.number AND i.last = "
-    "(SELECT min(last) FROM inbox WHERE subscriber = s.number AND last > s.cursor) "
-    "WHERE i.first <= s.cursor AND {among}"
-)
 _DEAD_LETTERS = (
     "SELECT s.subscriber, count(*) FROM dead_letter s WHERE {among} GROUP BY s.subscriber"
 )
 
 
-class Reader(LogReader):
+class Reader(InboxReader):
     """All methods may be called from any thread."""
 
     # What there is.
@@ -78,7 +47,12 @@ class Reader(LogReader):
         with self.connection() as connection:
             columns = "number, name, cursor, dropped, dropped_through"
             rows = connection.execute(f"SELECT {columns} FROM subscriber ORDER BY number")
-            return list(map(SubscriberRow._make, rows))
+            found = list(map(SubscriberRow._make, rows))
+        most = 1_000 + 2 * len(found)  # they are counted up, and none is removed
+        for row in found:
+            if not 0 < row.number <= most:
+                self.report(f"subscriber {row.number}")
+        return [row for row in found if 0 < row.number <= most]
 
     def replays(self) -> list[ReplayRow]:
         """Those that are not at their end, in the order in which they were asked for."""
@@ -179,67 +153,6 @@ class Reader(LogReader):
                 return
             last = rows[-1][0]
 
-    # Notifications.
-
-    def inbox(
-        self, subscriber: int, after: int, limit: int, most_bytes: int = MOST_BYTES
-    ) -> list[Notification]:
-        """The first notifications with numbers after `after`, whatever the cursor is.
-
-        Fewer than `limit` are not the last ones if they are large: it ends before `most_bytes` of
-        bodies, but not before the first.
-        """
-        found: list[Notification] = []
-        room = Room(limit, most_bytes)
-        page = min(limit, _INBOX_PAGE)  # no row is empty
-        with self.connection() as connection:
-            while not room.full():
-                rows = self._inbox_page(connection, subscriber, after, page)
-                self._add_notifications(connection, subscriber, after, rows, found, room)
-                if len(rows) < page:
-                    break
-                after = rows[-1][0]
-        return found
-
-    def _add_notifications(
-        self,
-        connection: sqlite3.Connection,
-        subscriber: int,
-        after: int,
-        rows: list[Any],
-        found: list[Notification],
-        room: Room,
-    ) -> None:
-        for last, first, text, checksum in rows:
-            if room.full():
-                return
-            notifications = unpack_notifications(subscriber, first, text, checksum)
-            # The last number is what rows are ordered by, and not part of the checksum.
-            if notifications is None or not notifications or first + notifications[-1][0] != last:
-                self.report(f"notifications of subscriber {subscriber} in batch {first}")
-                continue
-            batch = self._batch(connection, first)
-            if batch is None:
-                continue
-            name, kind, at, rate = batch.feed_name, batch.feed_kind, batch.at, batch.rate
-            wanted = [one for one in notifications if first + one[0] > after]
-            ends = batch.ends
-            sizes = accumulate((ends[place + 1] - ends[place] for place, _ in wanted), initial=0)
-            found += [
-                Notification(first + position, name, at, ids, batch.body(position), kind, rate)
-                for position, ids in wanted[: room.take(tuple(sizes))]
-            ]
-
-    def _inbox_page(
-        self, connection: sqlite3.Connection, subscriber: int, after: int, page: int
-    ) -> list[Any]:
-        try:
-            [(text,)] = connection.execute(_INBOX, (subscriber, after, page))
-            rows: list[Any] = orjson.loads(text)
-        except (sqlite3.Error, ValueError):  # something in it is no text: row by row it will do
-            return connection.execute(_INBOX_BY_ROW, (subscriber, after, page)).fetchall()
-        return rows
-
     def chosen(
         self,
         subscriber: int,
@@ -253,7 +166,7 @@ class Reader(LogReader):
         room = Room(len(letters), most_bytes)
         for sequence, letter in letters.items():
             if letter is None:
-                some = self.inbox(subscriber, sequence - 1, 1)
+                some = self.inbox(subscriber, sequence - 1, 1, through=sequence)
             else:
                 kept = self.dead_letters(subscriber, letter - 1, 1)
                 some = [one for each in kept if each.number == letter for one in each.notifications]
@@ -263,24 +176,11 @@ class Reader(LogReader):
             found[sequence] = one
         return found
 
-    def backlogs(self, subscribers: Collection[int] | None = None) -> dict[int, int]:
-        """How many notifications wait, by subscriber: of all, or of some."""
-        among, values = _among("s.number", subscribers)
-        with self.connection() as connection:
-            waiting: dict[int, int] = dict(
-                connection.execute(_BACKLOGS.format(among=among), values)
-            )
-            partly_read = connection.execute(_PARTLY_READ.format(among=among), values)
-            for number, cursor, first, text, checksum in partly_read:
-                notifications = unpack_notifications(number, first, text, checksum) or []
-                waiting[number] -= sum(first + position <= cursor for position, _ in notifications)
-        return waiting
-
     def sizes(self) -> Sizes:
         with self.connection() as connection:
             statement = "SELECT count(*), coalesce(sum(nbytes), 0) FROM batch"
             [(batches, log_bytes)] = connection.execute(statement)
-            [(inbox_rows,)] = connection.execute("SELECT count(*) FROM inbox")
+            [(inbox_rows,)] = connection.execute("SELECT count(*) FROM recipients")
             [(free_pages,)] = connection.execute("PRAGMA freelist_count")
         nbytes = 0
         for name in (self.file.name, f"{self.file.name}-wal"):

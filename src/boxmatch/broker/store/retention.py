@@ -5,52 +5,30 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
+import numpy as np
 
 from boxmatch.broker.settings import Retention
-from boxmatch.broker.store.progress import Progress, unpack_progress
 from boxmatch.broker.store.reader import Reader
-from boxmatch.broker.store.rows import (
-    Cause,
-    Notifications,
-    Removed,
-    json_text,
-    notifications_checksum,
-    pack_notifications,
-    unpack_notifications,
-)
+from boxmatch.broker.store.rows import Cause, Removed, json_text
 from boxmatch.broker.store.transaction import REPEATABLE, StoreTransaction
+from boxmatch.broker.store.waiting import Write, drop, shorten, shrink
 from boxmatch.wire.requests import FeedRetention
 
-Write = Callable[[Callable[[StoreTransaction], Any]], Future[Any]]
-
 _ROWS_AT_ONCE = 2000
-_BATCHES_AT_ONCE = 32
-_SUBSCRIBERS_AT_ONCE = 32
+_BATCHES_AT_ONCE = 512
+_BYTES_AT_ONCE = 8 << 20
 
-# By part, of which each is one transaction: how far which subscribers' rows go, and their
-# notifications.
-_ACKNOWLEDGED = f"""
-    SELECT json_group_array(json_array(part, subscriber, bound, notifications)) FROM (
-        SELECT part, subscriber, max(last) AS bound, sum(amount) AS notifications FROM (
-            SELECT i.subscriber, i.last, i.amount,
-                row_number() OVER (ORDER BY i.subscriber, i.last) / {_ROWS_AT_ONCE} AS part
-            FROM subscriber s CROSS JOIN inbox i ON i.subscriber = s.number AND i.last <= s.cursor)
-        GROUP BY part, subscriber ORDER BY part)"""
-_DELETE_THROUGH = """
-    DELETE FROM inbox WHERE (subscriber, last) IN (
-        SELECT i.subscriber, i.last FROM json_each(?) j CROSS JOIN inbox i
-        ON i.subscriber = json_extract(j.value, '$[0]')
-            AND i.last <= json_extract(j.value, '$[1]'))"""
+_OF_FEEDS = {"subscription": "number", "member": "place", "repeat": "feed, key"}
+"""What else is in a feed, by table: the key of its rows."""
 _AMONG = "first IN (SELECT value FROM json_each(?))"
+# All others went with their batches.
+_DELETE_DAMAGED = "DELETE FROM recipients WHERE last < coalesce((SELECT min(first) FROM batch), ?)"
 _TOTALS = "SELECT feed, coalesce(sum(nbytes), 0), coalesce(sum(size), 0) FROM batch GROUP BY feed"
-_NOT_AWAITED = "NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.first = batch.first)"
 _NO_LIMITS = FeedRetention()
 _SHARE = 16
 """Of a small disk, not more than this part is kept free."""
@@ -64,7 +42,9 @@ def tidy(
     feeds: Mapping[int, FeedRetention],
 ) -> Removed:
     """See `Store.tidy`."""
-    acknowledged = _drop_acknowledged(reader, write)
+    for feed in _dropped_feeds(reader):  # the process may have ended before that was done
+        clear_feed(reader, write, feed)
+    shrink(reader, write)
     dropped: Counter[int] = Counter()
     events: Counter[tuple[int, Cause]] = Counter()
     causes: Counter[str] = Counter()
@@ -77,36 +57,44 @@ def tidy(
         causes[cause] += sum(missed.values())
         for row in rows:
             events[row.feed, cause] += row.size or 0
-    long = [subscriber for subscriber, n in reader.backlogs().items() if n > retention.backlog]
-    while long:
-        some = long[:_SUBSCRIBERS_AT_ONCE]
-        shortened = write(partial(_shorten_all, subscribers=some, most=retention.backlog))
-        turns = shortened.result()
-        dropped.update({subscriber: gone for subscriber, (gone, _) in turns.items()})
-        causes["backlog"] += sum(gone for gone, _ in turns.values())
-        again = [subscriber for subscriber, (_, more) in turns.items() if more]
-        long = again + long[_SUBSCRIBERS_AT_ONCE:]
+    shortened = shorten(reader, write, retention.backlog)
+    dropped.update(shortened)
+    causes["backlog"] += sum(shortened.values())
     while write(partial(_forget_keys, now=now)).result():
         pass
     missed = {subscriber: count for subscriber, count in dropped.items() if count}
-    return Removed(batches, acknowledged, missed, dict(+events), dict(+causes))
+    return Removed(batches, missed, dict(+events), dict(+causes))
 
 
-def _drop_acknowledged(reader: Reader, write: Write) -> int:
+def clear_feed(reader: Reader, write: Write, feed: int) -> None:
+    """Remove what was in a feed that was dropped. Notifications that wait are not counted."""
+    for _, rows in _oldest(reader, "feed IS ?", (feed,), lambda row: "age"):
+        write(partial(_forget, firsts=[row.first for row in rows], counted=False)).result()
+    for table, key in _OF_FEEDS.items():
+        while write(partial(_delete_some, table=table, key=key, feed=feed)).result():
+            pass
+
+
+def _delete_some(transaction: StoreTransaction, table: str, key: str, feed: int) -> bool:
+    """Whether there may be more."""
+    some = f"SELECT {key} FROM {table} WHERE feed = ? LIMIT {_ROWS_AT_ONCE}"
+    deleted = transaction.execute(f"DELETE FROM {table} WHERE ({key}) IN ({some})", feed)
+    return deleted.rowcount == _ROWS_AT_ONCE
+
+
+def _dropped_feeds(reader: Reader) -> set[int]:
+    """Feeds that are not there any more, but something that was in them."""
+    found: set[int] = set()
     with reader.connection() as connection:
-        [(text,)] = connection.execute(_ACKNOWLEDGED)
-    parts: dict[int, list[tuple[int, int]]] = {}
-    total = 0
-    for part, subscriber, bound, notifications in orjson.loads(text):
-        parts.setdefault(part, []).append((subscriber, bound))
-        total += notifications
-    for bounds in parts.values():
-        write(partial(_delete_through, bounds=bounds)).result()
-    return total
-
-
-def _delete_through(transaction: StoreTransaction, bounds: list[tuple[int, int]]) -> None:
-    transaction.execute(_DELETE_THROUGH, json_text(bounds))
+        known = {number for (number,) in connection.execute("SELECT number FROM feed")}
+        for table in ("batch", *_OF_FEEDS):
+            last: int | None = -1
+            while last is not None:  # a look into the index for each feed, not for each row
+                statement = f"SELECT min(feed) FROM {table} WHERE feed > ?"
+                [(last,)] = connection.execute(statement, (last,))
+                if isinstance(last, int):
+                    found.add(last)
+    return found - known
 
 
 class _BatchRow(NamedTuple):
@@ -140,7 +128,7 @@ def _old_batches(
     yield from _oldest(reader, "TRUE", (), _surplus("total", left - retention.nbytes))
     lacking = lacking_bytes(reader, retention.free_bytes)
     if lacking > 0:  # events that somebody waits for stay: then publishers have to wait
-        yield from _oldest(reader, _NOT_AWAITED, (), _surplus("disk", lacking))
+        yield from _oldest(reader, "TRUE", (), _surplus("disk", lacking), spares=True)
 
 
 def _limits_of_feed(
@@ -192,8 +180,17 @@ def lacking_bytes(reader: Reader, wanted: int) -> int:
     return min(wanted, disk.total // _SHARE) - disk.free - int(pages) * int(size)
 
 
-def _oldest(reader: Reader, condition: str, values: tuple[object, ...], cause_of: _CauseOf) -> _Old:
-    """The oldest batches up to the first for which there is no cause."""
+def _oldest(
+    reader: Reader,
+    condition: str,
+    values: tuple[object, ...],
+    cause_of: _CauseOf,
+    *,
+    spares: bool = False,
+) -> _Old:
+    """The oldest batches up to the first for which there is no cause. `spares` leaves out those
+    that somebody waits for.
+    """
     last = -1
     while True:
         with reader.connection() as connection:
@@ -203,155 +200,55 @@ def _oldest(reader: Reader, condition: str, values: tuple[object, ...], cause_of
                 f"ORDER BY first LIMIT {_BATCHES_AT_ONCE}",
                 (last, *values),
             ).fetchall()
-        rows: list[_BatchRow] = []
-        causes: list[Cause] = []
-        for row in map(_BatchRow._make, found):
-            cause = cause_of(row)
-            if cause is None:
+        rows = list(map(_BatchRow._make, found))
+        is_end = len(rows) < _BATCHES_AT_ONCE
+        causes: list[tuple[Cause, _BatchRow]] = []
+        for row in _not_awaited(reader, rows) if spares else rows:
+            if (cause := cause_of(row)) is None:
+                is_end = True
                 break
-            rows.append(row)
-            causes.append(cause)
-        for cause, group in groupby(zip(causes, rows, strict=True), key=itemgetter(0)):
-            yield cause, [row for _, row in group]
-        if len(rows) < _BATCHES_AT_ONCE:
+            causes.append((cause, row))
+        for one, group in groupby(causes, key=itemgetter(0)):
+            yield from ((one, some) for some in _few([row for _, row in group]))
+        if is_end:
             return
         last = rows[-1].first
 
 
-def _forget(transaction: StoreTransaction, firsts: list[int]) -> tuple[int, dict[int, int]]:
+def _not_awaited(reader: Reader, rows: list[_BatchRow]) -> list[_BatchRow]:
+    """Those whose events nobody waits for."""
+    if not rows:
+        return []
+    awaited = reader.awaited(rows[0].first, rows[-1].first + (rows[-1].size or 1))
+    begins = np.array([row.first for row in rows])
+    ends = begins + np.array([row.size or 1 for row in rows])
+    counts = np.searchsorted(awaited, ends) - np.searchsorted(awaited, begins)
+    return [row for row, count in zip(rows, counts.tolist(), strict=True) if not count]
+
+
+def _few(rows: list[_BatchRow]) -> Iterator[list[_BatchRow]]:
+    """Pieces that are removed at once."""
+    begin = nbytes = 0
+    for place, row in enumerate(rows):
+        if nbytes > _BYTES_AT_ONCE:
+            yield rows[begin:place]
+            begin, nbytes = place, 0
+        nbytes += row.nbytes or 0
+    yield rows[begin:]
+
+
+def _forget(
+    transaction: StoreTransaction, firsts: list[int], *, counted: bool = True
+) -> tuple[int, dict[int, int]]:
     """Drop batches and the notifications in them. How many there were, and who had not read how
     many.
     """
-    among = json_text(firsts)
-    unread = (
-        "FROM inbox i JOIN subscriber o ON o.number = i.subscriber WHERE i.last > o.cursor AND i."
-    )
-    rows = transaction.execute(
-        f"SELECT i.subscriber, sum(i.amount), max(i.last) {unread}{_AMONG} GROUP BY i.subscriber",
-        among,
-    ).fetchall()
-    missed = {subscriber: count for subscriber, count, _ in rows}
-    through = {subscriber: last for subscriber, _, last in rows}
-    partly = transaction.execute(
-        "SELECT i.subscriber, o.cursor, i.first, CAST(i.notifications AS BLOB), i.checksum "
-        f"{unread}{_AMONG} AND i.first <= max(o.cursor, coalesce("
-        "(SELECT position FROM sharing WHERE sharing.subscriber = o.number), 0))",
-        among,
-    ).fetchall()
-    reached: dict[int, Progress] = {}
-    for subscriber, cursor, first, text, checksum in partly:
-        notifications = unpack_notifications(subscriber, first, text, checksum) or []
-        if subscriber not in reached:
-            reached[subscriber] = _progress(transaction, subscriber) or Progress(cursor, {})
-        is_done = reached[subscriber].is_done
-        missed[subscriber] -= sum(is_done(first + position) for position, _ in notifications)
-    missed = {subscriber: count for subscriber, count in missed.items() if count}
-    for subscriber, count in missed.items():
-        _count_dropped(transaction, subscriber, count, through[subscriber])
-    transaction.execute(f"DELETE FROM inbox WHERE {_AMONG}", among)
-    gone = transaction.execute(f"DELETE FROM batch WHERE {_AMONG}", among).rowcount
+    missed = drop(transaction, transaction.ranges(firsts), counted=counted)
+    among = f"DELETE FROM batch WHERE {_AMONG}"
+    gone = transaction.execute(among, json_text(firsts)).rowcount
+    transaction.execute(_DELETE_DAMAGED, transaction.next_sequence)
     transaction.keep_next()
     return gone, missed
-
-
-def _progress(transaction: StoreTransaction, subscriber: int) -> Progress | None:
-    """How far a subscriber is, if it shares its notifications."""
-    statement = "SELECT position, outstanding, checksum FROM sharing WHERE subscriber = ?"
-    row = transaction.execute(statement, subscriber).fetchone()
-    return None if row is None else unpack_progress(subscriber, *row)
-
-
-def _count_dropped(
-    transaction: StoreTransaction, subscriber: int, count: int, through: int
-) -> None:
-    transaction.execute(
-        "UPDATE subscriber SET dropped = dropped + ?, dropped_through = max(dropped_through, ?) "
-        "WHERE number = ?",
-        *(count, through, subscriber),
-    )
-
-
-def _shorten_all(
-    transaction: StoreTransaction, subscribers: list[int], most: int
-) -> dict[int, tuple[int, bool]]:
-    return {subscriber: _shorten(transaction, subscriber, most) for subscriber in subscribers}
-
-
-def _shorten(transaction: StoreTransaction, subscriber: int, most: int) -> tuple[int, bool]:
-    """Drop the oldest notifications of a subscriber who has more than `most` waiting. How many
-    went, and whether there are still too many: one turn looks at so many rows and no more.
-    """
-    [(cursor,)] = transaction.execute("SELECT cursor FROM subscriber WHERE number = ?", subscriber)
-    if (progress := _progress(transaction, subscriber)) is not None:
-        # What is outstanding stays, with the row up to whose middle all was handed out.
-        most = max(most - len(progress.outstanding), 0)
-        [(cursor,)] = transaction.execute(
-            "SELECT coalesce(max(last), ?1) FROM inbox "
-            "WHERE subscriber = ?2 AND first <= ?1 AND last > ?1",
-            *(max(cursor, progress.position), subscriber),
-        )
-    [(waiting,)] = transaction.execute(
-        "SELECT coalesce(sum(amount), 0) FROM inbox WHERE subscriber = ? AND last > ?",
-        subscriber,
-        cursor,
-    )
-    rows = transaction.execute(
-        "SELECT last, first, amount, CAST(notifications AS BLOB), checksum FROM inbox "
-        f"WHERE subscriber = ? AND last > ? ORDER BY last LIMIT {_ROWS_AT_ONCE}",
-        *(subscriber, cursor),
-    ).fetchall()
-    unread = [_unread(subscriber, cursor, row) for row in rows]
-    excess = waiting - sum(row[2] for row in rows) + sum(amount for amount, _ in unread) - most
-    dropped = through = bound = 0
-    for (last, first, *_), (amount, notifications) in zip(rows, unread, strict=True):
-        if dropped >= excess:
-            break
-        gone = min(amount, excess - dropped)
-        if notifications is None or gone == amount:
-            gone, through, bound = amount, last, last
-        else:
-            through = first + notifications[gone - 1][0]
-            _replace_notifications(transaction, subscriber, last, first, notifications[gone:])
-        dropped += gone
-    statement = "DELETE FROM inbox WHERE subscriber = ? AND last > ? AND last <= ?"
-    transaction.execute(statement, subscriber, cursor, bound)
-    if dropped:
-        _count_dropped(transaction, subscriber, dropped, through)
-    return dropped, 0 < dropped < excess
-
-
-def _unread(subscriber: int, cursor: int, row: Any) -> tuple[int, Notifications | None]:
-    """How many notifications of a row are after the cursor, and these; None if they are damaged."""
-    _, first, amount, text, checksum = row
-    notifications = unpack_notifications(subscriber, first, text, checksum)
-    if notifications is None:
-        return amount, None
-    if first <= cursor:
-        notifications = [
-            notification for notification in notifications if first + notification[0] > cursor
-        ]
-    return len(notifications), notifications
-
-
-def _replace_notifications(
-    transaction: StoreTransaction,
-    subscriber: int,
-    last: int,
-    first: int,
-    notifications: Notifications,
-) -> None:
-    text = pack_notifications(notifications)
-    transaction.execute(
-        "UPDATE inbox SET amount = ?, notifications = ?, checksum = ? "
-        "WHERE subscriber = ? AND last = ?",
-        *(
-            len(notifications),
-            text.decode(),
-            notifications_checksum(subscriber, first, text),
-            subscriber,
-            last,
-        ),
-    )
 
 
 def _forget_keys(transaction: StoreTransaction, now: float) -> bool:

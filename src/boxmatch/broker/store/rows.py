@@ -6,10 +6,10 @@ import json
 import math
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import orjson
 import xxhash
@@ -21,11 +21,6 @@ from boxmatch.model.schema import Schema
 from boxmatch.wire import responses
 from boxmatch.wire.codec import decode, encode, stored
 from boxmatch.wire.requests import Adaptive, FeedKind, FeedRetention
-
-Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
-"""By subscriber: positions of events, ascending, and the ids of the subscriptions that matched."""
-
-Ids = TypeVar("Ids", bound=Sequence[str])
 
 MOST_ROW_BYTES = 256 * 1024
 """Events of one call go into rows of about this size: who reads one of them reads its row."""
@@ -192,12 +187,9 @@ short.
 
 @dataclass(frozen=True)
 class Removed:
-    """What went: batches, notifications that were acknowledged, and by subscriber those that were
-    not.
-    """
+    """What went: batches, and by subscriber notifications that were not acknowledged."""
 
     batches: int = 0
-    notifications_acknowledged: int = 0
     dropped: dict[int, int] = field(default_factory=dict)
     events: dict[tuple[int, Cause], int] = field(default_factory=dict)
     """By feed."""
@@ -214,6 +206,7 @@ class Batch(NamedTuple):
     at: float
     rate: float
     feed_name: str
+    """Empty if the feed was dropped, and the batch is about to go."""
     feed_kind: FeedKind
     ends: tuple[int, ...]
     """Where each body ends in the payload; one more in front for where the first begins."""
@@ -289,63 +282,15 @@ def unpack_batch(row: Sequence[Any], feed_name: str, feed_kind: FeedKind) -> Bat
     return Batch(first, size, feed, at, rate, feed_name, feed_kind, ends, payload)
 
 
-Notifications = list[tuple[int, Sequence[str]]]
-"""Positions in a batch, ascending, with the subscriptions of one subscriber that matched."""
-
-
-def pack_notifications(notifications: Sequence[tuple[int, Sequence[str]]]) -> bytes:
-    return orjson.dumps(notifications, default=list, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def notifications_checksum(subscriber: int, first: int, notifications: bytes) -> int:
-    # 32 bits do for a row this small, and such rows are many.
-    return xxhash.xxh3_64_intdigest(notifications, subscriber ^ first) & 0xFFFF_FFFF
-
-
-def unpack_notifications(
-    subscriber: int, first: int | None, text: str | bytes | None, checksum: int
-) -> Notifications | None:
-    """None if the row is damaged."""
-    content = text.encode() if isinstance(text, str) else text
-    if first is None or content is None:
-        return None
-    if notifications_checksum(subscriber, first, content) != checksum:
-        return None
-    notifications: Notifications = orjson.loads(content)
-    return notifications
-
-
 def batch_rows(
-    first: int, feed: int, at: float, rate: float, bodies: Sequence[bytes], inboxes: Inboxes
-) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Rows of the log and of the inboxes. Whatever is wrong shows here, not when they are written:
-    then it would concern others too.
+    first: int, feed: int, at: float, rate: float, bodies: Sequence[bytes]
+) -> list[tuple[Any, ...]]:
+    """Rows of the log. Whatever is wrong shows here, not when they are written: then it would
+    concern others too.
     """
     if not (math.isfinite(at) and math.isfinite(rate)):
         raise StorageError(f"events cannot be stored at {at} with a rate of {rate}")
-    batches: list[tuple[Any, ...]] = []
-    inbox: list[tuple[Any, ...]] = []
-    for low, high in _cut(bodies):
-        batches.append(_batch_row(first + low, feed, at, rate, bodies[low:high]))
-        inbox += _inbox_rows(inboxes, first + low, low, high)
-    if sum(map(len, inboxes.values())) != sum(row[3] for row in inbox):
-        raise StorageError(f"there are notifications of others than the {len(bodies)} events")
-    return batches, inbox
-
-
-def select_events(
-    bodies: Sequence[bytes],
-    inboxes: Mapping[int, Sequence[tuple[int, Ids]]],
-    positions: Sequence[int],
-) -> tuple[list[bytes], dict[int, list[tuple[int, Ids]]]]:
-    """Some of the events, under new positions, and who gets them."""
-    places = {position: place for place, position in enumerate(positions)}
-    chosen = {
-        subscriber: [(places[position], ids) for position, ids in box if position in places]
-        for subscriber, box in inboxes.items()
-    }
-    some = [bodies[position] for position in positions]
-    return some, {subscriber: box for subscriber, box in chosen.items() if box}
+    return [_batch_row(first + low, feed, at, rate, bodies[low:high]) for low, high in _cut(bodies)]
 
 
 def _cut(bodies: Sequence[bytes]) -> Iterator[tuple[int, int]]:
@@ -370,20 +315,6 @@ def _batch_row(
     size = len(bodies)
     checksum = batch_checksum(first, size, feed, at, rate, payload)
     return first, size, feed, at, rate, checksum, len(payload), payload
-
-
-def _inbox_rows(inboxes: Inboxes, first: int, low: int, high: int) -> Iterator[tuple[Any, ...]]:
-    """Rows for the events from `low` to `high`, of which the first has the number `first`."""
-    for subscriber, notifications in inboxes.items():
-        if low or (notifications and notifications[-1][0] >= high):
-            notifications = [
-                (position - low, ids) for position, ids in notifications if low <= position < high
-            ]
-        if notifications:
-            text = pack_notifications(notifications)
-            last = first + int(notifications[-1][0])
-            checksum = notifications_checksum(subscriber, first, text)
-            yield int(subscriber), last, first, len(notifications), text.decode(), checksum
 
 
 def json_text(value: object) -> str:

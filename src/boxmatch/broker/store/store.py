@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from boxmatch.broker.settings import Retention
+from boxmatch.broker.store import earlier_inboxes, recipient_rows
 from boxmatch.broker.store.reader import Reader
-from boxmatch.broker.store.retention import lacking_bytes, tidy
+from boxmatch.broker.store.retention import clear_feed, lacking_bytes, tidy
 from boxmatch.broker.store.rows import MOST_ROW_BYTES, Removed
 from boxmatch.broker.store.transaction import StoreTransaction
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
@@ -44,7 +45,7 @@ _REPLAY = """CREATE TABLE replay (
 # about batches without their payload, which would else be a walk through the whole log.
 _FORMAT = Format(
     application=0x426F7842,
-    version=3,
+    version=4,
     tables=(
         "CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
         """CREATE TABLE feed (
@@ -72,11 +73,8 @@ _FORMAT = Format(
         rate REAL NOT NULL, checksum INTEGER NOT NULL, nbytes INTEGER NOT NULL,
         payload BLOB NOT NULL)""",
         "CREATE INDEX batch_by_feed ON batch (feed, first, size, nbytes)",
-        """CREATE TABLE inbox (
-        subscriber INTEGER NOT NULL, last INTEGER NOT NULL, first INTEGER NOT NULL,
-        amount INTEGER NOT NULL, notifications TEXT NOT NULL, checksum INTEGER NOT NULL,
-        PRIMARY KEY (subscriber, last)) WITHOUT ROWID""",
-        "CREATE INDEX inbox_by_batch ON inbox (first)",
+        recipient_rows.TABLE,
+        recipient_rows.INDEX,
         """CREATE TABLE repeat (
         feed INTEGER NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, first INTEGER NOT NULL,
         last INTEGER NOT NULL, PRIMARY KEY (feed, key)) WITHOUT ROWID""",
@@ -84,7 +82,10 @@ _FORMAT = Format(
         _SHARING,
         _REPLAY,
     ),
-    upgrades={2: (_SHARING, _REPLAY)},
+    upgrades={
+        2: (_SHARING, _REPLAY),
+        3: (recipient_rows.TABLE, recipient_rows.INDEX, earlier_inboxes.take_over),
+    },
 )
 
 
@@ -239,13 +240,21 @@ class Store:
     def tidy(
         self, now: float, retention: Retention, feeds: Mapping[int, FeedRetention] | None = None
     ) -> Removed:
-        """Drop what is not needed: inbox rows that are acknowledged, the oldest batches past age
+        """Drop what is not needed: notifications that are acknowledged, the oldest batches past age
         or size, what is too much in one inbox, and old keys of publishers. Waits for the disk.
         `feeds` have limits of their own.
 
         What goes before its subscriber has acknowledged it is counted as dropped.
         """
         return tidy(self.reader, partial(self.write, frees=True), now, retention, feeds or {})
+
+    def drop_feed(self, number: int) -> None:
+        """The feed and all that is in it; its waiting notifications are not counted as dropped.
+        Waits for the disk, in many transactions: after the first one nothing of it is read.
+        """
+        write = partial(self.write, frees=True)
+        write(partial(StoreTransaction.drop_feed, number=number)).result()
+        clear_feed(self.reader, write, number)
 
     def lacking_bytes(self, wanted: int) -> int:
         """What the disk lacks to have so many bytes free; below 0 it has more. `tidy` removes that

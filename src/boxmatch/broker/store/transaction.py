@@ -1,65 +1,32 @@
-"""What a change may do to what is stored.
-
-Appended events, inboxes and cursors are gathered and written together, each kind by one statement.
-Each statement makes the writer thread ask for the interpreter again, which in a busy process takes
-far longer than the statement; so there are few statements, whatever the number of rows.
-"""
+"""What a change may do to what is stored."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from boxmatch.broker.feeds.spec import FeedSpec
+from boxmatch.broker.store import recipient_rows
 from boxmatch.broker.store.progress import Progress, pack_progress
+from boxmatch.broker.store.recipients import NOBODY, Recipients
 from boxmatch.broker.store.rows import (
     Appended,
-    Inboxes,
     ReplayRow,
     SubscriptionText,
     batch_rows,
     json_text,
     pack_feed,
-    select_events,
     text_checksum,
 )
+from boxmatch.broker.store.write_buffer import PAGE, WriteBuffer, columns
 from boxmatch.errors import BrokerError, FeedExistsError, StorageError, UnknownFeedError
 from boxmatch.storage import group_commit
 
 REPEATABLE = 24 * 3600.0
 """How long a feed knows the key of what was published."""
-PAGE = 4096
-"""Bytes of the database that one change of a row takes in the write-ahead log, about."""
-
-
-def _columns(count: int) -> str:
-    return ", ".join(f"json_extract(value, '$[{column}]')" for column in range(count))
-
-
-_PUT_INBOX = (
-    "INSERT INTO inbox (subscriber, last, first, amount, notifications, checksum) "
-    f"SELECT {_columns(6)} FROM json_each(?)"
-)
-_PUT_REPEATS = (
-    "INSERT OR REPLACE INTO repeat (feed, key, at, first, last) "
-    f"SELECT {_columns(5)} FROM json_each(?)"
-)
-_PUT_CURSORS = (
-    f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
-    "UPDATE subscriber SET cursor = max(cursor, moved.place) FROM moved "
-    "WHERE subscriber.number = moved.number"
-)
-_PUT_PROGRESS = (
-    "WITH reached (number, position, amount, outstanding, checksum) AS "
-    f"(SELECT {_columns(5)} FROM json_each(?)) "
-    "UPDATE sharing SET position = reached.position, amount = reached.amount, "
-    "outstanding = reached.outstanding, checksum = reached.checksum FROM reached "
-    "WHERE subscriber = reached.number"
-)
 _MOVE_REPLAYS = (
-    f"WITH moved (number, place) AS (SELECT {_columns(2)} FROM json_each(?)) "
+    f"WITH moved (number, place) AS (SELECT {columns(2)} FROM json_each(?)) "
     "UPDATE replay SET position = max(position, moved.place) FROM moved "
     "WHERE replay.number = moved.number"
 )
@@ -71,77 +38,12 @@ _REPEATS = (
 # which SQLite may read as another one.
 _PUT_SUBSCRIPTIONS = (
     "WITH new (id, wanted, is_new, checksum) AS "
-    f"(SELECT {_columns(4)} FROM json_each(?1)) "
+    f"(SELECT {columns(4)} FROM json_each(?1)) "
     "INSERT OR REPLACE INTO subscription "
     "SELECT known.number, ?2, new.id, ?3, CAST(new.wanted AS BLOB), "
     "CASE WHEN new.is_new THEN ?4 ELSE known.created END, ?4, new.checksum "
     "FROM new LEFT JOIN subscription known ON known.subscriber = ?2 AND known.id = new.id"
 )
-_BATCH_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?)"
-_BATCHES_AT_ONCE = (64, 8, 1)  # few lengths, as each is a statement of its own
-
-
-class WriteBuffer:
-    """What changes have asked for and no statement has written yet."""
-
-    __slots__ = ("batches", "cursors", "inbox", "progress", "repeats")
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[Any, ...]] = []
-        self.inbox: list[tuple[Any, ...]] = []
-        self.repeats: dict[tuple[int, str], tuple[float, int, int]] = {}
-        """By feed and key: time, first and last number."""
-        self.cursors: dict[int, int] = {}
-        self.progress: dict[int, Progress] = {}
-        """By subscriber that shares its notifications: the last one counts."""
-
-    def add(self, later: WriteBuffer) -> None:
-        self.batches += later.batches
-        self.inbox += later.inbox
-        self.repeats.update(later.repeats)
-        for subscriber, sequence in later.cursors.items():
-            self.move(subscriber, sequence)
-        self.progress.update(later.progress)
-
-    def move(self, subscriber: int, sequence: int) -> None:
-        self.cursors[subscriber] = max(self.cursors.get(subscriber, 0), sequence)
-
-    def flush(self, connection: sqlite3.Connection) -> int:
-        """Write it all. About how many bytes that takes in the write-ahead log."""
-        written = 0
-        if self.batches:
-            written += sum(row[6] for row in self.batches) + PAGE * len(self.batches)
-            _put_batches(connection, self.batches)
-            self.batches = []
-        if self.inbox:
-            written += PAGE * len(self.inbox)
-            connection.execute(_PUT_INBOX, (json_text(self.inbox),))
-            self.inbox = []
-        if self.repeats:
-            written += PAGE * len(self.repeats)
-            rows = [(*key, *value) for key, value in self.repeats.items()]
-            connection.execute(_PUT_REPEATS, (json_text(rows),))
-            self.repeats = {}
-        if self.cursors:
-            written += 64 * len(self.cursors)
-            connection.execute(_PUT_CURSORS, (json_text(list(self.cursors.items())),))
-            self.cursors = {}
-        if self.progress:
-            text = json_text([pack_progress(*one) for one in self.progress.items()])
-            written += len(text) + PAGE * len(self.progress)
-            connection.execute(_PUT_PROGRESS, (text,))
-            self.progress = {}
-        return written
-
-
-def _put_batches(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
-    begin = 0
-    for many in _BATCHES_AT_ONCE:
-        statement = "INSERT INTO batch VALUES " + ", ".join([_BATCH_VALUES] * many)
-        while len(rows) - begin >= many:
-            values = [value for row in rows[begin : begin + many] for value in row]
-            connection.execute(statement, values)
-            begin += many
 
 
 class StoreTransaction(group_commit.Transaction):
@@ -207,12 +109,16 @@ class StoreTransaction(group_commit.Transaction):
 
     def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         """Run a statement. It sees all that was gathered, and is undone with its change."""
+        return self._flushed().execute(statement, values)
+
+    def _flushed(self) -> sqlite3.Connection:
+        """The connection for a statement, once all that was gathered is written."""
         self._check_room()
         if not self._savepoint:
             self.written += self._earlier.flush(self._connection)
             self._set_savepoint()
         self.written += self._own.flush(self._connection) + PAGE
-        return self._connection.execute(statement, values)
+        return self._connection
 
     def _mark(self) -> tuple[int, int, frozenset[int]]:
         return self.next_sequence, self._subscribers, self._feeds
@@ -227,13 +133,13 @@ class StoreTransaction(group_commit.Transaction):
         feed: int,
         at: float,
         bodies: Sequence[bytes],
-        inboxes: Inboxes,
+        recipients: Recipients = NOBODY,
         *,
         key: str | None = None,
         keys: Sequence[str] = (),
         rate: float = 0.0,
     ) -> Appended:
-        """Events and who gets them: by subscriber, positions in `bodies` and ids of subscriptions.
+        """Events and who gets them, by their positions in `bodies`.
 
         With a key that the feed has seen in the last day nothing is stored, and the numbers of
         then come back. `keys` are the same for the single events: each that the feed has seen, or
@@ -244,18 +150,17 @@ class StoreTransaction(group_commit.Transaction):
         at, rate = float(at) + 0.0, float(rate) + 0.0  # SQLite has no negative zero
         if key is not None and (known := self._repeated(feed, [key], at)):
             return Appended(*known[key], repeated=True)
-        for subscriber in inboxes:
-            self._check_subscriber(subscriber)
+        self._check_recipients(recipients, len(bodies))
         new = self._new(feed, keys, at) if keys else None
         if new is not None:
             if not new:
                 return _all_repeated(self._repeated(feed, keys, at))
-            bodies, inboxes = select_events(bodies, inboxes, new)
+            bodies, recipients = [bodies[place] for place in new], recipients.select(new)
             keys = [keys[position] for position in new]
         first = self.next_sequence
-        batches, inbox = batch_rows(first, feed, at, rate, bodies, inboxes)
-        self._own.batches += batches
-        self._own.inbox += inbox
+        self._own.batches += batch_rows(first, feed, at, rate, bodies)
+        if recipients.size:
+            self._own.recipients.append(recipients._replace(event=recipients.event + first))
         self.next_sequence = first + len(bodies)
         appended = Appended(first, self.next_sequence - 1, new=new)
         if key is not None:
@@ -263,6 +168,31 @@ class StoreTransaction(group_commit.Transaction):
         for number, one in enumerate(keys, first):
             self._own.repeats[feed, one] = (at, number, number)
         return appended
+
+    def recipients(self, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, Recipients]]:
+        """Rows of recipients that have events of some ranges, in order; a number for each. Those
+        that are damaged are left out.
+        """
+        return recipient_rows.overlapping(self._flushed(), ranges)
+
+    def delete_recipients(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Delete the rows that have events of some ranges only, without a look at their content."""
+        rows = recipient_rows.inside(self._flushed(), ranges)
+        recipient_rows.delete(self._connection, rows)
+
+    def replace_recipients(self, rows: Sequence[int], recipients: Recipients) -> None:
+        """Have one row, or none if it is empty, instead of some that follow one another."""
+        recipient_rows.delete(self._flushed(), rows)
+        self.written += recipient_rows.put(self._connection, recipients)
+
+    def ranges(self, batches: Sequence[int]) -> list[tuple[int, int]]:
+        """The first and last number of some batches, whatever their rows say."""
+        statement = "SELECT min(first) FROM batch WHERE first > ?"
+        found = []
+        for first in batches:
+            [(upcoming,)] = self.execute(statement, first)
+            found.append((first, (self.next_sequence if upcoming is None else upcoming) - 1))
+        return found
 
     def put_feed(self, spec: FeedSpec) -> int:
         known = self.execute("SELECT 1 FROM feed WHERE name = ?", spec.name).fetchone()
@@ -281,14 +211,10 @@ class StoreTransaction(group_commit.Transaction):
             raise BrokerError(f"feed {spec.name!r} cannot change its name or kind")
 
     def drop_feed(self, number: int) -> None:
-        """The feed and all that is in it; its waiting notifications are not counted as dropped."""
+        """Nothing of the feed is read any more; `Store.drop_feed` removes what was in it."""
         self._check_feed(number)
-        of_feed = "(SELECT first FROM batch WHERE feed = ?)"
-        self.execute(f"DELETE FROM inbox WHERE first IN {of_feed}", number)
-        for table in ("batch", "subscription", "member", "repeat", "replay"):
-            self.execute(f"DELETE FROM {table} WHERE feed = ?", number)
+        self.execute("DELETE FROM replay WHERE feed = ?", number)
         self.execute("DELETE FROM feed WHERE number = ?", number)
-        self.keep_next()
         self._feeds -= {number}
 
     def put_subscriber(self, name: str) -> int:
@@ -460,6 +386,14 @@ class StoreTransaction(group_commit.Transaction):
     def _check_feed(self, number: int) -> None:
         if number not in self._feeds:
             raise UnknownFeedError(str(number))
+
+    def _check_recipients(self, recipients: Recipients, events: int) -> None:
+        if not recipients.size:
+            return
+        self._check_subscriber(int(recipients.subscriber[0]))
+        self._check_subscriber(int(recipients.subscriber[-1]))  # they ascend
+        if recipients.event.min() < 0 or recipients.event.max() >= events:
+            raise StorageError(f"there are notifications of others than the {events} events")
 
     def _check_subscriber(self, number: int) -> None:
         if not 0 < number <= self._subscribers:

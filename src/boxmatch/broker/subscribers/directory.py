@@ -25,7 +25,7 @@ from boxmatch.broker.feeds.spec import FeedInfo, FeedSpec
 from boxmatch.broker.feeds.state_feed import StateFeed, publication_from_json
 from boxmatch.broker.startup import Startup
 from boxmatch.broker.store import Store
-from boxmatch.broker.subscribers.subscribers import Replay, Subscriber, Subscription
+from boxmatch.broker.subscribers.subscribers import Readers, Replay, Subscriber, Subscription
 from boxmatch.errors import UnknownFeedError, UnknownSubscriptionError
 
 Feed = EventFeed | StateFeed
@@ -61,6 +61,7 @@ class Directory:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
+        self.readers = Readers()
         self.by_number: dict[int, Subscriber] = {}
         self._subscribers: dict[str, Subscriber] = {}
         self._feeds: dict[str, FeedEntry] = {}
@@ -80,12 +81,14 @@ class Directory:
                 row.name,
                 cursor=row.cursor,
                 stored=row.cursor,
-                last=newest,
+                readers=self.readers,
                 dropped=row.dropped,
                 dropped_through=row.dropped_through,
             )
             for row in store.reader.subscribers()
         }
+        for subscriber in self.by_number.values():
+            subscriber.place(newest)
         self._subscribers = {subscriber.name: subscriber for subscriber in self.by_number.values()}
         for number, spec in store.reader.feeds():
             feed = self.read_feed(spec, number, startup)
@@ -225,13 +228,14 @@ class Directory:
 
     def listener(self, name: str) -> Subscriber:
         """A subscriber who may not have subscribed yet, but listens already."""
-        return self._subscribers.setdefault(name, Subscriber(0, name))
+        return self._subscribers.setdefault(name, Subscriber(0, name, readers=self.readers))
 
     def register(self, name: str, number: int, newest: int) -> Subscriber:
         """The subscriber, who is on disk under this number."""
         subscriber = self.listener(name)
         if subscriber.number == 0:
-            subscriber.number, subscriber.last = number, newest
+            subscriber.number = number
+            subscriber.place(newest)
         self.by_number[number] = subscriber
         return subscriber
 

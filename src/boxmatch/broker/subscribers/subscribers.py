@@ -10,13 +10,15 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
+from boxmatch.broker.store.recipients import NOBODY, Recipients
 from boxmatch.errors import BrokerError, StorageError
 from boxmatch.wire import responses
 from boxmatch.wire.requests import Wanted
@@ -28,16 +30,13 @@ if TYPE_CHECKING:
     from boxmatch.broker.store import Store
     from boxmatch.broker.subscribers.directory import Directory
 
-Inboxes = dict[int, list[tuple[int, list[str]]]]
-"""By subscriber's number: which of some events concern it, and which of its subscriptions they
-match.
-"""
-
 Order = Literal["busiest", "dead"]
 
 SPANS = 4
 """Over which a backlog has to rise to be called growing. Longer than a pause between two polls."""
 _FEW = 64
+_FEW_MATCHES = 32
+"""Matches that are faster put together one by one."""
 _NOBODY = -1
 
 
@@ -102,6 +101,12 @@ class Replay:
     position: int
     """All up to there is acknowledged."""
     through: int
+    begun: int = -1
+    """The position at which it began, or the broker found it."""
+
+    def __post_init__(self) -> None:
+        if self.begun < 0:
+            self.begun = self.position
 
     def info(self) -> responses.Replay:
         """As it is shown."""
@@ -115,6 +120,33 @@ class Replay:
         return self.position, self.through
 
 
+class Readers:
+    """What is asked about all subscribers of an event at once: in arrays, by number."""
+
+    def __init__(self) -> None:
+        self._last: Int64Array = np.zeros(_FEW, np.int64)
+        self._listens: BoolArray = np.zeros(_FEW, np.bool_)
+
+    def last(self, subscriber: int) -> int:
+        """The newest sequence number of which there is, or was, a notification for it."""
+        return int(self._last[subscriber]) if subscriber < len(self._last) else 0
+
+    def put(self, subscriber: int, *, last: int, listens: bool) -> None:
+        """Whether somebody reads its notifications now, and the number of the newest."""
+        while subscriber >= len(self._last):
+            self._last = np.concatenate([self._last, np.zeros_like(self._last)])
+            self._listens = np.concatenate([self._listens, np.zeros_like(self._listens)])
+        if subscriber:
+            self._last[subscriber], self._listens[subscriber] = last, listens
+
+    def tell(self, recipients: Recipients, first: int) -> Recipients:
+        """There are these, of events from a number on. Those of them that somebody reads."""
+        if recipients.size:
+            # Of one subscriber the events ascend, and the last one counts.
+            self._last[recipients.subscriber] = recipients.event + first
+        return recipients.only(self._listens[recipients.subscriber])
+
+
 @dataclass(eq=False, slots=True)
 class Subscriber:
     """A subscriber as the broker has it in memory. Used in the event loop only."""
@@ -125,8 +157,6 @@ class Subscriber:
     """All up to this sequence number is acknowledged, but for what is replayed."""
     stored: int = 0
     """The same on disk, which may lag behind."""
-    last: int = 0
-    """The newest sequence number of which there is, or was, a notification for it."""
     dropped: int = 0
     dropped_through: int = 0
     delivered: int = 0
@@ -141,6 +171,9 @@ class Subscriber:
     changes: int = 0
     """Of the subscriptions."""
     streams: set[NotificationStream] = field(default_factory=set)
+    """To be changed by `listen` and `leave`."""
+    readers: Readers = field(default_factory=Readers)
+    """Of all subscribers."""
     shared: SharedInbox | None = None
     """If notifications are acknowledged one by one, who has which. Then nothing is replayed."""
     replays: dict[tuple[str | None, str | None], Replay] = field(default_factory=dict)
@@ -151,6 +184,25 @@ class Subscriber:
     """The last number that a reader got since a replay began."""
     replays_begun: int = 0
     """How many; what was read before the last one began is not of it."""
+
+    @property
+    def last(self) -> int:
+        """The newest sequence number of which there is, or was, a notification for it."""
+        return self.readers.last(self.number)
+
+    def place(self, last: int) -> None:
+        """Be known under its number."""
+        self.readers.put(self.number, last=last, listens=bool(self.streams))
+
+    def listen(self, stream: NotificationStream) -> None:
+        """Have notifications offered to a stream too."""
+        self.streams.add(stream)
+        self.place(self.last)
+
+    def leave(self, stream: NotificationStream) -> None:
+        """Offer a stream nothing more."""
+        self.streams.discard(stream)
+        self.place(self.last)
 
     def count_backlog(self, backlog: int, *, new_span: bool) -> None:
         """So many wait now. `new_span`: the next span of time begins."""
@@ -200,6 +252,15 @@ class Subscriber:
         """The last number that is replayed; 0 if none is."""
         return max((one.through for one in self.replays.values()), default=0)
 
+    @property
+    def replayed(self) -> float | None:
+        """The share of the log that replays have delivered; None if there is no replay."""
+        if not self.replays:
+            return None
+        known = self.replays.values()
+        whole = sum(one.through - one.begun for one in known)
+        return sum(one.position - one.begun for one in known) / max(whole, 1)
+
     def count_handed(self, last: int, notifications: int, replays_begun: int) -> None:
         """A reader gets notifications up to this number, which were read when so many replays had
         begun.
@@ -214,7 +275,7 @@ class Subscriber:
         self.replays_begun += 1
         self.replays[replay.feed, replay.subscription] = replay
         self.floor = self.cursor
-        self.last = max(self.last, replay.through)
+        self.place(max(self.last, replay.through))
 
     def end_replays(self, feed: str) -> None:
         """Replay nothing of this feed any more."""
@@ -249,6 +310,8 @@ class Slots:
         self._free: list[int] = []
         self._subscriber: Int64Array = np.full(_FEW, _NOBODY)
         self._id: npt.NDArray[np.object_] = np.empty(_FEW, object)
+        self._length: Int64Array = np.zeros(_FEW, np.int64)
+        """Bytes of the id."""
         self._matches: Int64Array = np.zeros(_FEW, np.int64)
         self._created: Float64Array = np.zeros(_FEW)
         self._checksum: Int64Array = np.zeros(_FEW, np.int64)
@@ -271,7 +334,11 @@ class Slots:
         self._checksum = np.zeros(room, np.int64)
         numbers = (one.subscriber.number for one in subscriptions)
         self._subscriber[slots] = np.fromiter(numbers, np.int64, len(slots))
-        self._id[slots] = np.fromiter((one.id for one in subscriptions), object, len(slots))
+        ids = [one.id for one in subscriptions]
+        self._id[slots] = np.fromiter(ids, object, len(slots))
+        lengths = map(len, ids if "".join(ids).isascii() else [id.encode() for id in ids])
+        self._length = np.zeros(room, np.int64)
+        self._length[slots] = np.fromiter(lengths, np.int64, len(slots))
         created = (one.created for one in subscriptions)
         self._created[slots] = np.fromiter(created, np.float64, len(slots))
         self._checksum[slots] = checksums
@@ -304,10 +371,12 @@ class Slots:
                     [self._subscriber, np.full_like(self._subscriber, _NOBODY)]
                 )
                 self._id = np.concatenate([self._id, np.empty_like(self._id)])
+                self._length = np.concatenate([self._length, np.zeros_like(self._length)])
                 self._matches = np.concatenate([self._matches, np.zeros_like(self._matches)])
                 self._created = np.concatenate([self._created, np.zeros_like(self._created)])
                 self._checksum = np.concatenate([self._checksum, np.zeros_like(self._checksum)])
         self._subscriber[slot], self._id[slot] = subscription.subscriber.number, subscription.id
+        self._length[slot] = len(subscription.id.encode())
         self._matches[slot], self._created[slot] = 0, subscription.created
         self.replace(slot, subscription)
         return slot
@@ -367,27 +436,30 @@ class Slots:
         """By slot: does it belong to one of these subscribers? From any thread."""
         return np.isin(self._subscriber, list(subscribers))
 
-    def inboxes(self, event: Int64Array, slots: Int64Array) -> Inboxes:
+    def recipients(self, event: Int64Array, slots: Int64Array) -> Recipients:
         """Matches (which event, which subscription), put together by subscriber and event."""
-        made: Inboxes = {}
         if len(slots) == 0:
-            return made
+            return NOBODY
+        if len(slots) <= _FEW_MATCHES:
+            return self._few_recipients(event, slots)
         subscribers = self._subscriber[slots]
         order = np.lexsort((event, subscribers))
-        subscribers, events = subscribers[order], event[order]
-        ids: list[Any] = self._id[slots[order]].tolist()
-        new = (np.diff(subscribers) != 0) | (np.diff(events) != 0)
-        starts = np.concatenate([[0], np.flatnonzero(new) + 1])
-        begins = starts.tolist()
-        for subscriber, number, begin, end in zip(
-            subscribers[starts].tolist(),
-            events[starts].tolist(),
-            begins,
-            [*begins[1:], len(ids)],
-            strict=True,
+        subscribers, event, slots = subscribers[order], event[order], slots[order]
+        starts = np.flatnonzero(
+            (np.diff(subscribers, prepend=_NOBODY) != 0) | (np.diff(event, prepend=-1) != 0)
+        )
+        ids = "".join(self._id[slots].tolist()).encode()
+        amount = np.diff(starts, append=len(slots))
+        return Recipients(subscribers[starts], event[starts], amount, self._length[slots], ids)
+
+    def _few_recipients(self, event: Int64Array, slots: Int64Array) -> Recipients:
+        ids: dict[tuple[int, int], list[str]] = {}
+        for subscriber, number, id in zip(
+            self._subscriber[slots].tolist(), event.tolist(), self._id[slots].tolist(), strict=True
         ):
-            made.setdefault(subscriber, []).append((number, ids[begin:end]))
-        return made
+            ids.setdefault((subscriber, number), []).append(id)
+        rows = sorted(ids.items(), key=itemgetter(0))
+        return Recipients.of_rows([(*key, some) for key, some in rows])
 
 
 @dataclass(eq=False)

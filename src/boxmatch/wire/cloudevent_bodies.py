@@ -13,9 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http.bodies import check_count, dump_json, load_json
-from boxmatch.broker.http.problems import MOST_FAULTS, Problem, faulty
 from boxmatch.model.documents import ROOT
 from boxmatch.model.schema import Schema
 from boxmatch.wire.cloudevents import (
@@ -29,7 +26,9 @@ from boxmatch.wire.cloudevents import (
     is_text,
     read_base64,
 )
+from boxmatch.wire.event_bodies import Events, check_count, dump_json, load_json
 from boxmatch.wire.http import CLOUDEVENT, CLOUDEVENTS
+from boxmatch.wire.problems import MOST_FAULTS, Problem, faulty
 from boxmatch.wire.responses import Fault
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -14,9 +14,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from boxmatch.broker.feeds.pipeline import Events
-from boxmatch.broker.http.problems import Problem
 from boxmatch.wire.codec import plain
+from boxmatch.wire.event_bodies import Events
+from boxmatch.wire.problems import Problem
 
 _ROWS_AT_ONCE: Final = 256
 _UNREADABLE: Final = (
