@@ -9,7 +9,7 @@ PYTHON := $(BIN)/python
 BASE_PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all test-pythons lint format bench dist docs screenshots java chromium clean distclean
+.PHONY: help run demo test test-all test-cuda test-pythons lint format bench dist docs screenshots java chromium clean distclean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | \
@@ -33,6 +33,8 @@ test: $(READY) java chromium  ## Lint, check types, run the tests (what CI runs)
 	@$(MAKE) --no-print-directory -j2 lint $(ARCHIVE)
 	@$(PYTEST) -m "not slow" $(ARGS)
 
+CARD_SUITES := tests/cuda tests/indexes/test_conformance.py tests/indexes/test_large.py tests/indexes/test_skipped_predicates.py
+
 test-all: $(READY) java chromium  ## The same, including the slow tests, then on the other installed Pythons
 	@$(MAKE) --no-print-directory -j2 lint $(ARCHIVE)
 	@$(PYTEST) $(ARGS)
@@ -48,6 +50,9 @@ test-pythons: $(READY)  ## Run the tests on the other supported Pythons that are
 	  echo "Python $$version"; \
 	  $(MAKE) --no-print-directory test VENV=.venv-$$version BASE_PYTHON="$$python" || exit 1; \
 	done
+
+test-cuda: $(READY)  ## Run the suites of the indexes and of matching on the graphics card of this machine
+	@BOXMATCH_TEST_DEVICE=cuda $(PYTHON) -m pytest -q -k "tile or card" $(CARD_SUITES) $(ARGS)
 
 lint: $(READY)  ## Check style, format and types
 	@$(PYTHON) -m ruff check

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import property_examples
-from command_line import run_boxmatch  # noqa: F401 - a fixture for all
+from command_line import quiet_logs, run_boxmatch  # noqa: F401 - fixtures for all
 
 # Numba compiles inside the first example of a test, so a deadline would only measure that.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -19,6 +19,7 @@ BoxmatchError
 ├── DuplicateMemberError   (ValueError)   a publication or subscription of this id is there already
 ├── IndexConfigError       (ValueError)   no such index, or a parameter that it does not take
 │   └── IndexTooLargeError (MemoryError)  the index would take more memory than it may
+├── DeviceError            (RuntimeError) no card to match on, or one that failed
 ├── ResultTooLargeError    (MemoryError)  the matches of a batch would not fit into memory
 ├── StorageError           (OSError)      a saved matcher that cannot be read or written
 ├── SparkError             (ValueError)   a DataFrame, path or setting that does not serve
@@ -31,6 +32,7 @@ BoxmatchError
 │   ├── LimitError                        more than a key or a request may ask for
 │   └── OverloadError                     more than the broker can take at the moment
 ├── ClientError            (RuntimeError) what a broker answered to a client, or that it did not
+├── RouteError             (RuntimeError) a route on NATS that is not there, or cannot do this
 └── MissingExtraError      (ImportError)  a part of the package that was not installed
 ```
 """
@@ -171,6 +173,10 @@ class IndexTooLargeError(IndexConfigError, MemoryError):
     """The index would take more memory than it may; nothing was built."""
 
 
+class DeviceError(BoxmatchError, RuntimeError):
+    """There is no card that batches could be matched on, it has too little memory, or it failed."""
+
+
 class ResultTooLargeError(BoxmatchError, MemoryError):
     """The matches of a batch would take more memory than there is; nothing was listed."""
 
@@ -283,3 +289,7 @@ class ClientError(BoxmatchError, RuntimeError):
         self.status = status
         self.problem = problem or {}
         super().__init__(reason)
+
+
+class RouteError(BoxmatchError, RuntimeError):
+    """A route on NATS that is not there, or that cannot do this. Says what would help."""

@@ -6,6 +6,7 @@ keys, or of tuples of keys where it has a set of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -115,12 +116,23 @@ def bits(alive: npt.NDArray[np.bool_]) -> BitLines:
     return words.reshape(-1, 8)
 
 
+DEVICE = os.environ.get("BOXMATCH_TEST_DEVICE", "cpu")
+"""Where indexes that can search batches on a card do so."""
+
+if DEVICE != "cpu":
+    from boxmatch.indexes.tile import index as tile
+
+    tile._LEAST_ON_CARD = tile._LEAST_PAIRS_ON_CARD = 1  # else small batches would stay
+
+
 # --- comparison ------------------------------------------------------------------------------
 
 
 def build(name: str, boxes: Boxes, **parameters: Any) -> tuple[Index, list[int]]:
     """The index over these boxes, and the row of each position."""
     index = index_class(name)(boxes.dimensions, **parameters)
+    if index.capabilities.devices:
+        index.device = DEVICE
     return index, check_order(index, boxes, index.build(boxes))
 
 

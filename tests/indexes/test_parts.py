@@ -20,6 +20,7 @@ from boxmatch.indexes.tile import layout as tile_layout
 from boxmatch.indexes.tile import postings
 from boxmatch.kernels import bit_lines as lines
 from boxmatch.kernels import bit_sets as marks
+from boxmatch.kernels import box_lists
 from boxmatch.kernels import bucket_pool as buckets
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.packing import packing
@@ -371,6 +372,29 @@ def test_zero_items(run: dict[str, Any], kind: type) -> None:
 @given(word=st.integers(0, 2**64 - 1) | st.integers(0, 64).map(lambda ones: (1 << ones) - 1))
 def test_count_ones(run: dict[str, Any], word: int) -> None:
     assert run["ones"](np.array([5, word], np.uint64), 1) == word.bit_count()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@given(
+    words=st.lists(
+        st.integers(0, 2**64 - 1) | st.integers(0, 63).map(lambda bit: 1 << bit) | st.just(0),
+        min_size=8,
+        max_size=8,
+    ),
+    before=st.integers(0, 3),
+)
+def test_list_line(compiled: bool, words: list[int], before: int) -> None:
+    line = np.zeros((2, 8), np.uint64)
+    line[1] = words
+    expected = [100 + 64 * w + bit for w in range(8) for bit in range(64) if words[w] >> bit & 1]
+    boxes = np.full(before + len(expected) + box_lists.SPARE + 2, -7, np.int32)
+    run: Any = box_lists.list_line
+    if not compiled:
+        run = getattr(run, "py_func", run)
+    end = run(line, 1, 100, boxes, before)
+    assert boxes[before:end].tolist() == expected
+    assert boxes[:before].tolist() == [-7] * before
+    assert boxes[-2:].tolist() == [-7, -7], "it wrote beyond the spare room"
 
 
 # --- boxes that grow -------------------------------------------------------------------------

@@ -393,6 +393,24 @@ def test_opindex_keeps_its_lists_in_order() -> None:
     for first in range(500, 900, 80):
         index.add(case.boxes.take(np.arange(first, first + 80)))
         index.remove(rng.permutation(np.arange(first - 500, first - 420))[:60])
-        for _, _, box, key in contents(index):
+        ordered = index.to_arrays()["state_ordered"]
+        for _, number, box, key in contents(index):
             pairs = list(zip(key, box, strict=True))
-            assert pairs == sorted(set(pairs))
+            first = pairs[: ordered[number]]
+            assert first == sorted(set(first))
+            # What came later is put in order before it is much.
+            assert len(pairs) - len(first) <= 64 + len(pairs) ** 0.5
+            assert len(set(pairs)) == len(pairs)
+
+
+def test_opindex_finds_what_came_late() -> None:
+    case = large_case("zipf", 900, 40, seed=4, odd=0.1)
+    index, _ = build("opindex", case.boxes.take(np.arange(500)))
+    for row in range(500, 900):
+        index.add(case.boxes.take(np.array([row])))
+    late = index.to_arrays()["state_ordered"] < index.to_arrays()["state_lists_size"]
+    assert late.any()
+    gone = np.arange(0, 900, 7)
+    index.remove(gone)
+    holds = holders_of_many(case.boxes, case.points)
+    assert found_rows(index, case.points) == [rows - set(gone.tolist()) for rows in holds]

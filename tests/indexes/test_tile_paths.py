@@ -60,7 +60,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "events", "expected"),
     [
-        ("uniform", 300, "lines"),
+        ("uniform", 40, "lines"),
         ("equality", 300, "lines"),
         ("dense", 63, "few"),
     ],
@@ -79,7 +79,7 @@ def test_blocks_whether_they_pay_or_not(
 ) -> None:
     from boxmatch.indexes.tile import index as module
 
-    monkeypatch.setattr(module, "blocks_pay", lambda state, points, listing: pays)
+    monkeypatch.setattr(module, "blocks_pay", lambda state, points, listing, in_rows: pays)
     check_large("tile", large_case(kind, 700, events, seed=8), seed=8)
     assert ("blocks" in paths) == pays
 
@@ -89,7 +89,7 @@ def test_blocks_of_events_with_equal_keys(monkeypatch: pytest.MonkeyPatch, disti
     """More events than are compared at once lie between two cuts, absent ones among them."""
     from boxmatch.indexes.tile import index as module
 
-    monkeypatch.setattr(module, "blocks_pay", lambda state, points, listing: True)
+    monkeypatch.setattr(module, "blocks_pay", lambda state, points, listing, in_rows: True)
     rng = np.random.default_rng(distinct)
     values = rng.integers(-(2**40), 2**40, distinct)
     values[0] = ABSENT

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import boxmatch as bm
 from boxmatch.errors import AttributeValueError, EventError, FilterError
+from boxmatch.model import bounds as bounds_module
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.bounds import boxes_from_bounds
 from boxmatch.model.keys import float_key, key_of
@@ -72,6 +73,23 @@ def test_boxes_are_the_keys_of_the_bounds(
     turned = boxes_from_bounds(SCHEMA, np.asfortranarray(bounds[0]), np.asfortranarray(bounds[1]))
     assert np.array_equal(turned.low, boxes.low)
     assert np.array_equal(turned.high, boxes.high)
+
+
+def test_arrays_that_are_converted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    lows = np.full((7, 6), nan)
+    lows[:, 0] = range(7)
+    lows[::2, 1] = 0.5
+    highs = lows + 1
+    plain = boxes_from_bounds(SCHEMA, lows, highs)
+    monkeypatch.setattr(bounds_module, "_CONVERTED", 3)
+    for converted in (np.asfortranarray(lows), lows.astype(np.float32)):
+        boxes = boxes_from_bounds(SCHEMA, converted, highs)
+        assert boxes.dimensions == plain.dimensions
+        for column, expected_column in zip(boxes[1:], plain[1:], strict=True):
+            assert np.array_equal(column, expected_column)
+    lows[5, 2] = 2
+    with pytest.raises(AttributeValueError, match="in row 5 is neither 0 nor 1"):
+        boxes_from_bounds(SCHEMA, np.asfortranarray(lows), highs)
 
 
 def test_integers_stay_exact() -> None:

@@ -14,6 +14,7 @@ from boxmatch.arrays import Int64Array
 from boxmatch.engine.matcher import Matcher
 from boxmatch_bench import competitors
 from boxmatch_bench.answers import by_event, compare
+from boxmatch_bench.card import measure_card
 from boxmatch_bench.cases import Case, UnavailableError, make_case
 from boxmatch_bench.competitors import Answer
 from boxmatch_bench.options import MatcherOptions
@@ -24,7 +25,7 @@ from boxmatch_bench.timing import LISTED, Figures, Stage, best_time, time_each, 
 _SINGLE_SECONDS = 5.0
 _UPDATES_PER_MATCH = 50
 
-STAGES = 6
+STAGES = 7
 """How often `measure` reports a stage, apart from the competitors."""
 
 
@@ -38,6 +39,8 @@ def measure_matcher(
     _compile_matcher(case, options)
     stage("building")
     matcher, build, memory = _build(case, subscriptions, options)
+    stage("card")
+    card = None if options.device == "cpu" else measure_card(matcher, case, options)
     stage("batches")
     batch = _batches(matcher, case, options)
     stage("single events")
@@ -60,6 +63,7 @@ def measure_matcher(
         "parameters": asdict(setting.workload),
         "options": asdict(options),
         "build": build,
+        **({} if card is None else {"card": card}),
         "batch": batch,
         "single": single,
         "updates": updates,
@@ -72,7 +76,9 @@ def measure_matcher(
 
 def _compile_matcher(case: Case, options: MatcherOptions) -> None:
     """Run every path once on a small matcher, so that no figure contains compilation."""
-    matcher = Matcher(case.schema, index=options.index, **options.index_options)
+    matcher = Matcher(
+        case.schema, index=options.index, device=options.device, **options.index_options
+    )
     matcher.warmup()
     case.load(0, 2_000)(matcher)
     matcher.compact()
@@ -92,7 +98,9 @@ def _build(
     gc.collect()
     before = resident_bytes()
     load = case.load(0, subscriptions)
-    matcher = Matcher(case.schema, index=options.index, **options.index_options)
+    matcher = Matcher(
+        case.schema, index=options.index, device=options.device, **options.index_options
+    )
     loaded = resident_bytes()
     with peak_bytes() as peak:
         seconds = took(load, matcher) + took(matcher.compact)

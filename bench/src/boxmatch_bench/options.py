@@ -93,6 +93,9 @@ class MatcherOptions:
     repeats: Annotated[int, Option(help="Repeats; batch times are the best.")] = 5
     threads: Annotated[int, Option(help="Threads for batches.")] = 1
     check: Annotated[int, Option(help="Events to compare with scan, id by id.")] = 20
+    device: Annotated[
+        str, Option(help="Where batches are matched: cpu, cuda, cuda:N (another card) or auto.")
+    ] = "cpu"
     index: str = "tile"
     index_options: dict[str, Any] = field(default_factory=dict)
     competitors: tuple[str, ...] = COMPETITORS
@@ -129,6 +132,15 @@ class BrokerOptions:
     rate: Annotated[float, Option(help="Single events per second.")] = 1_000.0
     connections: int = 128
     """Single events under way at a time."""
+    unread_seconds: Annotated[
+        float,
+        Option(
+            "--unread",
+            metavar="SECONDS",
+            help="Seconds of batches while no subscriber is connected, and as many to a feed "
+            "without subscriptions, in turn and three times; 0 to skip.",
+        ),
+    ] = 2.0
     compare_seconds: Annotated[
         float,
         Option(
@@ -162,7 +174,7 @@ class BrokerOptions:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         _check(self, 0, "seconds", "latency_seconds", "compare_seconds")
-        _check(self, 0, "soak_seconds", "warmup_seconds")
+        _check(self, 0, "soak_seconds", "warmup_seconds", "unread_seconds")
         if self.pool % self.batch:
             raise ValueError(
                 f"the pool of {self.pool} events must be whole batches of {self.batch}"
@@ -217,6 +229,23 @@ class ChangeOptions:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         if self.rate * self.seconds > self.subscriptions:
             raise ValueError("there are fewer subscriptions than would be removed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteOptions:
+    """How much a route has to do."""
+
+    subscriptions: Annotated[int, Option(help="Subscriptions.")] = 100_000
+    width: Annotated[float, Option(help="Width of their ranges; 0.1 gives one match.")] = 0.1
+    events: Annotated[int, Option(help="Events that wait.")] = 50_000
+    batch: Annotated[int, Option(help="Messages that are fetched together.")] = 500
+    seconds: Annotated[float, Option(help="Seconds at half of the load.")] = 15.0
+
+    def __post_init__(self) -> None:
+        _check(self, 1, "subscriptions", "events", "batch")
+        _check(self, 0.1, "seconds")
+        if not 0 < self.width <= 1:
+            raise ValueError(f"width must be between 0 and 1, not {self.width}")
 
 
 @dataclass(frozen=True, kw_only=True)

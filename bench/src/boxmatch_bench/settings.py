@@ -22,7 +22,7 @@ from boxmatch.workloads import (
 )
 from boxmatch.workloads.regions import UpdateKind
 from boxmatch_bench.cases import Workload
-from boxmatch_bench.reproduce import ada_rein, cpp
+from boxmatch_bench.reproduce import ada_rein_latency, cpp
 from boxmatch_bench.reproduce.experiment import scaled
 
 FEED: Final = "bench"
@@ -193,7 +193,8 @@ def subscriber_name(number: int) -> str:
 
 # --- a broker whose feed has an adjuster -------------------------------------------------------
 
-INDEXES: Final = ("rein", "ada-rein", "tile")
+INDEXES: Final = ("rein", "tile")
+"""With an adjuster, `rein` is Ada-REIN."""
 OVERLOADED: Final = ("rein", "tile")
 
 _SHORTEST: Final = 3
@@ -225,7 +226,7 @@ ADJUSTMENTS: Final = (OFF, PAPER, MORE)
 
 
 _WORKLOAD: Final = replace(
-    ada_rein.DEFAULT, subscriptions=100_000, attributes=616, event_size=616, width=0.3
+    ada_rein_latency.DEFAULT, subscriptions=100_000, attributes=616, event_size=616, width=0.3
 )
 
 
@@ -237,8 +238,10 @@ class Bed:
     subscribers: int = 10
     """Subscribers that hold all subscriptions: an event goes to nearly each of them."""
     seconds: int = 30
-    load: float = 0.95
-    """Average of the arrivals, as a share of what exact matching can carry."""
+    loads: tuple[float, ...] = (0.7, 0.8, 0.9, 0.95)
+    """Averages of the arrivals, as shares of what exact matching can carry."""
+    repetitions: int = 10
+    """Of each load with each adjuster, by turns."""
     fluctuation: float = 7.6757
     """The highest rate of a second, divided by the lowest."""
     pool: int = 4_000
@@ -253,10 +256,19 @@ class Bed:
     """How long an overloaded broker is given to become exact again."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.load <= 10:
-            raise ValueError(f"load must be above 0 and at most 10, not {self.load}")
+        for load in self.loads:
+            if not 0 < load <= 10:
+                raise ValueError(f"load must be above 0 and at most 10, not {load}")
+        if not 1 <= self.repetitions <= 1_000:
+            raise ValueError(f"repetitions must be from 1 to 1,000, not {self.repetitions}")
 
-    def at(self, scale: float, seed: int, load: float | None = None) -> Bed:
+    def at(
+        self,
+        scale: float,
+        seed: int,
+        load: float | None = None,
+        repetitions: int | None = None,
+    ) -> Bed:
         """The bed with `scale` times the subscriptions; if that is less, times are shorter too."""
         workload = replace(scaled(self.workload, scale), seed=seed)
         share = min(1.0, scale**0.5)
@@ -264,7 +276,8 @@ class Bed:
             self,
             workload=workload,
             subscribers=min(self.subscribers, workload.subscriptions),
-            load=self.load if load is None else load,
+            loads=self.loads if load is None else (load,),
+            repetitions=self.repetitions if repetitions is None else repetitions,
             seconds=max(_SHORTEST, round(share * self.seconds)),
             capacity_seconds=max(1.0, share * self.capacity_seconds),
             overload_seconds=max(2.0, share * self.overload_seconds),

@@ -29,7 +29,7 @@ from boxmatch.model.box_kernels import count_attributes
 from boxmatch.model.boxes import Boxes, longer
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.point_encoder import PointBatch, Values
-from boxmatch.model.points import Points
+from boxmatch.model.points import FloatPoints, Points
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,7 +109,7 @@ class IndexedSegment:
         numbers: Int32Array = encoded.indices.to_numpy()
         return numbers
 
-    def __del__(self) -> None:
+    def __del__(self, let_go: Callable[[dict[str, Any], str], None] = let_go) -> None:
         self.__dict__.pop("_lookup", None)  # it has the ids, too
         let_go(self.__dict__, "ids")
 
@@ -358,9 +358,18 @@ class StoreView:
             positions = positions[first]
         return self.store.ids[positions]
 
-    def match(self, batch: PointBatch, skipped: BoolArray | None = None) -> Matches:
-        """The positions, one per subscription that wants it, of boxes that hold each event."""
-        found = self._match_points(batch.points, skipped)
+    def match(
+        self,
+        batch: PointBatch,
+        skipped: BoolArray | None = None,
+        found: Matches | None = None,
+    ) -> Matches:
+        """The positions, one per subscription that wants it, of boxes that hold each event.
+
+        `found` are those of all boxes that do, if they are known.
+        """
+        if found is None:
+            found = self.match_points(batch.points, skipped)
         if self.residuals is not None and len(found.positions):
             found = self.residuals.keep(found, batch)
         owners = self._owners(skipped)
@@ -371,14 +380,28 @@ class StoreView:
 
         Residuals, which need more than points, are not looked at.
         """
-        found = self._match_points(points, None)
+        found = self.match_points(points)
         owners = self._owners(None)
         return found if owners is None else once_per_owner(found, owners)
 
-    def _match_points(self, points: Points, skipped: BoolArray | None) -> Matches:
+    def match_points(self, points: Points, skipped: BoolArray | None = None) -> Matches:
         """The positions of all boxes that hold each point."""
+        if isinstance(points, FloatPoints) and skipped is None:
+            found = self._index.match_floats(points.table, self.alive, listing=True)
+            if found is not None:
+                return found
         points = self._seen(points)
         return self._usable(points).match(points.keys, self.alive, skipped, lists=points.lists)
+
+    def prefers_whole(self, batch: PointBatch, skipped: BoolArray | None) -> bool:
+        """Whether a batch is best searched all at once, before it is shared out to threads."""
+        if skipped is not None or batch.points.lists is not None:
+            return False
+        return self._index.prefers_whole(len(batch))
+
+    def takes_floats(self, events: int) -> bool:
+        """Whether so many events may come as floats."""
+        return self._index.prefers_whole(events)
 
     def _usable(self, points: Points) -> Index:
         """The index, or, while its kernels are compiled, a scan of its boxes."""
@@ -405,6 +428,10 @@ class StoreView:
         """How many subscriptions want each event."""
         if self._owners(skipped) is not None or self.residuals is not None:
             return self.match(batch, skipped).counts
+        if isinstance(batch.points, FloatPoints) and skipped is None:
+            found = self._index.match_floats(batch.points.table, self.alive, listing=False)
+            if found is not None:
+                return found.counts
         points = self._seen(batch.points)
         return self._usable(points).count(points.keys, self.alive, skipped, lists=points.lists)
 

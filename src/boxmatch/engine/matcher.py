@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from boxmatch.adaptive.excess import Excess
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
+from boxmatch.engine.box_stores import StoreView
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
 from boxmatch.engine.ids import check_id
 from boxmatch.engine.kept_columns import KeptColumns
 from boxmatch.engine.memory import available_memory
 from boxmatch.engine.results import (
     MatchResult,
+    Searched,
     by_chunks,
     fold_events,
     join_chunks,
@@ -97,7 +99,7 @@ class Matcher(Subscriptions):
             events = kept.events
         events = self._names.batch(events, keep or ())
 
-        batch = snapshot.batch(events)
+        batch = snapshot.batch(events, lazy=snapshot.takes_floats(events, skipped))
         _check_size(snapshot, batch, skipped)
         return self._list(snapshot, batch, skipped, threads, kept)
 
@@ -133,17 +135,27 @@ class Matcher(Subscriptions):
     ) -> MatchResult:
         """The matches of events, by a snapshot."""
 
-        def find(part: PointBatch) -> list[Matches]:
-            return [view.match(part, skipped) for view in snapshot.views]
+        def find(part: Searched) -> list[Matches]:
+            return [
+                view.match(part.batch, skipped, part.found(number))
+                for number, view in enumerate(snapshot.views)
+            ]
 
-        def work(part: PointBatch) -> MatchResult:
+        def work(part: Searched) -> MatchResult:
             return join_parts(list(zip(find(part), ids, strict=True)), len(part), np.int64)
+
+        searched = {
+            number: view.match_points(batch.points)
+            for number, view in enumerate(snapshot.views)
+            if view.prefers_whole(batch, skipped)
+        }
+        parts = Searched.of(batch, searched)
 
         ids = [view.store.ids for view in snapshot.views]
         if self._stores.id_dtype is object:
-            chunks = [join_positions(by_chunks(find, batch, threads), ids, len(batch))]
+            chunks = [join_positions(by_chunks(find, parts, threads), ids, len(batch))]
         else:
-            chunks = by_chunks(work, batch, threads)
+            chunks = by_chunks(work, parts, threads)
         joined = join_chunks(chunks, snapshot.names(skipped), kept)
         if batch.owners is None:
             return joined
@@ -164,11 +176,13 @@ class Matcher(Subscriptions):
         snapshot = self._stores.snapshot_for(events)
         skipped = self._skipped(snapshot, max_false_positive_rate, skipped_attributes)
         events = self._names.batch(events)
-        batch = snapshot.batch(events)
+        batch = snapshot.batch(events, lazy=snapshot.takes_floats(events, skipped))
         if batch.owners is not None:
             return self._list(snapshot, batch, skipped, threads).counts
-        counts = by_chunks(lambda part: _count(snapshot, part, skipped), batch, threads)
-        return np.concatenate(counts)
+        at_once = [view for view in snapshot.views if view.prefers_whole(batch, skipped)]
+        others = [view for view in snapshot.views if view not in at_once]
+        counts = by_chunks(lambda part: _count(others, part, skipped), batch, threads)
+        return np.concatenate(counts) + _count(at_once, batch, skipped)
 
     def estimate_selectivity(self) -> Float64Array:
         """The share of events that satisfy a predicate, by attribute, guessed from subscriptions.
@@ -234,10 +248,10 @@ class Matcher(Subscriptions):
         warm_up(self)
 
 
-def _count(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None) -> Int64Array:
-    """How many subscriptions want each event."""
+def _count(views: Sequence[StoreView], batch: PointBatch, skipped: BoolArray | None) -> Int64Array:
+    """How many subscriptions of these stores want each event."""
     total = np.zeros(len(batch), np.int64)
-    for view in snapshot.views:
+    for view in views:
         total += view.count(batch, skipped)
     return total
 
@@ -264,12 +278,16 @@ def _check_size(snapshot: Snapshot, batch: PointBatch, skipped: BoolArray | None
     if available is None:
         return
 
+    # Where a call takes longer than what it is asked for, one part has to do.
+    at_once = any(view.prefers_whole(batch, skipped) for view in snapshot.views)
+    parts = 1 if at_once else _COUNTED_PARTS
+
     def expect(events: int) -> int:
         matches = counted = 0
-        for part in range(_COUNTED_PARTS):
-            first = part * len(batch) // _COUNTED_PARTS
+        for part in range(parts):
+            first = part * len(batch) // parts
             sample = batch.part(first, min(first + events, len(batch)))
-            matches += int(_count(snapshot, sample, skipped).sum())
+            matches += int(_count(snapshot.views, sample, skipped).sum())
             counted += len(sample)
         return matches * len(batch) // counted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from operator import index
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from boxmatch.engine.kept_columns import KeptColumns
+    from boxmatch.model.point_encoder import PointBatch
 
 Result = TypeVar("Result")
 
@@ -212,6 +213,41 @@ class Divisible(Protocol):
 
 
 Whole = TypeVar("Whole", bound=Divisible)
+
+
+class Searched:
+    """A batch of which some stores, by number, have been searched already, all at once."""
+
+    def __init__(
+        self, batch: PointBatch, found: Mapping[int, tuple[Matches, Int64Array]], first: int = 0
+    ) -> None:
+        self.batch = batch
+        self._found = found
+        self._first = first
+
+    @classmethod
+    def of(cls, batch: PointBatch, found: Mapping[int, Matches]) -> Self:
+        """With the matches of whole stores."""
+        ends = {
+            number: (matches, np.concatenate([[0], np.cumsum(matches.counts)]))
+            for number, matches in found.items()
+        }
+        return cls(batch, ends)
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def part(self, first: int, end: int) -> Searched:
+        """Neighbouring events."""
+        return Searched(self.batch.part(first, end), self._found, self._first + first)
+
+    def found(self, number: int) -> Matches | None:
+        """The matches of a store, if it has been searched."""
+        if number not in self._found:
+            return None
+        (counts, positions), start = self._found[number]
+        first, end = self._first, self._first + len(self.batch)
+        return Matches(counts[first:end], positions[start[first] : start[end]])
 
 
 def by_chunks(work: Callable[[Whole], Result], points: Whole, threads: int | None) -> list[Result]:

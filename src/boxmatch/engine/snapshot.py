@@ -62,9 +62,17 @@ class Snapshot:
         residuals = [view.residuals for view in self.views if view.residuals is not None]
         return [node for one in residuals for each in one.distinct for node in each.nodes]
 
-    def batch(self, events: Any) -> PointBatch:
+    def batch(self, events: Any, *, lazy: bool = False) -> PointBatch:
         """Many events, with what is needed of them; see `PointEncoder.batch`."""
-        return self.encoder.batch(events, self.used, self.reader)
+        return self.encoder.batch(events, self.used, self.reader, lazy=lazy)
+
+    def takes_floats(self, events: Any, skipped: BoolArray | None) -> bool:
+        """Whether some store could do with an array of floats as it is."""
+        return (
+            isinstance(events, np.ndarray)
+            and skipped is None
+            and any(view.takes_floats(len(events)) for view in self.views)
+        )
 
     @cached_property
     def read(self) -> frozenset[str]:

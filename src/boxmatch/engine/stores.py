@@ -62,8 +62,11 @@ class Stores:
     kind: IdKind | None
     """What kind of ids there are; None before the first."""
 
-    def __init__(self, schema: Schema, make_index: Callable[[int], Index]) -> None:
+    def __init__(
+        self, schema: Schema, make_index: Callable[[int], Index], device: str = "cpu"
+    ) -> None:
         self._schema = schema
+        self._device = device
         self._make_index = make_index
         self._writing = threading.RLock()
         self._merging = threading.Lock()
@@ -77,6 +80,9 @@ class Stores:
     ) -> None:
         """Begin with these stores, of so many subscriptions, whose boxes are on these axes."""
         self.kind = kind
+        for view in views:
+            if isinstance(view.store, IndexedSegment):
+                view.store.index.device = self._device
         self._table = table
         self._stores: list[BoxStore] = [*(view.store for view in views), self._new_tail()]
         axes = table.latest()

@@ -48,6 +48,7 @@ from boxmatch.errors import (
 from boxmatch.indexes.base import Index
 from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import InterimIndex
+from boxmatch.indexes.tile.cuda.card import check_card, check_device, number_of
 from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import drop
 from boxmatch.model.axis_table import AxisTable
@@ -88,6 +89,7 @@ class Subscriptions:
         max_boxes: int = 1024,
         keep_texts: bool = True,
         unknown: Unknown = "ignore",
+        device: str = "cpu",
         **parameters: Any,
     ) -> None:
         """A matcher without subscriptions; without a schema, one for events of any structure.
@@ -98,6 +100,10 @@ class Subscriptions:
         Names in events that the schema lacks are payload; with `unknown="warn"` or
         `"refuse"`, `match`, `count`, `match_batch` and `count_batch` take them for typing errors.
         A table of which no column is in the schema is an error in any case.
+
+        With `device="cuda"`, batches that are large enough are matched on the graphics card
+        (`"cuda:1"`: on the second), or it is a `DeviceError`; with `"auto"` on the card if there is
+        one that works, else on the processor. Where a matcher is loaded, this is said again.
         """
         self.schema = schema = Schema(schema)
         self.index = index
@@ -105,16 +111,23 @@ class Subscriptions:
         self.keep_texts = keep_texts
         self._names = NameCheck(schema, unknown)
         self._parameters = parameters
-        make_index = partial(_make_index, index, parameters, len(schema))
+        self.device = check_device(device)
+        make_index = partial(_make_index, index, parameters, len(schema), self.device)
         for name in parameters.keys() - index_class(index).parameters.keys():
-            close = did_you_mean(name, ("index", "max_boxes", "keep_texts", "unknown"))
+            close = did_you_mean(name, ("index", "max_boxes", "keep_texts", "unknown", "device"))
             if close:
                 raise IndexConfigError(f"a matcher takes no parameter {name!r}{close}")
         # Made to complain about parameters now, not at the first subscription.
         trial = index_class(index)(len(schema), **parameters)
         self._own_rate = trial.own_rate
         self._lists = trial.capabilities.lists
-        self._stores = Stores(schema, make_index)
+        if device.startswith("cuda"):
+            if not trial.capabilities.devices:
+                raise IndexConfigError(
+                    f"index {index!r} does not search on a graphics card: tile does"
+                )
+            check_card(number_of(device))
+        self._stores = Stores(schema, make_index, self.device)
         self._disk: Keeper | Follower | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -368,14 +381,17 @@ class Subscriptions:
         return replace(saved, change=0)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, unknown: Unknown = "ignore") -> Self:
+    def load(
+        cls, path: str | PathLike[str], *, unknown: Unknown = "ignore", device: str = "cpu"
+    ) -> Self:
         """The matcher saved at `path`; its arrays are mapped into memory, not read.
 
         Of a durable one, its state of this moment; what becomes of either is not seen by the other.
-        What is done about `unknown` names is not saved: it is up to those who match.
+        What is done about `unknown` names, and on which `device`, is not saved: it is up to those
+        who match.
         """
         saved, changes = load_folder(Path(path))
-        matcher = cls.of_saved(saved, unknown=unknown)
+        matcher = cls.of_saved(saved, unknown=unknown, device=device)
         apply_changes(matcher._stores, changes)
         return matcher
 
@@ -388,10 +404,11 @@ class Subscriptions:
         sync: Sync = "full",
         read_only: bool = False,
         unknown: Unknown = "ignore",
+        device: str = "cpu",
         **options: Any,
     ) -> Self:
         """A durable matcher in the directory `path`; its schema and options are given once, but for
-        what is done about `unknown` names.
+        what is done about `unknown` names and on which `device`.
 
         A change that has returned survives a crash, and one that has not is there whole or not at
         all. With `sync="full"` that goes for the loss of power too; with `"normal"`, which is
@@ -403,7 +420,7 @@ class Subscriptions:
         make = None if schema is None else partial(cls._empty, schema, options)
         opened = OpenedFolder(Path(path), sync=None if read_only else sync, make=make)
         try:
-            matcher = cls.of_saved(opened.saved, unknown=unknown)
+            matcher = cls.of_saved(opened.saved, unknown=unknown, device=device)
             matcher._check_settings(path, schema, options)
             matcher._disk = opened.attach(matcher._stores)
         except BaseException:
@@ -451,7 +468,7 @@ class Subscriptions:
         return describe(made._stores, made._settings)[0]
 
     @classmethod
-    def of_saved(cls, saved: Saved, *, unknown: Unknown = "ignore") -> Self:
+    def of_saved(cls, saved: Saved, *, unknown: Unknown = "ignore", device: str = "cpu") -> Self:
         """The matcher of what `SavedFolder` has read."""
         settings = saved.settings
         matcher = cls(
@@ -460,6 +477,7 @@ class Subscriptions:
             max_boxes=settings.max_boxes,
             keep_texts=settings.keep_texts,
             unknown=unknown,
+            device=device,
             **settings.parameters,
         )
         table = AxisTable(settings.schema, saved.axes.derived, saved.axes.strings)
@@ -468,10 +486,13 @@ class Subscriptions:
 
 
 # A function, not a method: stores that hold their matcher would outlive it.
-def _make_index(name: str, parameters: dict[str, Any], attributes: int, dimensions: int) -> Index:
+def _make_index(
+    name: str, parameters: dict[str, Any], attributes: int, device: str, dimensions: int
+) -> Index:
     kind = index_class(name)
     if kind.slow_to_compile and not background.has(Stage.INDEX):
         return InterimIndex(dimensions)
     index = kind(dimensions, **parameters)
     index.attributes = attributes
+    index.device = device
     return index

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from boxmatch.arrays import BitLines, BoolArray, Int32Array, Int64Array
 from boxmatch.errors import IndexConfigError
 from boxmatch.model.boxes import Boxes
-from boxmatch.model.points import ListKeys
+from boxmatch.model.points import FloatTable, ListKeys
 
 NO_LINES = np.zeros((0, 8), np.uint64)
 NO_MARKS = np.zeros(0, bool)
@@ -78,6 +78,8 @@ class Capabilities:
     """Leaving them out makes it faster."""
     lists: bool = False
     """Takes points with sets of keys."""
+    devices: bool = False
+    """Can search batches on a graphics card."""
 
 
 class Index(ABC):
@@ -116,6 +118,9 @@ class Index(ABC):
         nearly always have a value. May be set before `build`."""
         self.threads: int | None = None
         """How many threads `build` may use, if it uses several; None: one for each core."""
+        self.device = "cpu"
+        """Where batches are searched, if it can: `cpu`, `cuda` or `auto`, of card N with `:N`.
+        May be set at any time."""
         self.chosen = {**self.parameters, **parameters}
         for parameter, (least, most) in self._limits.items():
             value = self.chosen[parameter]
@@ -184,6 +189,12 @@ class Index(ABC):
         query = self._query(points, alive, skipped, listing=True)
         return Matches(query.counts, self._answer(query, lists))
 
+    def match_floats(
+        self, table: FloatTable, alive: BitLines | None = None, *, listing: bool
+    ) -> Matches | None:
+        """`match`, or what it counts, of events that are floats; None if keys are needed."""
+        return None
+
     def match_one(
         self,
         point: Int64Array,
@@ -194,6 +205,10 @@ class Index(ABC):
     ) -> Int32Array:
         """The boxes that hold the single point in an array of shape (1, d)."""
         return self.match(point, alive, skipped, lists=lists).positions
+
+    def prefers_whole(self, events: int) -> bool:
+        """Whether so many events are best searched all at once, not by several threads."""
+        return False
 
     def prepare(
         self,

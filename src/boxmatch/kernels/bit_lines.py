@@ -127,6 +127,18 @@ def count_ones(word: Any) -> int:
     return int(word).bit_count()
 
 
+def write_places(word: Any, base: Any, items: Any, at: Any) -> Any:
+    """Write `base` + the place of each of the lowest four set bits to `items[at : at + 4]`.
+
+    Returns the word without these bits. If it has fewer, what is written instead is arbitrary.
+    """
+    rest = int(word)
+    for i in range(4):
+        items[at + i] = int(base) + (rest & -rest).bit_length() - 1
+        rest &= rest - 1 if rest else 0
+    return np.uint64(rest)
+
+
 def zero_items(array: Any, first: Any) -> Any:
     """Which of 64 items from `first` on are zero, as bits of a word."""
     return sum(
@@ -270,6 +282,22 @@ def _compare_items(
 
 
 @intrinsic
+def _write_places(typing_context: Any, word: Any, base: Any, items: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rest, base, _, at = args
+        item = context.get_data_type(signature.args[2].dtype)
+        data = context.make_array(signature.args[2])(context, builder, args[2]).data
+        for i in range(4):
+            place = builder.add(base, builder.cttz(rest, ir.IntType(1)(0)))
+            pointer = builder.gep(data, [builder.add(at, _word(i))])
+            builder.store(builder.trunc(place, item), pointer)
+            rest = builder.and_(rest, builder.sub(rest, _word(1)))
+        return rest
+
+    return types.uint64(types.uint64, types.int64, items, types.int64), generate
+
+
+@intrinsic
 def _zero_items(typing_context: Any, array: Any, first: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _compare_items(context, builder, signature, args, "==", lambda item: item(0))
@@ -305,6 +333,7 @@ for _function, _implementation in (
     (count_bits, lambda line: _count(line)),
     (trailing_zeros, lambda word: _trailing_zeros(word)),
     (count_ones, lambda word: _count_ones(word)),
+    (write_places, lambda word, base, items, at: _write_places(word, base, items, at)),
     (zero_items, lambda array, first: _zero_items(array, first)),
 ):
     # A name for each: kernels from the cache take functions of one name and signature for the same.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -139,10 +139,15 @@ def drop(values: list[Any]) -> None:
         del values[piece.start - piece.stop :]
 
 
-def let_go(held: dict[str, Any], name: str) -> None:
-    """Free an array of objects that is held under a name, unless somebody else has it too."""
+def let_go(
+    held: dict[str, Any], name: str, *, finalizing: Callable[[], bool] = sys.is_finalizing
+) -> None:
+    """Free an array of objects that is held under a name, unless somebody else has it too.
+
+    `finalizing` is an argument because modules may be empty when Python ends.
+    """
     array = held.pop(name, None)
-    if array is None or array.dtype != object or sys.is_finalizing():
+    if finalizing() or array is None or array.dtype != object:
         return
     with suppress(ValueError):  # what NumPy says then
         for piece in pieces(len(array), _FREED):

@@ -55,6 +55,9 @@ _NUMERIC = ("int", "float", "decimal")
 _ROWS = 4_096
 """Rows of a table to have uncompressed at a time, and of an array for each thread, at least."""
 
+_CONVERTED = 65_536
+"""Rows of an array to have as float64 or int64 at a time, if it is of another type or order."""
+
 
 def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Boxes:
     """One box per row of closed bounds.
@@ -65,12 +68,30 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     Strings, enums and decimals of more than 18 digits must be NaN. Domains do not apply. A row
     whose low is above its high is a box that holds nothing.
     """
-    from boxmatch.model import bounds_kernels as kernels
-
     for one in schema:
         if one.repeated or one.type == "json":
             kind = "list" if one.repeated else one.type
             raise SchemaError(f"attribute {one.name!r} is a {kind}: use a filter")
+    low, high = np.asarray(lows), np.asarray(highs)
+    if low.ndim != 2 or low.shape != high.shape or (_is_plain(low) and _is_plain(high)):
+        return _boxes(schema, low, high)
+    starts = range(0, max(1, len(low)), _CONVERTED)
+    slices = [slice(first, first + _CONVERTED) for first in starts]
+    try:
+        return Boxes.concatenate([_boxes(schema, low[some], high[some]) for some in slices])
+    except AttributeValueError:
+        # For the error with the row among all of them.
+        return _boxes(schema, low, high)
+
+
+def _is_plain(bounds: npt.NDArray[Any]) -> bool:
+    """Whether the bounds are read where they are."""
+    return bounds.dtype in (np.float64, np.int64) and bounds.flags.c_contiguous
+
+
+def _boxes(schema: Schema, lows: npt.NDArray[Any], highs: npt.NDArray[Any]) -> Boxes:
+    from boxmatch.model import bounds_kernels as kernels
+
     given = _numbers(schema, lows), _numbers(schema, highs)
     if given[0].shape != given[1].shape:
         raise EventError(f"lows have {len(given[0]):,} rows, but highs have {len(given[1]):,}")

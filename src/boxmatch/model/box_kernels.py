@@ -41,8 +41,10 @@ def holds(
     skipped: BoolArray,
 ) -> bool:
     """Whether a box holds a point, apart from attributes that are skipped (empty: none)."""
-    for p in range(start[box], start[box + 1]):
-        key = points[event, attribute[p]]
+    # Places are unsigned: for others Numba asks each time whether they count from the end.
+    at = np.uint64(event)
+    for p in range(np.uint64(start[box]), np.uint64(start[box + 1])):
+        key = points[at, attribute[p]]
         if (key < low[p] or key > high[p]) and not (len(skipped) and skipped[attribute[p]]):
             return False
     return True

@@ -166,7 +166,7 @@ class EncodedEvents:
         self._read: dict[str, pa.Array[Any]] = {}
 
     def __len__(self) -> int:
-        return len(self.points.keys)
+        return len(self.points)
 
     def value(self, name: str, row: int) -> Any:
         """The value of one event, in the Python form of `expressions.nodes`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +18,8 @@ from boxmatch.model.encoded import EncodedEvent, EncodedEvents, EventSource, Eve
 from boxmatch.model.json_texts import read_events, table_rows
 from boxmatch.model.keys import LARGEST_WHOLE, NO_PLACE, float_key, null_key
 from boxmatch.model.nested import NotNestedError, find_column, find_value, path_to
-from boxmatch.model.numeric_arrays import array_keys
-from boxmatch.model.points import ListKeys, Points
+from boxmatch.model.numeric_arrays import array_keys, float_points
+from boxmatch.model.points import FloatPoints, ListKeys, Points
 from boxmatch.model.repeated import ListColumn, ListReader, list_keys
 from boxmatch.model.schema import Schema
 from boxmatch.model.strings import StringAxis
@@ -156,7 +157,9 @@ class EventEncoder:
         """The keys of many events, n × d, without those of lists; see `encode`."""
         return self.encode(events, needed).points.keys
 
-    def encode(self, events: Any, needed: BoolArray | None = None) -> EncodedEvents:
+    def encode(
+        self, events: Any, needed: BoolArray | None = None, *, lazy: bool = False
+    ) -> EncodedEvents:
         """Many events as points, with the lists of attributes that are `needed`, and their values.
 
         Takes dicts, Arrow tables and record batches, whatever has `__arrow_c_stream__`, pandas
@@ -165,11 +168,13 @@ class EventEncoder:
         in dicts they are refused.
 
         Columns that are not `needed` may be left absent; of those in tables only the type is
-        checked.
+        checked. If `lazy`, the points of an array of floats may be `FloatPoints`.
         """
         if isinstance(events, np.ndarray):
-            keys = array_keys(self.schema, self._axes, events, needed)
-            return self._encoded(keys, _Numbers(self._layout, events), needed)
+            make = partial(array_keys, self.schema, self._axes, events, needed)
+            points = float_points(self.schema, events, make) if lazy else None
+            numbers = _Numbers(self._layout, events)
+            return self._encoded(make() if points is None else points, numbers, needed)
         table = as_table(events)
         if table is not None:
             columns = _Table(self._layout, table)
@@ -188,7 +193,7 @@ class EventEncoder:
         return self._encoded(self._from_dicts(dicts.events, needed), dicts, needed)
 
     def _encoded(
-        self, keys: Int64Array, source: EventSource, needed: BoolArray | None
+        self, keys: Int64Array | FloatPoints, source: EventSource, needed: BoolArray | None
     ) -> EncodedEvents:
         lists: dict[int, ListColumn] = {}
         wanted: dict[int, ListColumn] = {}
@@ -206,7 +211,11 @@ class EventEncoder:
                     lists[place].check()
             except Refused as refused:
                 raise refused.at(reader.attribute) from None
-        points = Points(keys, list_keys(wanted) if wanted else None)
+        points: Points
+        if isinstance(keys, FloatPoints):
+            points = keys
+        else:
+            points = Points(keys, list_keys(wanted) if wanted else None)
         known = None if source.all_keyed else needed
         return EncodedEvents(self._layout, points, source, known, lists)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from boxmatch.model.axis import ABSENT
 from boxmatch.model.columns import Refused, check_domain, object_keys
 from boxmatch.model.decimals import unscaled_numbers
 from boxmatch.model.keys import why_refused
+from boxmatch.model.points import FloatPoints, FloatTable
 from boxmatch.model.schema import Attribute, Schema
 from boxmatch.model.strings import StringAxis
 from boxmatch.model.typed_arrays import float_keys, int_keys
@@ -93,6 +94,19 @@ def array_keys(
         except Refused as error:
             raise error.at(attribute) from None
     return keys
+
+
+def float_points(
+    schema: Schema, values: npt.NDArray[Any], make: Callable[[], Int64Array]
+) -> FloatPoints | None:
+    """The events of an array as they are, if their keys need not be known; `make` makes them."""
+    if values.dtype != np.float64 or values.shape[1:] != (len(schema),):
+        return None
+    for attribute in schema:
+        if attribute.type not in ("float", "int") or attribute.repeated or attribute.domain:
+            return None
+    whole = np.array([attribute.type == "int" for attribute in schema], np.uint8)
+    return FloatPoints(FloatTable(np.ascontiguousarray(values), whole), make)
 
 
 def decimal_keys(

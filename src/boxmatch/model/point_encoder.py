@@ -139,9 +139,12 @@ class PointEncoder:
             found.append(self._finished(point, own, used, lists, row))
         return found
 
-    def batch(self, events: Any, used: BoolArray, reader: DocumentReader) -> PointBatch:
+    def batch(
+        self, events: Any, used: BoolArray, reader: DocumentReader, *, lazy: bool = False
+    ) -> PointBatch:
         """Many events; see `EventEncoder.encode`. Only axes that are `used` need have keys."""
-        encoded = self.base.encode(events, used[: len(self.schema)])
+        simple = self.axes.width == len(self.schema) and not reader.columns
+        encoded = self.base.encode(events, used[: len(self.schema)], lazy=lazy and simple)
         if self.axes.width == len(self.schema) and not reader.columns:
             return PointBatch(encoded.points, encoded)
         keys = np.full((len(encoded), self.axes.width), ABSENT)
@@ -218,7 +221,7 @@ class PointBatch:
         self._first = first
 
     def __len__(self) -> int:
-        return len(self.points.keys)
+        return len(self.points)
 
     @property
     def events(self) -> int:

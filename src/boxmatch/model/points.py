@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from boxmatch.arrays import BoolArray, Int32Array, Int64Array
+from boxmatch.arrays import BoolArray, Float64Array, Int32Array, Int64Array, UInt8Array
 
 
 class ListKeys(NamedTuple):
@@ -93,6 +93,43 @@ class Points:
         if lists is not None and len(lists.axes) and lists.axes[-1] >= dimensions:
             lists = _select(lists, lists.axes < dimensions, len(keys))
         return Points(keys, lists)
+
+
+class FloatTable(NamedTuple):
+    """Events as floats, n × d, NaN where there is no value; `whole` marks the axes of ints."""
+
+    values: Float64Array
+    whole: UInt8Array
+
+
+class FloatPoints(Points):
+    """Points of a table of floats, whose keys are made when somebody asks for them.
+
+    Values may be among them that their attributes refuse, which is found out when keys are made.
+    """
+
+    __slots__ = ("_keys", "_make", "table")
+
+    def __init__(self, table: FloatTable, make: Callable[[], Int64Array]) -> None:
+        self.table = table
+        self.lists = None
+        self._make = make
+        self._keys: Int64Array | None = None
+
+    @property
+    def keys(self) -> Int64Array:  # type: ignore[override]
+        """The keys; raises `AttributeValueError` for a value that is refused."""
+        if self._keys is None:
+            self._keys = self._make()
+        return self._keys
+
+    def __len__(self) -> int:
+        return len(self.table.values)
+
+    def part(self, first: int, end: int) -> FloatPoints:
+        """Neighbouring points. Shares memory, also of keys."""
+        table = self.table._replace(values=self.table.values[first:end])
+        return FloatPoints(table, lambda: self.keys[first:end])
 
 
 def _select(lists: ListKeys, kept: BoolArray, count: int) -> ListKeys | None:

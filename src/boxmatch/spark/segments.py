@@ -70,12 +70,13 @@ class Segment:
     """A segment that has been opened."""
 
     folder: Path
+    device: str = "cpu"
 
     @cached_property
     def matcher(self) -> Matcher | None:
         """Its subscriptions by row; None if it only takes some away."""
         path = self.folder / _MATCHER
-        return Matcher.load(path) if path.exists() else None
+        return Matcher.load(path, device=self.device) if path.exists() else None
 
     @cached_property
     def overlaps(self) -> list[tuple[Overlaps, IdArray]]:
@@ -114,7 +115,7 @@ class Segment:
         return _map_table(self.folder / _ODD)
 
 
-def open_segment(path: str, name: str) -> Segment:
+def open_segment(path: str, name: str, device: str = "cpu") -> Segment:
     """The segment of this name, of the index at `path`."""
     folder = (Folder.at(path) / SEGMENTS / name).fetch()
     if not folder.exists():
@@ -122,7 +123,7 @@ def open_segment(path: str, name: str) -> Segment:
             f"{path} has no segment {name}, or no longer: is it a folder that driver and workers "
             "see (path=)?"
         )
-    return Segment(folder)
+    return Segment(folder, device)
 
 
 def mark_current_rows(segments: Sequence[Segment]) -> list[BoolArray | None]:
@@ -246,7 +247,7 @@ class OpenShard:
 _open: OrderedDict[tuple[str, ...], OpenShard] = OrderedDict()
 
 
-def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
+def open_shards(path: str, shards: Sequence[Sequence[str]], device: str = "cpu") -> list[OpenShard]:
     """Open shards, given as the names of their segments, once for all tasks of this worker.
 
     Those that nobody asked for this time are let go, so that a worker holds one version of an
@@ -258,8 +259,8 @@ def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
         gc.freeze()
     opened = []
     for names in shards:
-        key = (path, *names)
-        shard = _open.pop(key, None) or _open_shard(path, names)
+        key = (path, device, *names)
+        shard = _open.pop(key, None) or _open_shard(path, names, device)
         _open[key] = shard
         opened.append(shard)
     while len(_open) > len(shards):
@@ -267,10 +268,10 @@ def open_shards(path: str, shards: Sequence[Sequence[str]]) -> list[OpenShard]:
     return opened
 
 
-def _open_shard(path: str, names: Sequence[str]) -> OpenShard:
+def _open_shard(path: str, names: Sequence[str], device: str) -> OpenShard:
     # A segment that other versions of the shard share is not opened twice.
-    known = {s.folder.name: s for shard in _open.values() for s in shard.segments}
-    segments = [known.get(name) or open_segment(path, name) for name in names]
+    known = {(s.folder.name, s.device): s for shard in _open.values() for s in shard.segments}
+    segments = [known.get((name, device)) or open_segment(path, name, device) for name in names]
     return OpenShard(segments, mark_current_rows(segments))
 
 

@@ -153,7 +153,7 @@ def match(
     `skipped` names the attributes whose predicates are not checked.
     """
     answer = {"pairs": _pairs, "arrays": _arrays, "counts": _counts}[how]
-    threads = task_threads()
+    threads, device = task_threads(), task_device()
     pace = Pace()
 
     def values_of(events: pa.RecordBatch) -> Events:
@@ -168,7 +168,7 @@ def match(
         wanted = shards
         if shard_column is not None:
             wanted = [shards[batch.column(shard_column)[0].as_py()]]
-        opened = open_shards(path, wanted)
+        opened = open_shards(path, wanted, device)
         for events in pace.slices(batch):
             shown = events.select([event_id, *keep])
             for rows, values, matches in answer(
@@ -206,7 +206,7 @@ def wanted_by(
             "an event is a struct with the attributes as fields, or a JSON text, not of type "
             f"{events.type}: write struct({fields})"
         )
-    opened = open_shards(path, shards)
+    opened = open_shards(path, shards, task_device())
     search = Search(task_threads(), skipped)
     ((_, arrays, _),) = _arrays(opened, values, search, id_type)
     return arrays
@@ -254,6 +254,21 @@ def task_threads() -> int:
 
     context = TaskContext.get()
     return context.cpus() if context else 1
+
+
+def task_device() -> str:
+    """Where a task of Spark matches batches: on the card that it was given, if it was given one.
+
+    If that card does not work, on the processor: the task may have it for something else.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    cards = context.resources().get("gpu") if context else None
+    if cards is None or not cards.addresses:
+        return "cpu"
+    address = cards.addresses[0]
+    return f"auto:{address}" if address.isdecimal() else "auto"
 
 
 class Pace:

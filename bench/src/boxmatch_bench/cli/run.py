@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from boxmatch.cli.help import examples, filter_by_prefix
-from boxmatch_bench.cli.rows import (
-    JsonPath,
-    Row,
-    measure_parts,
-    present,
-    refused_parameters,
-    with_options,
-)
+from boxmatch.cli.options import refused_parameters, with_options
+from boxmatch_bench.cli.rows import JsonPath, Row, measure_parts, present
 from boxmatch_bench.options import COMPETITORS, MatcherOptions, Overrides
 
 if TYPE_CHECKING:
@@ -47,6 +41,7 @@ def index_names(incomplete: str) -> list[str]:
     "boxmatch bench cpp --json cpp.jsonl                # sixteen settings",
     "boxmatch bench equality --index opindex --competitors none --json",
     "boxmatch bench --index hem --index-option groups=64",
+    "boxmatch bench --device cuda --competitors none   # on a graphics card, too",
 )
 @with_options
 def bench(

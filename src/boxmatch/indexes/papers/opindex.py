@@ -13,7 +13,7 @@ form a group of their own that every event looks at.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -45,19 +45,25 @@ from boxmatch.kernels.jit import kernel
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
 
+_FEW: Final = 64
+"""So many late items, and the square root of a list's length, are looked at one by one: to move
+half of a long list for each insertion would take longer."""
+
 
 class OpIndexState(NamedTuple):
     """The lists that there are, and how many constraints each box has.
 
     `frequency` is the number of predicates on each attribute when the index was built. The codes of
     pivot, attribute and operator that occur ascend in `code`; the list of `code[i]` is bucket
-    `place[i]`, whose items ascend by key, then by box.
+    `place[i]`, of whose items the first `ordered[place[i]]` ascend by key, then by box. The others
+    came later.
     """
 
     frequency: Int64Array
     code: Int64Array
     place: Int64Array
     lists: Buckets
+    ordered: Int64Array
     need: Counters
 
 
@@ -70,10 +76,10 @@ class OpIndex(UpdatableIndex):
     def _empty(self, boxes: Boxes) -> OpIndexState:
         frequency = np.bincount(boxes.attribute, minlength=boxes.dimensions)
         none = np.zeros(0, np.int64)
-        return OpIndexState(frequency, none, none, no_items(0), NO_NEEDS)
+        return OpIndexState(frequency, none, none, no_items(0), none, NO_NEEDS)
 
     def _insert(self, boxes: Boxes, positions: Int32Array) -> OpIndexState:
-        frequency, code, place, lists, need = self._state
+        frequency, code, place, lists, ordered, need = self._state
         constraints = _by_pivot(frequency, boxes, positions)
         is_first = len(code) == 0
         new = _distinct(constraints.code)
@@ -86,17 +92,24 @@ class OpIndex(UpdatableIndex):
         bucket = place[np.searchsorted(code, constraints.code)][order]
         items = listed(bucket, constraints.box[order], constraints.key[order])
         lists = insert_items(buckets.extend(lists, len(code)), items)
-        if not is_first:
-            _merge(lists, np.sort(bucket))
+        ordered = np.concatenate([ordered, np.zeros(len(code) - len(ordered), np.int64)])
+        if is_first:
+            ordered[:] = lists.size
+        else:
+            late = lists.size - ordered
+            _put_in_order(lists, ordered, np.flatnonzero(late > _FEW + np.sqrt(lists.size)))
         need = with_needs(need, count_constraints(boxes.start, boxes.low, boxes.high), positions)
-        return OpIndexState(frequency, code, place, lists, need)
+        return OpIndexState(frequency, code, place, lists, ordered, need)
 
     def _delete(self, boxes: Boxes, positions: Int32Array) -> None:
-        frequency, code, place, lists, _ = self._state
+        frequency, code, place, lists, ordered, _ = self._state
         gone = _by_pivot(frequency, boxes, positions)
         bucket = place[np.searchsorted(code, gone.code)]
+        touched = _distinct(bucket)
+        _put_in_order(lists, ordered, touched[ordered[touched] < lists.size[touched]])
         order = np.lexsort((gone.box, gone.key, bucket))
         _discard(lists, bucket[order], gone.box[order], gone.key[order])
+        ordered[touched] = lists.size[touched]
 
     def _search(self, query: Query) -> Int32Array:
         return _search(self._state, query)
@@ -112,6 +125,18 @@ def _distinct(code: Int64Array) -> Int64Array:
     """What codes occur, ascending; faster than NumPy's where most of them are different."""
     ascending = np.sort(code)
     return ascending[np.flatnonzero(np.diff(ascending, prepend=-1))]
+
+
+def _put_in_order(lists: Buckets, ordered: Int64Array, some: Int64Array) -> None:
+    """Bring into order what was appended to some of the lists."""
+    for bucket in some.tolist():
+        first = lists.start[bucket] + ordered[bucket]
+        late = slice(first, lists.start[bucket] + lists.size[bucket])
+        # Where keys are equal the boxes ascend already: they came in that order.
+        order = np.argsort(lists.key[late], kind="stable")
+        box, key = lists.box[late][order], lists.key[late][order]
+        _merge(lists, bucket, ordered[bucket], box, key)
+    ordered[some] = lists.size[some]
 
 
 @kernel
@@ -161,53 +186,51 @@ def _search(state: OpIndexState, query: Query) -> Int32Array:
                 operator = code[at] % OPERATORS
                 key = points[event, attribute]
                 if key != ABSENT or operator == ABSENT_OR_AT_MOST:
-                    _meet(counters, state.lists, state.place[at], operator, key)
+                    place = state.place[at]
+                    _meet(counters, state.lists, place, state.ordered[place], operator, key)
                 at += 1
         counts[event], found, end = take_zeros(counters, alive, listing, found, end)
     return found[:end]
 
 
 @kernel
-def _meet(counters: Counters, lists: Buckets, number: int, operator: int, key: int) -> None:
+def _meet(
+    counters: Counters, lists: Buckets, number: int, ordered: int, operator: int, key: int
+) -> None:
     """Count the constraints of one list that a key meets."""
-    first = lists.start[number]
-    last = first + lists.size[number]
+    begin = lists.start[number]
+    first, last = begin, begin + ordered
     if operator in (AT_LEAST, EQUAL) and key < LAST:
         last = _bound(lists.key, first, last, key + 1)
     if operator != AT_LEAST:
         first = _bound(lists.key, first, last, key)
     run_down(counters, lists.box, first, last)
+    for at in range(begin + ordered, begin + lists.size[number]):
+        other = lists.key[at]
+        if (operator not in (AT_LEAST, EQUAL) or other <= key) and (
+            operator == AT_LEAST or other >= key
+        ):
+            run_down(counters, lists.box, at, at + 1)
 
 
 @kernel
-def _merge(lists: Buckets, bucket: Int64Array) -> None:
-    """Bring into order what was appended to ordered lists: an item for each of `bucket`."""
-    new_box = np.empty(len(bucket), np.int32)
-    new_key = np.empty(len(bucket), np.int64)
-    first = 0
-    while first < len(bucket):
-        b = bucket[first]
-        last = first
-        while last < len(bucket) and bucket[last] == b:
-            last += 1
-        to = lists.start[b] + lists.size[b]
-        old = to - (last - first)
-        for i in range(last - first):
-            new_box[i] = lists.box[old + i]
-            new_key[i] = lists.key[old + i]
-        # From the back. Where keys are equal the new box comes last, being of a higher position.
-        i = last - first
-        while i > 0:
-            to -= 1
-            if old > lists.start[b] and lists.key[old - 1] > new_key[i - 1]:
-                old -= 1
-                lists.box[to] = lists.box[old]
-                lists.key[to] = lists.key[old]
-            else:
-                i -= 1
-                lists.box[to] = new_box[i]
-                lists.key[to] = new_key[i]
-        first = last
+def _merge(lists: Buckets, bucket: int, ordered: int, box: Int32Array, key: Int64Array) -> None:
+    """Write items that are in order into the first ones of a list, which are, too."""
+    begin = lists.start[bucket]
+    old = begin + ordered
+    to = old + len(key)
+    # From the back. Where keys are equal the new box comes last, being of a higher position.
+    i = len(key)
+    while i > 0:
+        to -= 1
+        if old > begin and lists.key[old - 1] > key[i - 1]:
+            old -= 1
+            lists.box[to] = lists.box[old]
+            lists.key[to] = lists.key[old]
+        else:
+            i -= 1
+            lists.box[to] = box[i]
+            lists.key[to] = key[i]
 
 
 @kernel

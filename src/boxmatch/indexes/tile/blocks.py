@@ -43,7 +43,7 @@ from boxmatch.kernels.bit_lines import (
     xor_lines,
     zero_lines,
 )
-from boxmatch.kernels.box_lists import is_alive, list_word
+from boxmatch.kernels.box_lists import SPARE, is_alive, list_line
 from boxmatch.kernels.jit import inlined, kernel
 from boxmatch.model.axis import LAST
 
@@ -55,13 +55,17 @@ LEAST_EVENTS = 64
 _PROBED_EVENTS = 32
 _PROBED_TILES = 64
 
-# Relative costs, measured, for one event: those of a line of a tile and of a candidate that
-# lines do not settle; for a block of events, that of a predicate; and for one event that of listing
-# its boxes in a tile.
+# Costs of one event, measured, about nanoseconds: of a line of a tile, and where lines lie in rows;
+# of a tile in which some box is left, and of a candidate that lines do not settle; of a slot, if
+# events pass the rows one by one. For a block of events, that of a predicate; and for one event
+# that of listing its boxes in a tile.
 _LINE_COST = 1.0
-_CANDIDATE_COST = 5.0
+_ROW_LINE_COST = 8.0
+_LEFT_COST = 43.0
+_CANDIDATE_COST = 18.0
+_ROW_SLOT_COST = 3.0
 _PREDICATE_COST = 6.0
-_TILE_COST = 15.0
+_TILE_COST = 20.0
 
 _COMPARED = 8
 """Events that are compared with a bound at once: as a rule, all that have its rank."""
@@ -71,11 +75,22 @@ _PLANES = 32
 
 
 @kernel
-def blocks_pay(state: TileState, keys: Int64Array, listing: bool) -> bool:
+def blocks_pay(state: TileState, keys: Int64Array, listing: bool, in_rows: bool) -> bool:
     """Would these events leave so many candidates by lines that blocks are cheaper?
 
-    Looks at a few events in a few tiles.
+    `in_rows`: else they would pass the rows one by one.
     """
+    by_lines = len(state.slot_line) * _ROW_SLOT_COST if in_rows else _cost_by_lines(state, keys)
+    blocks = (len(keys) + BLOCK_EVENTS - 1) // BLOCK_EVENTS
+    by_blocks = _PREDICATE_COST * len(state.box_low) * blocks / len(keys)
+    if listing:
+        by_blocks += _TILE_COST * len(state.unsettled)
+    return by_lines > by_blocks
+
+
+@kernel
+def _cost_by_lines(state: TileState, keys: Int64Array) -> float:
+    """For one event, from a look at a few of them in a few tiles."""
     events = min(_PROBED_EVENTS, len(keys))
     tiles = len(state.unsettled)
     probed = min(_PROBED_TILES, tiles)
@@ -90,6 +105,7 @@ def blocks_pay(state: TileState, keys: Int64Array, listing: bool) -> bool:
     mark_live(state, ranks, live)
     words = live.reshape(events, -1)
     lines = 0
+    left = 0
     candidates = 0
     for i in range(probed):
         tile = i * tiles // probed
@@ -97,20 +113,19 @@ def blocks_pay(state: TileState, keys: Int64Array, listing: bool) -> bool:
             if not (words[e, tile >> 6] >> np.uint64(tile & 63)) & np.uint64(1):
                 continue
             line = load_line(state.filled, tile)
-            for s in range(state.slot_start[tile], state.slot_start[tile + 1]):
+            first = np.int64(state.slot_start[tile])
+            for s in range(first, state.slot_start[tile + 1]):
+                if s - first >= state.slot_depth[tile] and not any_bit(line):
+                    break
                 cell = np.int64(cells[e, state.slot_attribute[s]])
                 cell *= state.line_step[state.slot_attribute[s]]
                 line = and_lines(line, load_line(state.lines, state.slot_line[s] + cell))
                 lines += 1
-                if not any_bit(line):
-                    break
+            left += any_bit(line)
             candidates += count_bits(and_lines(line, load_line(state.unsettled, tile)))
-    by_lines = (lines * _LINE_COST + candidates * _CANDIDATE_COST) / max(1, probed * events)
-    blocks = (len(keys) + BLOCK_EVENTS - 1) // BLOCK_EVENTS
-    by_blocks = _PREDICATE_COST * len(state.box_low) * blocks / len(keys)
-    if listing:
-        by_blocks += _TILE_COST * tiles
-    return by_lines * tiles > by_blocks
+    line_cost = _ROW_LINE_COST if len(state.row_line) > 0 else _LINE_COST
+    by_lines = lines * line_cost + left * _LEFT_COST + candidates * _CANDIDATE_COST
+    return by_lines * tiles / max(1, probed * events)
 
 
 class EventBlock(NamedTuple):
@@ -164,9 +179,10 @@ class BlockSearch:
             block_counts = counts[first : first + block.size]
             lines = zero_lines(LINE_BITS)
             _hold(*self._boxes, self._low, self._high, block, alive, lines, by_event, block_counts)
-            boxes = np.empty(int(block_counts.sum()), np.int32)
+            total = int(block_counts.sum())
+            boxes = np.empty(total + SPARE, np.int32)
             _list(by_event, block.size, tiles, boxes)
-            found.append(boxes)
+            found.append(boxes[:total])
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     @property
@@ -403,6 +419,4 @@ def _list(by_event: BitLines, events: Int, tiles: Int, boxes: Int32Array) -> Non
     at: Int = np.int64(0)
     for event in range(events):
         for tile in range(tiles):
-            row = event * tiles + tile
-            for word in range(LINE_WORDS):
-                at = list_word(by_event[row, word], tile * LINE_BITS + word * 64, boxes, at)
+            at = list_line(by_event, event * tiles + tile, tile * LINE_BITS, boxes, at)

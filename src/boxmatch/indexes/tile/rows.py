@@ -20,18 +20,18 @@ from boxmatch.arrays import (
     UInt16Array,
     UInt64Array,
 )
-from boxmatch.indexes.tile.candidates import list_bits
 from boxmatch.indexes.tile.endpoints import LINES_RULE
 from boxmatch.indexes.tile.layout import BLOCK_TILES, TileState
 from boxmatch.indexes.tile.ranks import cell_of
 from boxmatch.kernels.bit_lines import (
+    LINE_BITS,
     LINE_WORDS,
     and_lines,
     count_bits,
     load_line,
     store_line,
 )
-from boxmatch.kernels.box_lists import longer
+from boxmatch.kernels.box_lists import SPARE, list_line, longer
 from boxmatch.kernels.jit import inlined, kernel
 from boxmatch.kernels.prefetch import prefetch
 
@@ -66,10 +66,10 @@ def search_rows(
         matched += count_bits(load_line(candidates, tile))
     if not listing:
         return found, end + matched
-    if end + matched > len(found):
-        found = longer(found, 2 * (end + matched))
+    if end + matched + SPARE > len(found):
+        found = longer(found, 2 * (end + matched) + SPARE)
     for tile in range(tiles):
-        end = list_bits(candidates, tile, tile, found, end)
+        end = list_line(candidates, tile, tile * LINE_BITS, found, end)
     return found, end
 
 

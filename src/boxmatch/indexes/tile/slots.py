@@ -23,7 +23,7 @@ _FEWEST_CELLS = 8
 _MOST_CELLS = 240
 """Besides that of absent keys; the numbers of cells have eight bits."""
 
-_FINER_IN_ROWS = 8
+_FINER_IN_ROWS = 16
 """How much finer cells are where lines lie in rows: taking boxes out one by one is what costs."""
 
 _LEFT_AT_DEPTH = 0.5

@@ -1,0 +1,130 @@
+"""What lines leave is checked key by key, and matches are put in the order of events."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import cuda
+
+from boxmatch.indexes.tile.cuda.warps import SIMULATED, TEAM, all_of_team
+
+SUMMED: Final = 32 if SIMULATED else 256
+"""Events whose matches a block adds up."""
+
+
+@cuda.jit
+def check_found(
+    keys: Any,
+    start: Any,
+    attribute: Any,
+    low: Any,
+    high: Any,
+    found_event: Any,
+    found_box: Any,
+    cursor: Any,
+    counts: Any,
+    place: Any,
+) -> None:
+    """Count the boxes that hold their event; `place` is which of the event's each is, or -1.
+
+    A team of lanes has a box, and a lane one of its predicates, so that they read what lies
+    together.
+    """
+    found = min(cursor[0], np.int64(found_event.size))
+    thread = np.int64(cuda.grid(1))
+    lane = np.int32(thread % TEAM)
+    teams = np.int64(cuda.gridsize(1) // TEAM)
+    # All teams of a warp go round as often.
+    together = np.int64(max(1, 32 // TEAM)) if TEAM > 1 else np.int64(1)
+    first = thread // TEAM
+    last = (found + together - 1) // together * together
+    for i in range(first, last, teams):
+        holds = i < found
+        event = np.int32(0)
+        box = np.int32(0)
+        if holds:
+            event, box = found_event[i], found_box[i]
+            for p in range(start[box] + lane, start[box + 1], TEAM):
+                key = keys[event, attribute[p]]
+                if key < low[p] or key > high[p]:
+                    holds = False
+        holds = all_of_team(holds)
+        if i < found and lane == 0:
+            place[i] = cuda.atomic.add(counts, event, np.int32(1)) if holds else np.int32(-1)
+
+
+@cuda.jit
+def add_up_blocks(counts: Any, offsets: Any, sums: Any) -> None:
+    """Where the matches of each event begin among those of its block, and how many a block has."""
+    own = cuda.shared.array(SUMMED, np.int64)
+    thread = np.int32(cuda.threadIdx.x)
+    event = np.int32(cuda.blockIdx.x) * SUMMED + thread
+    if cuda.blockIdx.x >= sums.size:
+        return
+    count = np.int64(0)
+    if event < counts.size:
+        count = np.int64(counts[event])
+    own[thread] = count
+    cuda.syncthreads()
+    step = 1
+    while step < SUMMED:
+        before = np.int64(0)
+        if thread >= step:
+            before = own[thread - step]
+        cuda.syncthreads()
+        own[thread] += before
+        cuda.syncthreads()
+        step *= 2
+    if event < counts.size:
+        offsets[event] = own[thread] - count
+    if thread == SUMMED - 1:
+        sums[cuda.blockIdx.x] = own[thread]
+
+
+@cuda.jit
+def add_up(sums: Any) -> None:
+    """Where the matches of each block begin; for one block."""
+    own = cuda.shared.array(SUMMED, np.int64)
+    if cuda.blockIdx.x > 0:
+        return
+    thread = np.int32(cuda.threadIdx.x)
+    each = (sums.size + SUMMED - 1) // SUMMED
+    first, last = min(sums.size, thread * each), min(sums.size, (thread + 1) * each)
+    total = np.int64(0)
+    for i in range(first, last):
+        total += sums[i]
+    own[thread] = total
+    cuda.syncthreads()
+    step = 1
+    while step < SUMMED:
+        before = np.int64(0)
+        if thread >= step:
+            before = own[thread - step]
+        cuda.syncthreads()
+        own[thread] += before
+        cuda.syncthreads()
+        step *= 2
+    total = own[thread] - total
+    for i in range(first, last):
+        count = sums[i]
+        sums[i] = total
+        total += count
+
+
+@cuda.jit
+def put_in_order(
+    found_event: Any,
+    found_box: Any,
+    cursor: Any,
+    place: Any,
+    offsets: Any,
+    sums: Any,
+    boxes: Any,
+) -> None:
+    """Write the matches, event by event."""
+    found = min(cursor[0], np.int64(found_event.size))
+    for i in range(cuda.grid(1), found, cuda.gridsize(1)):
+        if place[i] >= 0:
+            event = found_event[i]
+            boxes[offsets[event] + sums[event // SUMMED] + place[i]] = found_box[i]
