@@ -15,15 +15,8 @@ from boxmatch_bench.answers import MismatchError
 from boxmatch_bench.broker.clients import Publisher, Received, Subscriber
 from boxmatch_bench.broker.deliveries import Deliveries, Truth, count
 from boxmatch_bench.broker.wire import HttpConnection
-from boxmatch_bench.pada.measure import (
-    RATED,
-    by_second,
-    measure_rates,
-    memory,
-    moments,
-    recovery,
-    shape,
-)
+from boxmatch_bench.pada.arrivals import moments, shape
+from boxmatch_bench.pada.measure import RATED, by_second, measure_rates, memory, recovery
 from boxmatch_bench.pada.report import report, tables, verdicts
 from boxmatch_bench.pada.runner import FLUCTUATION, OVERLOAD, RATES, tasks
 from boxmatch_bench.settings import ADJUSTMENTS, INDEXES, OFF, PAPER, Bed, Schedule
@@ -208,16 +201,24 @@ class TestOverload:
 
 class TestPlan:
     def test_rows_of_both_experiments(self) -> None:
-        made = tasks([FLUCTUATION, OVERLOAD])
-        assert len(made) == len(INDEXES) * len(ADJUSTMENTS) + 2
+        bed = Bed(loads=(0.7, 0.9), repetitions=3)
+        made = tasks([FLUCTUATION, OVERLOAD], bed)
+        assert len(made) == len(INDEXES) * len(ADJUSTMENTS) * 2 * 3 + 2
         assert [task.index for task in made] == sorted(
             (task.index for task in made), key=INDEXES.index
         )
-        assert {task.experiment for task in tasks([OVERLOAD])} == {OVERLOAD}
+        assert {task.experiment for task in tasks([OVERLOAD], bed)} == {OVERLOAD}
+        # What is compared takes turns: all of a repetition before any of the next.
+        mine = [t for t in made if t.index == "rein" and t.experiment == FLUCTUATION]
+        assert [t.repetition for t in mine] == sorted(t.repetition for t in mine)
+        assert [t.adjustment for t in mine[:6]] == 2 * list(ADJUSTMENTS)
 
     def test_the_bed_gets_smaller(self) -> None:
         bed = Bed().at(0.01, 7, 0.5)
-        assert (bed.workload.subscriptions, bed.workload.seed, bed.load) == (1_000, 7, 0.5)
+        assert (bed.workload.subscriptions, bed.workload.seed, bed.loads) == (1_000, 7, (0.5,))
+        assert Bed().at(1.0, 1, repetitions=2).repetitions == 2
+        assert min(Bed().loads) == 0.7
+        assert Bed().repetitions >= 10
         assert bed.seconds < Bed().seconds
         assert bed.pool % bed.overload_batch == 0
         assert Bed().at(1.0, 1) == Bed()
@@ -225,6 +226,53 @@ class TestPlan:
         assert PAPER.request == {"threshold": 0.005, "step": 0.0001, "maximum": 0.001}
         with pytest.raises(ValueError, match="load must be"):
             Bed().at(1.0, 1, 0.0)
+        with pytest.raises(ValueError, match="repetitions must be"):
+            Bed().at(1.0, 1, None, 0)
+
+
+class TestRepetitions:
+    def rows(self, *ratios: float) -> list[dict[str, Any]]:
+        """Repetitions without an adjuster and with one, whose latencies are so many times less."""
+        rows = []
+        for repetition, ratio in enumerate(ratios):
+            for x, mean in ((OFF.name, 100.0), (PAPER.name, 100.0 / ratio)):
+                off = x == OFF.name
+                rows.append(
+                    {
+                        **{"experiment": FLUCTUATION, "index": "rein", "x": x, "load": 0.9},
+                        **{"repetition": repetition, "scale": 1, "capacity": 500.0},
+                        "latency_ms": {"mean": mean, "std": 1.0, "p99": 2.0, "max": 3.0},
+                        **{"cores": {"server": 1.0}, "events": 10, "inexact_events": 0},
+                        **{"true": 1_000, "false": 0 if off else 1, "highest_rate": 0.001},
+                        **{"promised_rate": 0.0 if off else 0.001, "samples": []},
+                    }
+                )
+        return rows
+
+    def test_are_one_line_with_an_interval(self) -> None:
+        latency, errors = tables(self.rows(2.0, 2.2, 2.4, 2.2))
+        off, on, *paper = latency.rows
+        assert off[:4] == ("rein", "0.9", "off", "4")
+        assert off[8:12] == ("", "", "", "")
+        assert on[2:4] == ("up to 0.1 %", "4")
+        assert on[8] == "2.20×"
+        assert on[11] == "shorter"
+        assert len(paper) == 2
+        assert errors.rows[1][3:8] == ("40", "0", "4,000", "4", "0.1")
+
+    @pytest.mark.parametrize(
+        ("ratios", "wanted"),
+        [
+            ((2.3, 2.2, 2.4, 2.3), "is shorter, 2.30 times lower (2.17 to 2.43"),
+            ((0.5, 0.6, 0.5, 0.5), "is longer"),
+            ((3.0, 0.5, 2.0, 0.8), "is not told apart"),
+            ((30.0,), "is not told apart"),  # one repetition says nothing
+        ],
+    )
+    def test_tell_only_what_is_apart(self, ratios: tuple[float, ...], wanted: str) -> None:
+        [verdict] = verdicts(self.rows(*ratios))
+        assert wanted in verdict
+        assert ("target met" in verdict) is (ratios[0] == 2.3)
 
 
 def test_rates_in_the_engine_alone() -> None:
@@ -247,23 +295,24 @@ def test_a_report_of_nothing() -> None:
 
 @pytest.mark.slow
 def test_all_of_it_at_a_tiny_scale(run_boxmatch: Command, tmp_path: Path) -> None:
-    options = ("--scale", "0.002", "--load", "0.5", "--out", str(tmp_path))
+    options = ("--scale", "0.002", "--load", "0.5", "--repeats", "2", "--out", str(tmp_path))
     done = run_boxmatch("bench", "reproduce", "pada", *options)
     assert done.code == 0, done.err
     every = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [row["index"] for row in every if row["experiment"] == RATES] == list(RATED)
     rows = [row for row in every if row["experiment"] != RATES]
     assert [(row["experiment"], row["index"]) for row in rows if row["x"] == "off"] == [
-        (FLUCTUATION, index) for index in INDEXES
+        (FLUCTUATION, index) for index in INDEXES for _ in range(2)
     ]
-    assert len(rows) == len(tasks([FLUCTUATION, OVERLOAD]))
+    assert len(rows) == 2 * len(INDEXES) * len(ADJUSTMENTS) + 2
     for row in rows:
         assert {"workload", "seed", "commit", "machine", "capacity", "samples"} <= row.keys()
         assert row["lost"] == 0 if row["experiment"] == OVERLOAD else row["events"] > 0
         assert row["false"] == 0 if row["x"] == "off" else row["highest_rate"] <= 0.05
-    for text in ("mean off / on", "the paper's Rein", "accepted"):
+    for text in ("off / on", "the paper's Rein", "accepted"):
         assert text in done.out
     page = (tmp_path / "pada.html").read_text()
+    assert "mean off / on" in page
     assert "Twice the exact capacity" in page
     assert page.count("data-chart=") == 4 * len(INDEXES) + 3 * 2
     assert not list(tmp_path.glob("pada-*"))

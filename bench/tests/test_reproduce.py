@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,11 @@ from boxmatch_bench.reproduce.experiment import (
     Point,
     Series,
     scaled,
+    vary,
 )
 from boxmatch_bench.reproduce.matching import measure_index
+from boxmatch_bench.reproduce.published import NAMES
+from boxmatch_bench.reproduce.published import index_class as published_class
 from boxmatch_bench.reproduce.quantities import (
     BATCH,
     INSERTION,
@@ -62,7 +66,6 @@ def experiment(**changes: Any) -> Experiment:
             series=(TILE, SCAN),
             points=tuple(Point(x=n, workload=replace(SMALL, subscriptions=n)) for n in (200, 300)),
             events=20,
-            found="Nothing.",
         ),
         **changes,
     )
@@ -73,6 +76,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.total = self.found = self.done = 0
+        self.left: float | None = None
         self.said: list[str] = []
 
     def start(self, measurements: int, done: int) -> None:
@@ -81,8 +85,9 @@ class Watcher:
     def doing(self, what: str) -> None:
         self.said.append(what)
 
-    def finished(self) -> None:
+    def finished(self, left: float | None = None) -> None:
         self.done += 1
+        self.left = left
 
 
 @pytest.fixture(autouse=True)
@@ -118,9 +123,11 @@ class TestRows:
             assert row["build_seconds"] > 0
             assert row["checked_events"] == 10
             assert row["memory"]["total"] == sum(row["memory"]["parts"].values()) > 0
-            assert {"mean", "p50", "min", "max", "std", "events"} == set(row["single"])
+            times = {"mean", "p50", "min", "max", "std", "events"}
+            assert set(row["single"]) == times | {"max_matches", "min_matches"}
         assert rows[0]["parameters"] == TileIndex.parameters
         assert (watcher.total, watcher.found, watcher.done) == (6, 0, 6)
+        assert watcher.left == pytest.approx(0)
 
     def test_matches_are_those_of_brute_force(self, tmp_path: Path) -> None:
         run(tmp_path / "rows.jsonl", experiment())
@@ -363,7 +370,7 @@ class TestMeasures:
     def test_the_first_insertion_is_not_in_the_mean(self, monkeypatch: pytest.MonkeyPatch) -> None:
         calls = []
 
-        def took(call: Callable[..., object], *arguments: object) -> float:
+        def took(call: Callable[..., object], *arguments: object, **_: object) -> float:
             """Five seconds for the first update, a tenth of a millisecond for the others."""
             call(*arguments)
             if not arguments:  # else it is built
@@ -427,9 +434,34 @@ class TestMeasures:
         assert 0 < errors["attributes"] < 30
         assert 0 < errors["predicates"] < errors["attributes"] * 3_000
         assert errors["measured"] == errors["false"] / errors["true"] <= 0.1
+        assert -1 < errors["gain"] < 1
         if index == "ada-rein":
             assert errors["measured"] > 0
             assert 0 < errors["improvement"] < 1
+
+    def test_what_skipping_saves_is_measured_by_turns(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A clock that stands still but for searches, which take as long as predicates are many."""
+        now = 0
+        asked: list[bool] = []
+
+        class Index:
+            dimensions = 4
+
+            def match_one(self, point: Any, skipped: Any) -> None:
+                nonlocal now
+                asked.append(bool(len(skipped)))
+                now += 600 if len(skipped) else 800
+                now += 10_000 if len(asked) % 7 == 0 else 0  # somebody else's turn
+
+        monkeypatch.setattr(matching, "thread_time_ns", lambda: now)
+        monkeypatch.setattr(matching, "skipped_by", lambda subject: np.ones(4, bool))
+        subject: Any = SimpleNamespace(index=Index())
+        points = np.zeros((5, 4), np.int64)
+        assert matching.saved(subject, points, 10.0) == pytest.approx(0.25)
+        assert asked[:4] == [False, True] * 2
+        assert asked[10:14] == [True, False] * 2
 
     def test_skipped_attributes_are_those_of_the_index(self) -> None:
         workload = replace(SMALL, attributes=30, event_size=30, attribute_choice="zipf")
@@ -483,6 +515,56 @@ class TestEventFiles:
         assert len(Results(path).of_run({"event_file": str(file)})) == 6
 
 
+class TestFull:
+    def test_what_is_always_measured_stays_so(self) -> None:
+        points = vary(SMALL, (200, 400), "subscriptions", full=(300, 400, 500))
+        assert [(point.x, point.full) for point in points] == [
+            (200, False),
+            (300, True),
+            (400, False),
+            (500, True),
+        ]
+
+    def test_has_the_sizes_that_are_left_out(self) -> None:
+        chosen = choose(["hem-subscriptions", "rein-constraints"])
+        some, every = (
+            {group.workload.subscriptions for group in plan(chosen, Options(full=full))}
+            for full in (False, True)
+        )
+        assert some == {300_000, 1_000_000, 3_000_000}
+        assert every - some == {5_000_000, 7_000_000, 9_000_000}
+
+    def test_goes_on_from_a_run_without_them(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.jsonl"
+        more = experiment(
+            points=tuple(
+                Point(x=n, workload=replace(SMALL, subscriptions=n), full=n == 300)
+                for n in (200, 300)
+            )
+        )
+        assert run(path, more).done == 3
+        watcher = run(path, more, full=True)
+        assert (watcher.found, watcher.done) == (3, 3)
+
+
+class TestForecast:
+    def test_is_what_was_taken_for_what_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 100.0
+        monkeypatch.setattr(runner, "perf_counter", lambda: now)
+        forecast = runner.Forecast(10.0)
+        now = 106.0
+        assert forecast.after(2.0) == pytest.approx(24)
+        now = 112.0
+        assert forecast.after(2.0) == pytest.approx(18)
+
+    def test_larger_workloads_take_longer(self) -> None:
+        small, large, queue = (
+            min(runner.weight(group) for group in plan(choose([name]), Options()))
+            for name in ("rapidmatch-alpha", "rein-buckets", "ada-rein-latency")
+        )
+        assert small < large < queue
+
+
 class TestCatalogue:
     def test_names(self) -> None:
         names = [e.name for paper in PAPERS.values() for e in paper.experiments]
@@ -503,18 +585,21 @@ class TestCatalogue:
         places = [point.x for point in chosen.points]
         assert len(places) == len(set(places))
         labels = {series.label for series in chosen.series}
-        assert "tile" in labels or chosen.name == "hem-marking" or chosen.method != "matching"
+        matching = chosen.method == "matching"
+        about_one = {"hem-marking", "hem-theorem", "hem-rein-parts"}
+        of_theirs = {"rein-insertion-width", "rapidmatch-most-ones"}
+        assert "tile" in labels or chosen.name in about_one | of_theirs or not matching
         drawn = {*chosen.y, *chosen.tabled}
         for figure in chosen.published:
             assert figure.x in places
             assert figure.series in labels or chosen.paper == "hem"
             assert figure.quantity in drawn
             assert figure.value >= 0
-        for series in chosen.series if chosen.method == "matching" else ():
-            assert series.index in index_names()
+        for series in chosen.series if matching else ():
+            assert series.index in {*index_names(), *NAMES}
             for point in chosen.points:
                 here = point.series(series)
-                index_class(here.index)(4, **here.parameters)  # complains about wrong ones
+                published_class(here.index)(4, **here.parameters)  # complains about wrong ones
 
     def test_published_matches_are_what_the_workloads_expect(self) -> None:
         """The papers drew other random numbers, so our settings are theirs if these agree."""

@@ -14,7 +14,9 @@ from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.workloads import RangeWorkload, RegionWorkload
 from boxmatch_bench.answers import MismatchError
-from boxmatch_bench.reproduce import operations, subject_spaces, tables
+from boxmatch_bench.reproduce import operations, subject_spaces
+from boxmatch_bench.reproduce.claims import AGREES, DIFFERS, UNMEASURED, Verdict, judge
+from boxmatch_bench.reproduce.counts import counts_of
 from boxmatch_bench.reproduce.experiment import (
     FEWEST_SUBSCRIPTIONS,
     NUMPY,
@@ -23,8 +25,8 @@ from boxmatch_bench.reproduce.experiment import (
     Series,
     scaled,
 )
-from boxmatch_bench.reproduce.findings import spaces_aims
-from boxmatch_bench.reproduce.regions import Regions, Walk, check
+from boxmatch_bench.reproduce.quantities import REMOVING, SUBSCRIBING
+from boxmatch_bench.reproduce.regions import PublicationColumns, Regions, Walk, check
 from boxmatch_bench.reproduce.runner import METHODS, Options, plan
 from boxmatch_bench.reproduce.tables import Grid
 from boxmatch_bench.timing import Effort
@@ -103,9 +105,10 @@ def test_every_figure_at_a_small_scale(run_boxmatch: Command, tmp_path: Path) ->
     for experiment in subject_spaces.PAPER.experiments:
         grid = Grid(experiment, [row for row in rows if row["experiment"] == experiment.name])
         for quantity in experiment.y:
-            found = [
-                quantity.curve_of(row) if quantity.curve else quantity.of(row) for row in grid.rows
-            ]
+            # Brute force neither stores subscriptions nor forgets publications.
+            of_spaces = quantity in (SUBSCRIBING, REMOVING)
+            rows = [row for row in grid.rows if row["index"] != "numpy" or not of_spaces]
+            found = [quantity.curve_of(row) if quantity.curve else quantity.of(row) for row in rows]
             assert all(found)
 
 
@@ -339,47 +342,119 @@ class TestPlan:
 
 
 class TestAims:
-    def grid(self, experiment: Experiment, scale: float = 1.0, **figures: Any) -> Grid:
+    def found(self, experiment: Experiment, scale: float = 1.0, **figures: Any) -> list[Verdict]:
+        """Verdicts on our own aims, from rows that are the same at all places."""
         series = experiment.series[0].label
-        where: dict[str, Any] = {"series": series, "x": experiment.points[-1].x}
-        return Grid(experiment, [{**where, "scale": scale, **figures, "workload": SIZE}])
+        rows: list[Any] = [
+            {"series": series, "x": point.x, "scale": scale, **figures, "workload": SIZE}
+            for point in experiment.points
+        ]
+        grid = Grid(experiment, rows)
+        return [judge(c, grid) for c in experiment.claims if c.where == "our aim"]
 
     def test_are_judged(self) -> None:
-        kept = [
-            self.grid(subject_spaces.INSERTION, adding={"mean": 1_500.0}),
-            self.grid(
-                subject_spaces.INCREMENTAL,
-                incremental={"mean": 150.0},
-                random={"mean": 1_600.0},
-                incremental_together={"mean": 70.0},
-                random_together={"mean": 800.0},
-            ),
-            self.grid(subject_spaces.DURABLE, durable={"per_second": 2_500.0}),
-        ]
-        verdicts = spaces_aims(kept)
-        assert len(verdicts) == 5
-        assert all("; target met" in verdict for verdict in verdicts)
-        missed = [
-            self.grid(subject_spaces.INSERTION, adding={"mean": 2_000.0}),
-            self.grid(
-                subject_spaces.INCREMENTAL,
-                incremental={"mean": 250.0},
-                random={"mean": 2_400.0},
-                incremental_together={"mean": 90.0},
-                random_together={"mean": 800.0},
-            ),
-            self.grid(subject_spaces.DURABLE, durable={"per_second": 1_999.0}),
-        ]
-        assert all("target MISSED" in verdict for verdict in spaces_aims(missed))
-        assert len(spaces_aims(missed)) == 5
+        for adding, moving, rate, word in (
+            (1_500.0, (150.0, 1_600.0, 70.0, 800.0), 2_500.0, AGREES),
+            (2_100.0, (250.0, 2_400.0, 90.0, 800.0), 1_999.0, DIFFERS),
+        ):
+            slow, random, together, at_random = moving
+            verdicts = [
+                *self.found(subject_spaces.INSERTION, adding={"mean": adding}),
+                *self.found(
+                    subject_spaces.INCREMENTAL,
+                    incremental={"mean": slow},
+                    random={"mean": random},
+                    incremental_together={"mean": together},
+                    random_together={"mean": at_random},
+                ),
+                *self.found(subject_spaces.DURABLE, durable={"per_second": rate}),
+            ]
+            assert [verdict.word for verdict in verdicts] == 5 * [word]
 
     def test_are_for_the_full_size(self) -> None:
-        small = self.grid(subject_spaces.INSERTION, 0.1, adding={"mean": 1.0})
-        assert spaces_aims([small]) == []
-        assert spaces_aims([Grid(subject_spaces.INSERTION, [])]) == []
+        (small,) = self.found(subject_spaces.INSERTION, 0.1, adding={"mean": 1.0})
+        assert small.word == UNMEASURED
 
-    def test_a_statement_may_have_no_number(self) -> None:
-        figures: Any = {"incremental": {"mean": 100.0}, "random": {"mean": 1_500.0}}
-        grid = self.grid(subject_spaces.INCREMENTAL, **figures)
-        *_, claims = tables.tables(grid)
-        assert claims.rows[0][2:] == ("no number", "15.0 ×")
+
+class TestOthers:
+    def test_subscriptions_come_and_publications_go(self) -> None:
+        extras: frozenset[Any] = frozenset({"others"})
+        figures = operations.measure(Regions(SMALL), 40, SPACES, extras, Effort(5.0))
+        assert set(figures) == {"load_seconds", "checked_operations", "subscribing", "removing"}
+        for kind in ("subscribing", "removing"):
+            assert figures[kind]["operations"] == 40
+            assert figures[kind]["transitions"] > 0
+
+    @pytest.mark.parametrize("name", ["subscribe", "retract"])
+    def test_wrong_notifications_are_caught(
+        self, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        monkeypatch.setattr(Spaces, name, forgetful(getattr(Spaces, name)))
+        with pytest.raises(MismatchError, match=r"is told of|and left"):
+            operations.measure(Regions(SMALL), 40, SPACES, frozenset({"others"}), QUICK)
+
+    def test_subscriptions_are_compared_as_whole_sets(self) -> None:
+        regions = Regions(SMALL)
+        columns = PublicationColumns(SMALL)
+        spaces = Spaces(regions.schemas)
+        regions.store(spaces)
+        some = list(islice(regions.subscribing(), 20))
+        told = [spaces.subscribe(step.publication, step.spec) for step in some]
+        for step, heard in zip(some, told, strict=True):
+            columns.check(step, heard)
+        swapped = next(i for i in range(1, 20) if len(told[i]) != len(told[0]))
+        with pytest.raises(MismatchError, match="overlap it"):
+            columns.check(some[0], told[swapped])
+
+
+class TestCounts:
+    def test_as_counted_one_by_one(self) -> None:
+        """Ends and candidates by the definitions of Figures 7 and 9."""
+        regions = Regions(SMALL)
+        boxes = SMALL.subscription_boxes()
+        found = counts_of(regions, 15)
+
+        def ends(dimension: int) -> list[tuple[int, int, int]]:
+            return [
+                (row, low, high)
+                for row in range(boxes.count)
+                for d, low, high in boxes.row(row)
+                if d == dimension
+            ]
+
+        traversed, candidates, satisfied = 0, 0, 0
+        for step in islice(regions.arrivals(), 15):
+            missed = set()
+            for d in np.flatnonzero(step.new[0] == step.new[1]).tolist():
+                value = int(step.new[0, d])
+                for row, low, high in ends(d):
+                    traversed += low > value
+                    traversed += high < value
+                    satisfied += low <= value <= high
+                    if low > value or high < value:
+                        missed.add(row)
+            candidates += boxes.count - len(missed)
+        assert found["adding"] == {
+            "traversed": pytest.approx(traversed / 15),
+            "candidates": pytest.approx(candidates / 15),
+        }
+        assert found["table"]["counting"] == pytest.approx(satisfied / 15 * boxes.count)
+        assert found["table"]["naïve"] == 2 * boxes.count
+        for kind in ("random", "incremental"):
+            traversed, candidates = 0, 0
+            for step in islice(Walk(regions).steps(kind), 15):  # type: ignore[arg-type]
+                assert step.old is not None
+                crossed = set()
+                for d in np.flatnonzero(step.new[0] == step.new[1]).tolist():
+                    old, new = int(step.old[0, d]), int(step.new[0, d])
+                    for row, low, high in ends(d):
+                        # Begins in between on the way up, or ends there on the way down.
+                        entered = old < low <= new or new <= high < old
+                        traversed += entered
+                        if entered:
+                            crossed.add(row)
+                candidates += len(crossed)
+            assert found[kind] == {
+                "traversed": pytest.approx(traversed / 15),
+                "candidates": pytest.approx(candidates / 15),
+            }

@@ -78,8 +78,31 @@ def preset_tables(results: Sequence[Row]) -> Iterator[Table]:
         same = list(group)
         title, varying = _title(preset, same)
         yield _figures(title, varying, same)
+        if any(result.get("card") for result in same):
+            yield _card(f"{preset}: the card ({same[0]['card']['device']})", varying, same)
         if any(result["competitors"] for result in same):
             yield _rivals(f"{preset}: competitors in the same run", varying, same)
+
+
+def _card(title: str, varying: list[str], results: Sequence[Row]) -> Table:
+    columns = (
+        *(_SHORT[name] for name in varying),
+        "events\nin a batch", "kernels\nµs/event", "whole call\nµs/event", "processor\nµs/event",
+        "pays from\nevents",
+    )  # fmt: skip
+    rows = [
+        (
+            *_setting(result, varying),
+            shown_value(batch["events"]),
+            number(batch["kernel_microseconds"]),
+            number(batch["call_microseconds"]),
+            optional(batch.get("processor_microseconds")),
+            shown_value(result["card"]["pays_from"] or "never"),
+        )
+        for result in results
+        for batch in result["card"]["batches"]
+    ]
+    return Table(title, columns, tuple(rows), labels=len(varying) + 1)
 
 
 def _title(preset: str, results: Sequence[Row]) -> tuple[str, list[str]]:
@@ -181,10 +204,17 @@ def memory_bytes(result: Row) -> int:
 
 def broker_tables(rows: Sequence[Row]) -> list[Table]:
     """What came before, the phases, and what the server held and used meanwhile."""
-    phases = [row for row in rows if row["phase"] != "load" and "alternative" not in row]
+    others = ("load", "unread")
+    phases = [row for row in rows if row["phase"] not in others and "alternative" not in row]
     watched = [row for row in phases if "memory" in row]
     made = [_loading([row for row in rows if row["phase"] == "load"])]
-    made += [_speed(phases), _alternatives(rows), _stages(phases), _use(watched)]
+    made += [
+        _unread([row for row in rows if row["phase"] == "unread"]),
+        _speed(phases),
+        _alternatives(rows),
+        _stages(phases),
+        _use(watched),
+    ]
     return [table for table in made if table.rows]
 
 
@@ -203,6 +233,29 @@ def _loading(rows: Sequence[Row]) -> Table:
             f"{row['parameters']['subscribers']:,}",
             number(row["connect_seconds"]),
             number(row["private_after"] / 1e6) if row["private_after"] else "",
+        )
+        for row in rows
+    )
+    return Table(title, columns, tuple(made))
+
+
+def _unread(rows: Sequence[Row]) -> Table:
+    title = "Batches while no subscriber is connected, and to a feed without subscriptions"
+    columns = (
+        "events\na request", "events", "waiting\nat the end", "events\nper s", "without\nper s",
+        "times", "server µs\nan event", "without\nµs", "times",
+    )  # fmt: skip
+    made = (
+        (
+            f"{row['load']['batch']:,}",
+            f"{row['events']:,}",
+            f"{row['waiting']:,}",
+            number(row["events_per_second"]),
+            number(row["events_per_second_unmatched"]),
+            number(row["times"]),
+            number(row["server_cpu_us"]),
+            number(row["server_cpu_us_unmatched"]),
+            optional(row["server_cpu_times"]),
         )
         for row in rows
     )
@@ -334,6 +387,39 @@ def isolation_tables(rows: Sequence[Row]) -> list[Table]:
     made = [
         Table("What a quiet feed waits for an answer", columns, answers),
         Table("How long a start takes", ("", "subscriptions", "ready after\ns"), started),
+    ]
+    return [table for table in made if table.rows]
+
+
+def route_tables(rows: Sequence[Row]) -> list[Table]:
+    """Rates of workers beside programs that forward; how long a message is on its way."""
+    columns = ("", "processes", "events/s", "of forwarding\nwith one", "CPU\nµs/event")
+    drained = tuple(
+        (
+            row["case"],
+            number(row["workers"]),
+            number(row["events_per_s"]),
+            optional(row["of_forwarding"]),
+            number(row["cpu_us_per_event"]),
+        )
+        for row in rows
+        if row["case"] != "latency"
+    )
+    paced = tuple(
+        (
+            number(row["events_per_s"]),
+            *(number(row["latency_ms"][share]) for share in ("p50", "p99", "max")),
+        )
+        for row in rows
+        if row["case"] == "latency"
+    )
+    made = [
+        Table("Messages that wait", columns, drained),
+        Table(
+            "At half of that: from event to notification",
+            ("events/s", "median\nms", "99 %\nms", "longest\nms"),
+            paced,
+        ),
     ]
     return [table for table in made if table.rows]
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from boxmatch.cli.help import examples, filter_by_prefix
+from boxmatch.cli.options import refused_parameters
 from boxmatch.cli.terminal import AsJson, output, print_json
 from boxmatch.extras import requires
-from boxmatch_bench.cli.rows import bar, exit_on_failure, refused_parameters, show
+from boxmatch_bench.cli.rows import bar, exit_on_failure, show
 from boxmatch_bench.options import PADA
 
 if TYPE_CHECKING:
@@ -64,9 +65,20 @@ def reproduce(
         float | None,
         typer.Option(
             help="Average load of pada-fluctuation, as a share of the exact capacity; "
-            "0.95 by default."
+            "0.7, 0.8, 0.9 and 0.95 by default."
         ),
     ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="Repetitions of pada-fluctuation; 10 by default.")
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Measure all sizes of the papers, up to 10,000,000 subscriptions; this takes "
+            "hours, and tens of gigabytes of memory.",
+        ),
+    ] = False,
     out: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Folder for results and reports.")
     ] = Path("reproduction"),
@@ -99,8 +111,8 @@ def reproduce(
     with refused_parameters():
         require_plotting()
         experiments = choose(name for name in names if name not in on_broker)
-        options = Options(scale=scale, seed=seed, event_file=events)
-        bed = Bed().at(scale, seed, load)
+        options = Options(scale=scale, seed=seed, event_file=events, full=full)
+        bed = Bed().at(scale, seed, load, repeats)
         results = Results(out / "results.jsonl", restart=restart)
 
     # With --json the tables are kept back; the report is written in any case.
@@ -158,15 +170,22 @@ class _Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("", total=None)
+        self._left = ""
 
     def start(self, measurements: int, done: int) -> None:
         self._progress.update(self._task, total=measurements, completed=done)
 
     def doing(self, what: str) -> None:
-        self._progress.update(self._task, description=what)
+        self._progress.update(self._task, description=f"{what}{self._left}")
 
-    def finished(self) -> None:
+    def finished(self, left: float | None = None) -> None:
         self._progress.advance(self._task)
+        if left is not None:
+            self._left = f", about {_minutes(left)} left"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 @contextmanager
@@ -184,15 +203,18 @@ def _present(
     console: Console, experiments: list[Experiment], rows: list[Row], run: dict[str, Any]
 ) -> str:
     """Tables on the console, and the report."""
-    from boxmatch_bench.reproduce.findings import spaces_aims, tile_not_fastest
+    from boxmatch_bench.reproduce.catalogue import PAPERS
+    from boxmatch_bench.reproduce.claims import counted, judge
+    from boxmatch_bench.reproduce.contest import tile_not_fastest
     from boxmatch_bench.reproduce.report import report
-    from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, Grid, tables
+    from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, grids_of, tables
 
-    grids = [Grid(e, [r for r in rows if r["experiment"] == e.name]) for e in experiments]
+    by_name = grids_of(PAPERS, rows)
+    grids = [by_name[experiment.name] for experiment in experiments]
     for grid in grids:
         experiment = grid.experiment
         console.rule(f"{experiment.paper}, {experiment.figure}", align="left")
-        console.print(f"[b]{experiment.title}[/b]\n{experiment.found}")
+        console.print(f"[b]{experiment.title}[/b]")
         show(console, tables(grid))
     if not all(grid.comparable for grid in grids):
         console.print(NOT_COMPARABLE)
@@ -204,11 +226,10 @@ def _present(
         )
     if slower.rows:
         show(console, [slower])
-    aims = spaces_aims(grids)
-    if aims:
-        console.rule("spaces", align="left")
-        for aim in aims:
-            console.print(aim)
+    verdicts = [judge(claim, grid) for grid in grids for claim in grid.experiment.claims]
+    if verdicts:
+        console.rule("claims of the papers", align="left")
+        console.print(counted(verdicts))
     return report(rows, run)
 
 

@@ -1,9 +1,4 @@
-"""One index on the test bed: what exact matching carries, and what the adjuster makes of more.
-
-The paper scales the ticks of a morning, which we do not have, and gives only their average and how
-far they fluctuate. So the rates of arrivals are drawn: one for each second, related to the one
-before, then stretched so that the highest is as many times the lowest as in the paper.
-"""
+"""One index on the test bed: what exact matching carries, and what the adjuster makes of more."""
 
 from __future__ import annotations
 
@@ -20,12 +15,11 @@ from boxmatch_bench.broker.deliveries import Counted, Truth, compare
 from boxmatch_bench.broker.processes import Session, Tell
 from boxmatch_bench.broker.watch import Watch, slope, state_of_feed
 from boxmatch_bench.options import BrokerOptions
+from boxmatch_bench.pada.arrivals import moments, shape
 from boxmatch_bench.settings import Adjustment, Bed, BrokerSetting, Schedule
 from boxmatch_bench.timing import Figures, spread_ms
 
 _WARM: Final = 2.0
-_MEMORY: Final = 0.5
-"""How much a second's rate has of the one before: the correlation of neighbours."""
 _EVERY: Final = 0.5
 _IN_FLIGHT: Final = 12_000
 """Events under way at the most. More than the broker lets wait, so that it has to refuse some."""
@@ -51,8 +45,14 @@ class OnBed(Session):
         """Load and connect all, and find out what exact matching carries."""
         self.load()
         self.connect()
+        self.calibrate()
+
+    def calibrate(self) -> None:
+        """Find out anew what exact matching carries: the machine may have others to serve now."""
+        self.call("exact matching", "adapt", None)
         self.capacity = self._capacity()
         """Events a second that it matches exactly, and delivers."""
+        self._calibrated = 0
 
     def _capacity(self) -> float:
         """Answers a second while publishers send again as soon as they are answered."""
@@ -72,11 +72,14 @@ class OnBed(Session):
             rates.append(len(inside) / (0.75 * seconds))
         return rates[-1]
 
-    def measure(self, adjustment: Adjustment) -> Figures:
-        """The fluctuating arrivals, with this adjuster."""
+    def measure(self, adjustment: Adjustment, load: float, repetition: int) -> Figures:
+        """The fluctuating arrivals of a repetition, with this adjuster."""
         bed = self._bed
-        rates = bed.load * self.capacity * shape(bed.seconds, bed.fluctuation, bed.workload.seed)
-        due = moments(rates, bed.workload.seed)
+        if repetition != self._calibrated:
+            self.calibrate()
+            self._calibrated = repetition
+        seed = 1_000 * repetition + bed.workload.seed
+        due = moments(load * self.capacity * shape(bed.seconds, bed.fluctuation, seed), seed)
         schedule = Schedule(moments=due, connections=bed.connections, seconds=10.0 * bed.seconds)
         result, watch = self.send(f"adjuster {adjustment.name}", schedule, adjustment)
         counted, came_due, delays, _ = compare(self.truth, result, 1)
@@ -86,7 +89,6 @@ class OnBed(Session):
         late = result["published"]["sent"] - result["published"]["due"]
         return {
             "capacity": self.capacity,
-            "load": bed.load,
             "adaptive": adjustment.request,
             "events": len(due),
             "notifications": len(delays),
@@ -135,32 +137,6 @@ def by_second(due: Float64Array, values: Float64Array, seconds: int) -> list[flo
     counts = np.bincount(second, minlength=seconds)
     sums = np.bincount(second, weights=values, minlength=seconds)
     return [float(s / c) if c else None for s, c in zip(sums, counts, strict=True)]
-
-
-def shape(seconds: int, fluctuation: float, seed: int) -> Float64Array:
-    """Rates second by second: one on average, the highest `fluctuation` times the lowest."""
-    if seconds < 1 or fluctuation < 1:
-        raise ValueError("there must be a second, and the highest rate is not below the lowest")
-    random = np.random.default_rng([seed, seconds])
-    drawn = random.normal(size=seconds)
-    for second in range(1, seconds):
-        fresh = (1 - _MEMORY**2) ** 0.5 * drawn[second]
-        drawn[second] = _MEMORY * drawn[second - 1] + fresh
-    height = drawn - drawn.min()
-    rates = 1 + (fluctuation - 1) * height / (height.max() or 1.0)
-    stretched: Float64Array = rates / rates.mean()
-    return stretched
-
-
-def moments(rates: Float64Array, seed: int) -> Float64Array:
-    """Seconds from the start at which events arrive, so many in each second, in order.
-
-    Within a second they are where chance puts them, as with independent publishers.
-    """
-    random = np.random.default_rng([seed, len(rates), 1])
-    counts = np.rint(rates).astype(np.int64)
-    parts = [second + np.sort(random.random(count)) for second, count in enumerate(counts)]
-    return np.concatenate(parts)
 
 
 # --- overload -----------------------------------------------------------------------------------

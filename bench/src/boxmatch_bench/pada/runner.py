@@ -40,6 +40,8 @@ class Task:
     experiment: str
     index: str
     adjustment: Adjustment
+    load: float | None = None
+    repetition: int = 0
 
     def heading(self, bed: Bed, run: dict[str, Any]) -> dict[str, Any]:
         """All that is known of the row before anything is measured."""
@@ -50,7 +52,14 @@ class Task:
             "series": self.index,
             "index": self.index,
             "exact": self.adjustment.maximum is None,
-            "asked": {"parameters": self.adjustment.request, "skipping": None},
+            "load": self.load,
+            "repetition": self.repetition,
+            "asked": {
+                "parameters": self.adjustment.request,
+                "skipping": None,
+                "load": self.load,
+                "repetition": self.repetition,
+            },
             "workload": bed.parameters,
             **run,
         }
@@ -59,13 +68,21 @@ class Task:
         """On a broker that has all subscriptions."""
         if self.experiment == OVERLOAD:
             return overload(on, bed, self.adjustment)
-        return on.measure(self.adjustment)
+        if self.load is None:
+            raise TypeError(f"{self.experiment} has a load")
+        return on.measure(self.adjustment, self.load, self.repetition)
 
 
-def tasks(experiments: Iterable[str]) -> list[Task]:
-    """All rows of these experiments, those of one index together."""
+def tasks(experiments: Iterable[str], bed: Bed) -> list[Task]:
+    """All rows of these experiments, those of one index together; what is repeated takes turns."""
     wanted = set(experiments)
-    made = [Task(FLUCTUATION, index, adjustment) for index in INDEXES for adjustment in ADJUSTMENTS]
+    made = [
+        Task(FLUCTUATION, index, adjustment, load, repetition)
+        for index in INDEXES
+        for repetition in range(bed.repetitions)
+        for load in bed.loads
+        for adjustment in ADJUSTMENTS
+    ]
     made += [Task(OVERLOAD, index, MORE) for index in OVERLOADED]
     alone = [Task(RATES, index, OFF) for index in RATED if RATES in wanted]
     return alone + sorted(
@@ -88,7 +105,7 @@ def run(
         "event_file": None,
         "commit": origin["commit"],
     }
-    everything = tasks(experiments)
+    everything = tasks(experiments, bed)
     missing = [task for task in everything if task.heading(bed, shared) not in results]
     watcher.start(len(everything), len(everything) - len(missing))
     alone = [task for task in missing if task.experiment == RATES]

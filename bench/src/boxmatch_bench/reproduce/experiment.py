@@ -1,30 +1,31 @@
-"""What an experiment is: workloads along an axis, indexes to compare, and what the paper found."""
+"""What an experiment is: workloads along an axis, indexes to compare, and what the paper says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from boxmatch.model.boxes import Boxes
 from boxmatch.workloads import RangeWorkload
+from boxmatch_bench.reproduce.claims import Claim
 from boxmatch_bench.reproduce.quantities import Quantity
 
-if TYPE_CHECKING:
-    from boxmatch_bench.reproduce.tables import Grid
-
-Extra = Literal["updates", "errors", "marks", "profile", "adding", "moves"]
+Extra = Literal[
+    "updates", "errors", "marks", "parts", "profile", "adding", "moves", "others", "counts"
+]
 """What is measured beside time, matches and memory: insertion and deletion; false positives and
-what was skipped; marks and the time that they take; time by number of matches. Of operations on
-spaces: adding publications; updates that move them far and a little."""
+what was skipped; marks and the time that they take; what REIN spends its time on; time by number
+of matches. Of operations on spaces: adding publications; updates that move them far and a little;
+adding subscriptions and removing publications; what the paper's algorithms would look at."""
 
-Method = Literal["matching", "operations", "durable", "spark"]
-"""How an experiment is measured: events against an index; operations on spaces in memory; updates
-of spaces on disk by many threads; operations as jobs on Spark."""
+Method = Literal["matching", "queue", "operations", "durable", "spark"]
+"""How an experiment is measured: events against an index; events that wait for an index, with the
+adjuster; operations on spaces in memory; updates of spaces on disk by many threads; operations as
+jobs on Spark."""
 
 X = float | str
 """A place on the axis."""
@@ -119,6 +120,15 @@ def ada_rein(rate: float, cells: int = 1_000) -> Series:
     return Series("Ada-REIN", "ada-rein", {"cells": cells, "rate": rate}, exact=False)
 
 
+ADA_REIN_PUBLISHED = "Ada-REIN as published"
+
+
+def ada_rein_published(rate: float, cells: int = 1_000) -> Series:
+    """Ada-REIN with the paper's own way to choose attributes."""
+    parameters = {"cells": cells, "rate": rate}
+    return Series(ADA_REIN_PUBLISHED, "ada-rein-published", parameters, exact=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """A place on the axis: a workload, parameters for some indexes, a rate for inexact series."""
@@ -127,14 +137,20 @@ class Point:
     workload: Workload
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     rate: float | None = None
+    full: bool = False
+    """Left out for time and memory, unless all is asked for."""
 
     def series(self, series: Series) -> Series:
         """The series as it is measured here."""
         parameters = {**series.parameters, **self.parameters.get(series.index, {})}
         workload = self.workload
-        if series.index == "ada-rein" and isinstance(workload, RangeWorkload):
-            # An event may lack attributes: a predicate is satisfied by as many fewer events.
-            parameters["selectivity"] = workload.width * workload.event_size / workload.attributes
+        if isinstance(workload, RangeWorkload):
+            if series.index == "ada-rein":
+                # An event may lack attributes: a predicate is satisfied by as many fewer events.
+                share = workload.event_size / workload.attributes
+                parameters["selectivity"] = workload.width * share
+            elif series.index == "ada-rein-published":
+                parameters["selectivity"] = workload.width
         if self.rate is None or series.exact:
             return replace(series, parameters=parameters)
         if series.skipping is not None:
@@ -142,11 +158,21 @@ class Point:
         return replace(series, parameters={**parameters, "rate": self.rate})
 
 
-def vary(workload: Workload, values: Iterable[Any], *parameters: str) -> tuple[Point, ...]:
-    """A point for each value, which all these parameters of the workload have there."""
+def vary(
+    workload: Workload, values: Collection[Any], *parameters: str, full: Iterable[Any] = ()
+) -> tuple[Point, ...]:
+    """A point for each value, which all these parameters of the workload have there.
+
+    Those of `full` are measured only where all is asked for.
+    """
+    only = {*full} - {*values}
     return tuple(
-        Point(x=value, workload=changed(workload, **dict.fromkeys(parameters, value)))
-        for value in values
+        Point(
+            x=value,
+            workload=changed(workload, **dict.fromkeys(parameters, value)),
+            full=value in only,
+        )
+        for value in sorted({*values, *only})
     )
 
 
@@ -159,76 +185,6 @@ class Published:
     x: X
     value: float
     source: str = "paper"
-
-
-class Cell(NamedTuple):
-    """A number in the rows of an experiment; without `x` there is one at each place."""
-
-    quantity: Quantity
-    series: str
-    x: X | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A cell compared with another, averaged over the axis if they are not at one place."""
-
-    cell: Cell
-    other: Cell
-    kind: Literal["times", "percent", "percent less", "percent more"] = "times"
-
-    @property
-    def unit(self) -> str:
-        """As it is shown after the number."""
-        return "×" if self.kind == "times" else "%"
-
-    def measured(self, grid: Grid) -> float | None:
-        """The number; None where one of them was not measured."""
-        found = []
-        for place in grid.xs if self.cell.x is None else [self.cell.x]:
-            mine = grid.value(self.cell.quantity, self.cell.series, place)
-            at = place if self.other.x is None else self.other.x
-            theirs = grid.value(self.other.quantity, self.other.series, at)
-            if mine is not None and theirs:
-                found.append(mine / theirs)
-        if not found:
-            return None
-        ratio = fmean(found)
-        return {
-            "times": ratio,
-            "percent": 100 * ratio,
-            "percent less": 100 * (1 - ratio),
-            "percent more": 100 * (ratio - 1),
-        }[self.kind]
-
-
-def times(quantity: Quantity, series: str, other: str, at: X | None = None) -> Comparison:
-    """How many times as large the quantity is for one series as for another."""
-    return Comparison(Cell(quantity, series, at), Cell(quantity, other, at))
-
-
-def percent_less(quantity: Quantity, series: str, other: str, at: X | None = None) -> Comparison:
-    """By how many percent one series is below another."""
-    return replace(times(quantity, series, other, at), kind="percent less")
-
-
-def percent_more(quantity: Quantity, series: str, other: str, at: X | None = None) -> Comparison:
-    """By how many percent one series is above another."""
-    return replace(times(quantity, series, other, at), kind="percent more")
-
-
-def change(quantity: Quantity, series: str, start: X, end: X) -> Comparison:
-    """How many times as large the quantity is at `end` as at `start`."""
-    return Comparison(Cell(quantity, series, end), Cell(quantity, series, start))
-
-
-class Claim(NamedTuple):
-    """A statement, the number in it if it has one, and how that number comes out of our rows."""
-
-    text: str
-    where: str
-    published: float | None
-    figure: Comparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +201,6 @@ class Experiment:
     points: tuple[Point, ...]
     events: int
     """How many are matched; where operations are measured, how many of each kind, at most."""
-    found: str
     tabled: tuple[Quantity, ...] = ()
     """Quantities that are put into tables, but not drawn."""
     extras: frozenset[Extra] = frozenset()
@@ -262,12 +217,14 @@ class Experiment:
     @property
     def measured(self) -> tuple[Series, ...]:
         """All that is measured at each point: the series, and the yardstick for what it can do."""
-        return self.series if self.method in ("durable", "spark") else (*self.series, NUMPY)
+        if self.method in ("durable", "spark", "queue") or "counts" in self.extras:
+            return self.series
+        return (*self.series, NUMPY)
 
 
 class Paper(NamedTuple):
-    """A paper, and what we redo of it."""
+    """A paper, what we redo of it, and what it says that belongs to no figure."""
 
     title: str
-    left_out: str
     experiments: tuple[Experiment, ...]
+    claims: tuple[Claim, ...] = ()

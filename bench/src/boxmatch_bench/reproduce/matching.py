@@ -1,5 +1,6 @@
 """How an index by itself is measured: built, asked, updated, all checked.
 
+Times are those that the thread worked: what other programs do meanwhile does not count.
 What an index cannot do, such as insertion and deletion, the engine does in its place.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from time import perf_counter_ns, thread_time_ns
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +17,7 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.engine.matcher import Matcher
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.errors import IndexTooLargeError
+from boxmatch.workloads import BooleanWorkload
 from boxmatch_bench.answers import MismatchError, by_event, compare, split
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
 from boxmatch_bench.reproduce.subject import (
@@ -23,6 +26,7 @@ from boxmatch_bench.reproduce.subject import (
     Subject,
     answers_of_scan,
     skipped_attributes,
+    skipped_by,
     skipping_figures,
 )
 from boxmatch_bench.timing import (
@@ -40,6 +44,8 @@ from boxmatch_bench.timing import (
 _WARM_BOXES: Final = 500
 _WARM_EVENTS: Final = 300
 """Enough for every way that an index answers a batch."""
+_ROUNDS: Final = 20
+"""At the most; what comes in between is not in the best of them."""
 _TOGETHER: Final = 1_000
 """Subscriptions in one call, where many are added or removed together."""
 
@@ -67,6 +73,9 @@ def measure_index(
     except IndexTooLargeError as reason:
         return {"refused": str(reason)}
     figures["parameters"] = dict(subject.index.chosen)
+    held = getattr(subject.index, "held", None)
+    if held is not None:
+        figures["held"] = held
     parts = subject.index.nbytes
     figures["memory"] = {"parts": parts, "total": sum(parts.values())}
     stage("checking")
@@ -79,9 +88,14 @@ def measure_index(
         if not series.exact:
             stage("false positives")
             figures["errors"] = skipping_figures(subject, setting, count="errors" in extras)
+            stage("what skipping saves")
+            figures["errors"]["gain"] = saved(subject, setting.points, effort.seconds / 2)
         if "marks" in extras and series.index == "hem":
             stage("marking")
             figures["marks"] = _marks(subject, setting, effort.seconds / 4)
+        if "parts" in extras and series.index == "rein":
+            stage("parts")
+            figures["parts"] = parts_of_rein(subject, setting, effort.seconds / 2)
         if "updates" in extras:
             stage("updating")
             try:
@@ -99,13 +113,17 @@ def _searches(
 ) -> Figures:
     points = setting.points
     stage("counting in batches")
-    counting = best_time(lambda n: subject.count(points[:n]), len(points), 0.2 * effort.seconds)
+    counting = best_time(
+        lambda n: subject.count(points[:n]), len(points), 0.2 * effort.seconds, thread_time_ns
+    )
     if subject.series.exact and (subject.series.index == "tile" or counting.events == len(points)):
         setting.learn(subject.count(points))
     per_event = float(setting.counts.mean())
     stage("matching in batches")
     most = max(1, min(len(points), int(LISTED / max(per_event, 1.0))))
-    matching = best_time(lambda n: subject.match(points[:n]), most, 0.35 * effort.seconds)
+    matching = best_time(
+        lambda n: subject.match(points[:n]), most, 0.35 * effort.seconds, thread_time_ns
+    )
     stage("event by event")
     one_by_one, taken, found = _single(subject, points, 0.35 * effort.seconds)
     figures: Figures = {
@@ -118,6 +136,8 @@ def _searches(
         "single": one_by_one,
         "matches": {"per_event": per_event, "events": len(points)},
     }
+    if isinstance(setting.workload, BooleanWorkload):
+        figures["ones"] = float(np.count_nonzero(points, axis=1).mean())
     if "profile" in extras:
         figures["profile"] = by_matches(taken, found)
     return figures
@@ -160,8 +180,39 @@ def _single(
 ) -> tuple[Figures, Int64Array, Int64Array]:
     """Times of events matched one after the other: a summary, nanoseconds, matches."""
     alone = [points[i : i + 1] for i in range(len(points))]
-    nanoseconds, found = time_each(subject.match_one, alone, seconds)
-    return {**spread(nanoseconds), "events": len(nanoseconds)}, nanoseconds, found
+    nanoseconds, found = time_each(
+        subject.match_one, alone, seconds, rounds=_ROUNDS, clock=thread_time_ns
+    )
+    summary = {
+        **spread(nanoseconds),
+        "events": len(nanoseconds),
+        "max_matches": int(found[np.argmax(nanoseconds)]),
+        "min_matches": int(found[np.argmin(nanoseconds)]),
+    }
+    return summary, nanoseconds, found
+
+
+def saved(subject: Subject, points: Int64Array, seconds: float) -> float:
+    """The share of the time of an event that skipping saves: on one index, by turns."""
+    index, skipped, none = subject.index, skipped_by(subject), np.zeros(0, bool)
+    best = np.full((2, len(points)), np.inf)
+    deadline, first = perf_counter_ns() + 1e9 * seconds, len(points)
+    for turn in range(_ROUNDS):
+        for event in range(first):
+            point = points[event : event + 1]
+            for which in (turn % 2, 1 - turn % 2):
+                marks = skipped if which else none
+                began = thread_time_ns()
+                index.match_one(point, skipped=marks)
+                best[which, event] = min(best[which, event], thread_time_ns() - began)
+            if perf_counter_ns() > deadline and event >= 2:
+                if not turn:
+                    first = event + 1
+                break
+        if perf_counter_ns() > deadline:
+            break
+    exact, skipping = best[:, :first].sum(axis=1)
+    return float(1 - skipping / exact)
 
 
 def _marks(subject: Subject, setting: Setting, seconds: float) -> Figures:
@@ -169,7 +220,9 @@ def _marks(subject: Subject, setting: Setting, seconds: float) -> Figures:
     from boxmatch.indexes.papers.hem import mark_only
 
     points = setting.points
-    timing = best_time(lambda n: mark_only(subject.index, points[:n]), len(points), seconds)
+    timing = best_time(
+        lambda n: mark_only(subject.index, points[:n]), len(points), seconds, thread_time_ns
+    )
     # Of all events, as what they are compared with: a sample may be far from the mean.
     per_event = mark_only(subject.index, points) / len(points)
     return {
@@ -179,6 +232,24 @@ def _marks(subject: Subject, setting: Setting, seconds: float) -> Figures:
         "without": setting.unsatisfied,
         "avoided": 1 - per_event / setting.unsatisfied if setting.unsatisfied else None,
     }
+
+
+def parts_of_rein(subject: Subject, setting: Setting, seconds: float) -> Figures:
+    """What the steps of REIN take, each alone, as shares of matching in batches."""
+    from boxmatch_bench.reproduce.published.rein_parts import compare_only, mark_only
+
+    points, index = setting.points, subject.index
+    whole, marking, comparing = (
+        best_time(
+            lambda n, run=run: run(index, points[:n]),  # type: ignore[misc]
+            len(points),
+            seconds / 3,
+            thread_time_ns,
+        )
+        for run in (lambda index, some: index.match(some), mark_only, compare_only)
+    )
+    shares = [one.microseconds / whole.microseconds for one in (marking, comparing)]
+    return {"mark": shares[0], "compare": shares[1], "rest": 1 - sum(shares)}
 
 
 class _IndexStore:
@@ -252,12 +323,14 @@ def measure_updates(subject: Subject, setting: Setting, seconds: float) -> dict[
         else _MatcherStore(subject.series, setting)
     )
     arrived = removed = 0
+    # The engine has threads of its own.
+    clock = thread_time_ns if store.through == "index" else perf_counter_ns
 
     def add(rows: int) -> float:
         nonlocal arrived
         run = store.add(arrived, arrived + rows)
         arrived += rows
-        return took(run)
+        return took(run, clock=clock)
 
     # The first one onto a built index makes room for many, once: it is a figure of its own, and
     # would be most of the mean of the others.
@@ -270,6 +343,8 @@ def measure_updates(subject: Subject, setting: Setting, seconds: float) -> dict[
         "ones": ones,
         "many": 1e6 * many / _TOGETHER,
         "batches": batches,
+        # As a subscriber sees it: room is made once for all of these.
+        "all": 1e6 * (first + one * ones + many * batches) / (1 + ones + _TOGETHER * batches),
         "through": store.through,
     }
     old = np.random.default_rng(1).permutation(setting.boxes.count)[: 2 * _TOGETHER]
@@ -278,7 +353,7 @@ def measure_updates(subject: Subject, setting: Setting, seconds: float) -> dict[
         nonlocal removed
         run = store.remove(old[removed : removed + rows].astype(np.int64))
         removed += rows
-        return took(run)
+        return took(run, clock=clock)
 
     gone, singles = _repeat(lambda: remove(1), len(old) // 2, seconds / 2)
     # An index that searches for what it removes may need minutes for a thousand at once.

@@ -12,7 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, thread_time_ns
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,9 +24,18 @@ from boxmatch.spaces.spaces import Spaces
 from boxmatch.spaces.transitions import Transitions
 from boxmatch.storage.sqlite import Sync
 from boxmatch.workloads.regions import UpdateKind
-from boxmatch_bench.answers import within
+from boxmatch_bench.answers import MismatchError, within
+from boxmatch_bench.reproduce.counts import counts_of
 from boxmatch_bench.reproduce.experiment import NUMPY, Extra, Series
-from boxmatch_bench.reproduce.regions import Columns, Regions, Step, Walk, check, of_publication
+from boxmatch_bench.reproduce.regions import (
+    Columns,
+    PublicationColumns,
+    Regions,
+    Step,
+    Walk,
+    check,
+    of_publication,
+)
 from boxmatch_bench.timing import Effort, Figures, Stage, by_matches, spread
 
 Operation = Callable[[Step], Transitions]
@@ -60,8 +69,14 @@ class _InSpaces:
     def update_many(self, steps: list[Step], points: npt.NDArray[np.float64]) -> Transitions:
         return self._spaces.update_publications([step.publication for step in steps], points)
 
-    def forget(self, step: Step) -> object:
+    def forget(self, step: Step) -> Transitions:
         return self._spaces.retract(step.publication)
+
+    def subscribe(self, step: Step) -> Transitions:
+        return self._spaces.subscribe(step.publication, step.spec)
+
+    def unsubscribe(self, step: Step) -> Transitions:
+        return self._spaces.unsubscribe(step.publication)
 
 
 class _InNumPy:
@@ -123,9 +138,15 @@ def _measure(
         _checked(do, steps, regions.columns)
         return found
 
+    if "others" in extras and isinstance(subject, _InSpaces):
+        stage("adding subscriptions, removing publications")
+        figures |= _others(subject, regions, most, effort)
     if "adding" in extras:
         stage("adding")
         figures["adding"] = _summary(*timed(subject.add, _arrivals(subject, regions)))
+    if "counts" in extras and isinstance(subject, _InSpaces):
+        stage("counting")
+        return {"counts": counts_of(regions, most), "checked_operations": 0}
     walk = Walk(regions)
     if "moves" in extras:
         stage("updates")
@@ -140,6 +161,45 @@ def _measure(
             stage(f"{kind} updates, {_TOGETHER:,} together")
             figures[f"{kind}_together"] = _together(subject, regions, walk, kind, most, effort)
     return figures
+
+
+def _others(subject: _InSpaces, regions: Regions, most: int, effort: Effort) -> Figures:
+    """New subscriptions, each removed again; then publications that come and go."""
+    columns, added = PublicationColumns(regions.workload), []
+    spent, taken, found = 0, [], []
+    for number, step in enumerate(islice(regions.subscribing(), most)):
+        began = thread_time_ns()
+        told = subject.subscribe(step)
+        taken.append(thread_time_ns() - began)
+        spent += taken[-1]
+        found.append(len(told))
+        if number < CHECKED:
+            columns.check(step, told)
+        added.append(step)
+        if len(added) > regions.workload.subscriptions // 100 + CHECKED:
+            for one in added:
+                subject.unsubscribe(one)
+            added = []
+        if spent > 1e9 * effort.seconds and len(taken) > CHECKED:
+            break
+    for one in added:
+        subject.unsubscribe(one)
+    figures = {"subscribing": _summary(np.array(taken, np.int64), np.array(found))}
+    taken, found, spent = [], [], 0
+    for step in islice(regions.arrivals(), most):
+        entered = len(subject.add(step))
+        began = thread_time_ns()
+        told = subject.forget(step)
+        taken.append(thread_time_ns() - began)
+        spent += taken[-1]
+        found.append(len(told))
+        if len(told) != entered:
+            raise MismatchError(
+                f"publication {step.publication} entered {entered} and left {len(told)}"
+            )
+        if spent > 1e9 * effort.seconds and len(taken) > CHECKED:
+            break
+    return figures | {"removing": _summary(np.array(taken, np.int64), np.array(found))}
 
 
 def _by_turns(do: Operation, walk: Walk, columns: Columns, most: int, effort: Effort) -> Figures:
@@ -179,9 +239,9 @@ def _timed(
     taken, found, spent = [], [], 0
     while some := list(islice(steps, at_once)):
         for step in some:
-            began = perf_counter_ns()
+            began = thread_time_ns()
             told = do(step)
-            taken.append(perf_counter_ns() - began)
+            taken.append(thread_time_ns() - began)
             found.append(len(told))
             spent += taken[-1]
         if spent > 1e9 * seconds and len(taken) >= 3:
@@ -202,9 +262,9 @@ def _together(
     for _ in range(_BATCHES):
         batch = list(islice(steps, min(_TOGETHER, most)))
         points = regions.points(batch)
-        began = perf_counter_ns()
+        began = thread_time_ns()
         told = subject.update_many(batch, points)
-        took = perf_counter_ns() - began
+        took = thread_time_ns() - began
         spent += took
         taken.append(took // len(batch))
         found.append(len(told) / len(batch))

@@ -12,10 +12,8 @@ class Quantity:
     """A number in a row, found by its path and shown in its unit.
 
     `shared` says that it is the same for all indexes at a place, so that it is shown once.
-    `saved_against` names a series: the quantity is then the share (in %) by which the number is
-    smaller than that series' own at the same place. `curve` says that it is not one number but
-    many, one for each number of matches: `event` for the time of an event, `match` for the time
-    of each of its matches.
+    `curve` says that it is not one number but many, one for each number of matches: `event` for
+    the time of an event, `match` for the time of each of its matches.
     """
 
     label: str
@@ -24,7 +22,6 @@ class Quantity:
     factor: float = 1.0
     log: bool = False
     shared: bool = False
-    saved_against: str | None = None
     curve: Literal["event", "match"] | None = None
 
     def of(self, row: Mapping[str, Any]) -> float | None:
@@ -69,6 +66,9 @@ MATCHES: Final = Quantity("Matches", "per event", ("matches", "per_event"), shar
 MATCHES_OF_400: Final = replace(
     MATCHES, label="Matched subscriptions", unit="of 400 events", factor=400
 )
+ONES: Final = Quantity("Ones of an event", "", ("ones",), shared=True)
+SLOWEST_MATCHES: Final = Quantity("Matches of the slowest event", "", ("single", "max_matches"))
+FASTEST_MATCHES: Final = Quantity("Matches of the fastest event", "", ("single", "min_matches"))
 BUILD: Final = Quantity("Time to build from all subscriptions", "s", ("build_seconds",), log=True)
 MEMORY: Final = Quantity("Memory", "MB", ("memory", "total"), 1e-6, log=True)
 INSERTION: Final = Quantity(
@@ -76,6 +76,9 @@ INSERTION: Final = Quantity(
 )
 INSERTION_ONE: Final = replace(
     INSERTION, label="Insertion time, one at a time", path=("insertion", "one")
+)
+INSERTION_ALL: Final = replace(
+    INSERTION, label="Insertion time, making room included", path=("insertion", "all")
 )
 FIRST_INSERTION: Final = replace(
     INSERTION,
@@ -91,6 +94,9 @@ DELETION_ONE: Final = replace(
     DELETION, label="Deletion time, one at a time", path=("deletion", "one")
 )
 MARKING: Final = Quantity("Marking time", "ms", ("marks", "time"), 1e-3, log=True)
+COMPARING_SHARE: Final = Quantity("Comparing", "% of matching", ("parts", "compare"), 100)
+MARKING_SHARE: Final = replace(COMPARING_SHARE, label="Marking", path=("parts", "mark"))
+REST_SHARE: Final = replace(COMPARING_SHARE, label="The rest", path=("parts", "rest"))
 MARKS: Final = Quantity("Boxes marked one by one", "per event", ("marks", "per_event"), log=True)
 EXPECTED_RATE: Final = Quantity(
     "F1, tolerated rate of false positives", "%", ("errors", "rate"), 100
@@ -101,9 +107,7 @@ SKIPPED_ATTRIBUTES: Final = Quantity("X, attributes skipped", "", ("errors", "at
 EXPECTED_IMPROVEMENT: Final = Quantity(
     "R1, expected improvement", "%", ("errors", "improvement"), 100
 )
-IMPROVEMENT: Final = replace(
-    SINGLE, label="R2, measured improvement", unit="%", log=False, saved_against="REIN"
-)
+IMPROVEMENT: Final = Quantity("R2, measured improvement", "%", ("errors", "gain"), 100)
 TIME_BY_MATCHES: Final = Quantity(
     "Matching time", "ms", ("profile",), 1e-3, log=True, curve="event"
 )
@@ -111,6 +115,10 @@ TIME_PER_MATCH: Final = Quantity(
     "Running time per match", "µs", ("profile",), log=True, curve="match"
 )
 ADDING: Final = Quantity("Time to add a publication", "ms", ("adding", "mean"), 1e-3, log=True)
+SUBSCRIBING: Final = replace(
+    ADDING, label="Time to add a subscription", path=("subscribing", "mean")
+)
+REMOVING: Final = replace(ADDING, label="Time to remove a publication", path=("removing", "mean"))
 RANDOM_UPDATE: Final = replace(ADDING, label="Time of a random update", path=("random", "mean"))
 INCREMENTAL_UPDATE: Final = replace(
     ADDING, label="Time of an incremental update", path=("incremental", "mean")
@@ -135,4 +143,40 @@ DISK_SYNCS: Final = Quantity(
     ("disk", "syncs_per_second"),
     shared=True,
 )
+_COUNTED: Final = Quantity("", "per operation", (), log=True, shared=True)
+TRAVERSED_BY_ADDING: Final = replace(
+    _COUNTED, label="Ends that adding would traverse", path=("counts", "adding", "traversed")
+)
+TRAVERSED_BY_RANDOM: Final = replace(
+    _COUNTED, label="Ends, random update", path=("counts", "random", "traversed")
+)
+TRAVERSED_BY_INCREMENTAL: Final = replace(
+    _COUNTED, label="Ends, incremental update", path=("counts", "incremental", "traversed")
+)
+CANDIDATES_OF_ADDING: Final = replace(
+    _COUNTED, label="Candidates of adding", path=("counts", "adding", "candidates")
+)
+CANDIDATES_OF_RANDOM: Final = replace(
+    _COUNTED, label="Candidates, random update", path=("counts", "random", "candidates")
+)
+CANDIDATES_OF_INCREMENTAL: Final = replace(
+    _COUNTED, label="Candidates, incremental update", path=("counts", "incremental", "candidates")
+)
+BY_FORMULA: Final = {
+    name: replace(_COUNTED, label=f"Table 2, {name}", unit="steps", path=("counts", "table", name))
+    for name in ("naïve", "counting", "Gough", "Gryphon, worst case")
+}
+LATENCY: Final = Quantity("Mean latency", "ms", ("latency", "mean"), log=True)
+LATENCY_DEVIATION: Final = replace(
+    LATENCY, label="Standard deviation of latency", path=("latency", "deviation")
+)
+LATENCY_RATIO: Final = Quantity(
+    "REIN's mean latency", "times this", ("latency", "times_less", "mean")
+)
+LOWEST_RATIO: Final = replace(
+    LATENCY_RATIO, label="of which 95 % are from", path=("latency", "times_less", "low")
+)
+HIGHEST_RATIO: Final = replace(LATENCY_RATIO, label="to", path=("latency", "times_less", "high"))
+WAITED_RATE: Final = Quantity("Mean rate", "%", ("latency", "rate"), 100)
+BOXES_HELD: Final = Quantity("Boxes held", "% of all", ("held",), 100)
 AVOIDED: Final = Quantity("Marks avoided", "%", ("marks", "avoided"), 100)

@@ -92,6 +92,16 @@ class Regions:
             for row in range(_ARRIVING):
                 yield self.step(first + row, dimensions[row], None, values[row])
 
+    def subscribing(self) -> Iterator[Step]:
+        """Subscriptions that come after the stored ones, with their numbers."""
+        for first in count(self.workload.subscriptions, _ARRIVING):
+            boxes = self.workload.subscription_boxes(first, first + _ARRIVING)
+            for row, spec in enumerate(intervals_of(self.names, boxes)):
+                place = self._place(np.zeros(0, np.int64), np.zeros(0, np.int64))
+                for dimension, low, high in boxes.row(row):
+                    place[:, dimension] = low, high
+                yield Step(first + row, None, place, spec)
+
 
 class Walk:
     """Stored publications that move, and where each one is. Steps are taken as they are made."""
@@ -187,6 +197,26 @@ class Columns:
         for dimension, low, high in self._constraints:
             mask &= (low <= highest[dimension]) & (lowest[dimension] <= high)
         return mask
+
+
+class PublicationColumns:
+    """Brute force in NumPy over publications, for subscriptions that come."""
+
+    def __init__(self, workload: RegionWorkload) -> None:
+        boxes, shape = workload.publication_boxes(), (-1, workload.publication_constraints)
+        self._dimension = boxes.attribute.astype(np.int64).reshape(shape)
+        self._low, self._high = boxes.low.reshape(shape), boxes.high.reshape(shape)
+
+    def check(self, step: Step, told: Transitions) -> None:
+        """Raise `MismatchError` unless exactly those publications enter that overlap."""
+        lowest, highest = step.new
+        overlap = (self._low <= highest[self._dimension]) & (lowest[self._dimension] <= self._high)
+        wanted = np.flatnonzero(overlap.all(axis=1))
+        if not np.array_equal(np.sort(told.publication), wanted) or (told.code != ENTER).any():
+            raise MismatchError(
+                f"subscription {step.publication} is told of {len(told)} publications, and "
+                f"{len(wanted)} overlap it"
+            )
 
 
 def of_publication(told: Transitions, publication: int) -> Transitions:

@@ -16,17 +16,27 @@ from boxmatch.reports import (
     table,
 )
 from boxmatch_bench.reproduce.catalogue import PAPERS
-from boxmatch_bench.reproduce.experiment import NUMPY, Paper
-from boxmatch_bench.reproduce.findings import (
+from boxmatch_bench.reproduce.claims import counted
+from boxmatch_bench.reproduce.contest import (
     hem_default,
     left_out,
     on_ranges,
-    rates_kept,
-    spaces_aims,
     tile_not_fastest,
 )
+from boxmatch_bench.reproduce.experiment import NUMPY, Paper
 from boxmatch_bench.reproduce.quantities import Quantity
-from boxmatch_bench.reproduce.tables import NOT_COMPARABLE, REFUSED, Grid, place_of, refusal, tables
+from boxmatch_bench.reproduce.tables import (
+    NOT_COMPARABLE,
+    REFUSED,
+    Grid,
+    duration,
+    grids_of,
+    place_of,
+    refusal,
+    tables,
+    verdicts_of,
+    without_figure,
+)
 from boxmatch_bench.tables import Row, Table
 
 __all__ = ["PlottingError", "report", "require_plotting"]
@@ -42,27 +52,21 @@ _INTRODUCTION = (
 
 def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
     """The page for all experiments, from the rows that there are. `run` says what was asked."""
-    by_experiment: dict[str, list[Row]] = {}
-    for row in rows:
-        by_experiment.setdefault(row["experiment"], []).append(row)
-    grids = {
-        experiment.name: Grid(experiment, by_experiment.get(experiment.name, []))
-        for paper in PAPERS.values()
-        for experiment in paper.experiments
-    }
+    grids = grids_of(PAPERS, rows)
     # What is not part of `all` is left out of reports without it.
     papers = {
         name: paper
         for name, paper in PAPERS.items()
-        if any(e.method != "spark" or e.name in by_experiment for e in paper.experiments)
+        if any(e.method != "spark" or len(grids[e.name]) for e in paper.experiments)
     }
     drawn = Charts()
-    sections = [_summary(list(grids.values()), rows)]
+    sections = [_summary(papers, grids, rows)]
     for name, paper in papers.items():
         content = "".join(_experiment(grids[e.name], drawn) for e in paper.experiments)
         sections.append(
             f'<section id="{name}"><h2>{escape(paper.title)}</h2>'
-            f"<p>Left out: {escape(paper.left_out)}</p>{content}</section>"
+            f"<p>{escape(counted(verdicts_of(paper, grids)))}.</p>{_of_no_figure(paper)}"
+            f"{content}</section>"
         )
     return page(
         title="Boxmatch: the papers' experiments, reproduced",
@@ -73,6 +77,10 @@ def report(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         sections="".join(sections),
         charts=drawn,
     )
+
+
+def _of_no_figure(paper: Paper) -> str:
+    return _table(without_figure(paper)) if paper.claims else ""
 
 
 def _contents(papers: Mapping[str, Paper]) -> str:
@@ -103,12 +111,17 @@ def _provenance(rows: Sequence[Row], run: Mapping[str, Any]) -> str:
         "Machine": machines,
         "Python": all_of(r["python"] for r in rows) + "; " + ", ".join(sorted(packages)),
         "Measured": f"{dates[0]} to {dates[-1]}, {len(rows)} rows" if dates else "nothing yet",
+        "Took": duration(rows),
     }
     return facts(known)
 
 
-def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
-    parts = ['<section id="summary"><h2>Summary</h2>']
+def _summary(papers: Mapping[str, Paper], by_name: Mapping[str, Grid], rows: Sequence[Row]) -> str:
+    grids = list(by_name.values())
+    counts = [
+        f"{paper.title}: {counted(verdicts_of(paper, by_name))}." for paper in papers.values()
+    ]
+    parts = ['<section id="summary"><h2>Summary</h2><h3>Claims of the papers</h3>', bullets(counts)]
     for title, wanted in (("ranges", True), ("boolean properties", False)):
         slower, won = tile_not_fastest(grid for grid in grids if on_ranges(grid) is wanted)
         parts.append(
@@ -117,12 +130,6 @@ def _summary(grids: list[Grid], rows: Sequence[Row]) -> str:
     default = hem_default(grids)
     if default is not None:
         parts += ["<h3>HEM's default setting</h3>", _table(default)]
-    rates = rates_kept(grids)
-    if rates:
-        parts += ["<h3>False positive rates</h3>", bullets(rates)]
-    aims = spaces_aims(grids)
-    if aims:
-        parts += ["<h3>Spaces with 100,000 publications and subscriptions</h3>", bullets(aims)]
     refused = left_out(rows)
     if refused:
         parts += ["<h3>Not enough memory</h3>", bullets(refused)]
@@ -145,7 +152,6 @@ def _experiment(grid: Grid, drawn: Charts) -> str:
     head = (
         f'<article id="{experiment.name}"><h3>{escape(experiment.figure)}: '
         f"{escape(experiment.title)}</h3>"
-        f"<p><b>The paper found:</b> {escape(experiment.found)}</p>"
     )
     if not len(grid):
         return f"{head}<p>Not measured in this run.</p></article>"
@@ -200,6 +206,12 @@ _COLOURS: Final = {
     "HEM": "#1f77b4",
     "REIN": "#2ca02c",
     "Ada-REIN": "#98c379",
+    "Ada-REIN as published": "#556b2f",
+    "HEM, 128 groups": "#7fb3e6",
+    "RAPIDMatch, space cut": "#f5c518",
+    "REIN, covered found once": "#98c379",
+    "Ada-REIN, our adjuster": "#1f77b4",
+    "Ada-REIN and PADA as published": "#e69f00",
     "TAMA": "#9467bd",
     "OpIndex": "#8c564b",
     "SIENA": "#e69f00",

@@ -31,6 +31,7 @@ from boxmatch_bench.reproduce.experiment import (
     scaled,
 )
 from boxmatch_bench.reproduce.matching import measure_index
+from boxmatch_bench.reproduce.queue import Queue
 from boxmatch_bench.reproduce.regions import Regions
 from boxmatch_bench.reproduce.subject import Setting
 from boxmatch_bench.results import Results
@@ -44,6 +45,8 @@ class Options:
     scale: float = 1.0
     seed: int = 1
     event_file: Path | None = None
+    full: bool = False
+    """With the sizes that are left out for time and memory."""
 
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 10:
@@ -117,6 +120,8 @@ def plan(experiments: Iterable[Experiment], options: Options) -> list[Group]:
     groups: dict[tuple[Method, Workload, int], Group] = {}
     for experiment in experiments:
         for point in experiment.points:
+            if point.full and not options.full:
+                continue
             for member in experiment.measured:
                 series = point.series(member)
                 workload = workload_of(experiment, point, series, options)
@@ -163,6 +168,13 @@ def _matching(workload: Workload, events: int, _: Path) -> Iterator[Measure]:
 
 
 @contextmanager
+def _queue(workload: Workload, events: int, _: Path) -> Iterator[Measure]:
+    if not isinstance(workload, EventWorkload):
+        raise TypeError(f"{type(workload).__name__} has no events")
+    yield Queue(workload, events).measure
+
+
+@contextmanager
 def _operations(workload: Workload, most: int, _: Path) -> Iterator[Measure]:
     yield partial(operations.measure, _regions(workload), most)
 
@@ -186,8 +198,14 @@ def _regions(workload: Workload) -> Regions:
     return Regions(workload)
 
 
+_AS_LONG_AS_SEARCHING: Final = 250_000
+"""So many subscriptions are made, indexed and compared in the time of the searches."""
+_QUEUE: Final = 15.0
+
+
 METHODS: Final[Mapping[Method, SetUp]] = {
     "matching": _matching,
+    "queue": _queue,
     "operations": _operations,
     "durable": _durable,
     "spark": _on_spark,
@@ -201,8 +219,28 @@ class Watcher(Protocol):
         """So many measurements are to be made, of which `done` were found in the file."""
 
     def doing(self, what: str) -> None: ...
-    def finished(self) -> None:
-        """One more measurement is done."""
+    def finished(self, left: float | None = None) -> None:
+        """One more measurement is done; the others take about so many seconds."""
+
+
+class Forecast:
+    """How long the rest will take, by how long what is done has taken."""
+
+    def __init__(self, weight: float) -> None:
+        self._left, self._done, self._began = weight, 0.0, perf_counter()
+
+    def after(self, weight: float) -> float:
+        """Seconds that are left once something of this weight is done."""
+        self._left -= weight
+        self._done += weight
+        return self._left * (perf_counter() - self._began) / self._done
+
+
+def weight(group: Group) -> float:
+    """How long a task of a group takes, compared with others: making and building go by size."""
+    if group.method == "queue":
+        return _QUEUE
+    return 1.0 + group.workload.subscriptions / _AS_LONG_AS_SEARCHING
 
 
 def run(
@@ -223,6 +261,7 @@ def run(
             if not task.places:
                 del group.tasks[key]
     watcher.start(total, total - sum(len(group.tasks) for group in groups))
+    forecast = Forecast(sum(weight(group) * len(group.tasks) for group in groups))
     effort = Effort.at_scale(options.scale)
     for group in groups:
         if not group.tasks:
@@ -237,7 +276,7 @@ def run(
                 for place in task.places:
                     heading = place.heading(options, origin["commit"])
                     results.add({**heading, **figures, **origin})
-                watcher.finished()
+                watcher.finished(forecast.after(weight(group)))
         del measure
         gc.collect()
         release_free_memory()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from time import thread_time_ns
 from typing import Any, Final
 
 import numpy as np
@@ -15,13 +16,13 @@ from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.errors import IndexTooLargeError
 from boxmatch.indexes.base import Matches
 from boxmatch.indexes.papers.rein import ReinIndex
-from boxmatch.indexes.registry import index_class
 from boxmatch.indexes.scan import ScanIndex
 from boxmatch.model.axis import ABSENT, LAST
 from boxmatch.model.boxes import Boxes
 from boxmatch.workloads import RangeWorkload
 from boxmatch_bench.answers import MismatchError, split
 from boxmatch_bench.reproduce.experiment import NUMPY, EventWorkload, Series
+from boxmatch_bench.reproduce.published import index_class
 from boxmatch_bench.timing import best_time
 
 ARRIVALS: Final = 6_000
@@ -198,6 +199,7 @@ def calibrated(boxes: int) -> CostModel:
             lambda n, i=index, t=trial: i.match(t.points[:n]),  # type: ignore[misc]  # by defaults
             _TRIAL_EVENTS,
             _TRIAL_SECONDS,
+            thread_time_ns,
         )
         work.append(matching_work(trial.frequency, trial.boxes.count, buckets))
         seconds.append(timing.microseconds / 1e6)

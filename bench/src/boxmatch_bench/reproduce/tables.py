@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log2
 from typing import Any
 
-from boxmatch_bench.reproduce.experiment import Experiment, X
+from boxmatch_bench.reproduce.claims import IMPOSSIBLE, Verdict, counted, judge
+from boxmatch_bench.reproduce.experiment import Experiment, Paper, X
 from boxmatch_bench.reproduce.quantities import Quantity, bins_of
 from boxmatch_bench.tables import Row, Table, number, optional
 
@@ -21,8 +22,14 @@ NOT_COMPARABLE = (
 class Grid:
     """Rows by series and place on the axis."""
 
-    def __init__(self, experiment: Experiment, rows: Iterable[Row]) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        rows: Iterable[Row],
+        others: Mapping[str, Grid] | None = None,
+    ) -> None:
         self.experiment = experiment
+        self._others = {} if others is None else others
         self._rows = {(row["series"], row["x"]): row for row in rows}
 
     def __len__(self) -> int:
@@ -39,6 +46,21 @@ class Grid:
         have = {x for _, x in self._rows}
         return [point.x for point in self.experiment.points if point.x in have]
 
+    def beside(self, name: str) -> Grid | None:
+        """The grid of another experiment, if that was measured too."""
+        other = self._others.get(name)
+        return other if other is not None and len(other) else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether each series that was measured has all places, but for those left out."""
+        wanted = {point.x for point in self.experiment.points if not point.full}
+        by_series: dict[str, set[X]] = {}
+        for series, x in self._rows:
+            by_series.setdefault(series, set()).add(x)
+        known = {series.label for series in self.experiment.series}
+        return all(wanted <= have for series, have in by_series.items() if series in known)
+
     @property
     def comparable(self) -> bool:
         """Whether the rows are of the published setting: at full size, on made-up events."""
@@ -51,16 +73,24 @@ class Grid:
     def value(self, quantity: Quantity, series: str, x: X) -> float | None:
         """A quantity of one row; None where it was not measured, or the index refused."""
         row = self.row(series, x)
-        mine = None if row is None else quantity.of(row)
-        if quantity.saved_against is None or mine is None:
-            return mine
-        other = self.row(quantity.saved_against, x)
-        theirs = None if other is None else quantity.of(other)
-        return 100 * (1 - mine / theirs) if theirs else None
+        return None if row is None else quantity.of(row)
 
     def has(self, quantity: Quantity) -> bool:
         """Whether any row has the quantity."""
         return any(quantity.of(row) is not None for row in self.rows)
+
+
+def grids_of(papers: Mapping[str, Paper], rows: Iterable[Row]) -> dict[str, Grid]:
+    """The grids of all experiments by name, each of which knows the others."""
+    by_experiment: dict[str, list[Row]] = {}
+    for row in rows:
+        by_experiment.setdefault(row["experiment"], []).append(row)
+    grids: dict[str, Grid] = {}
+    for paper in papers.values():
+        for experiment in paper.experiments:
+            mine = by_experiment.get(experiment.name, [])
+            grids[experiment.name] = Grid(experiment, mine, grids)
+    return grids
 
 
 def tables(grid: Grid) -> list[Table]:
@@ -70,7 +100,7 @@ def tables(grid: Grid) -> list[Table]:
     made.append(_shared(grid, [q for q in experiment.tabled if q.shared]))
     made.append(_by_quantity(grid, [q for q in experiment.tabled if not q.shared]))
     if experiment.claims:
-        made.append(_claims(grid))
+        made.append(claims_table(grid))
     return [table for table in made if table.rows]
 
 
@@ -145,29 +175,76 @@ def _heads(columns: Columns) -> list[str]:
 def _curves(grid: Grid, quantity: Quantity) -> Table:
     """A row for each number of matches, to the nearest power of two."""
     labels = [s.label for s in grid.experiment.series]
-    cells: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
-    for row in grid.rows:
-        for part in bins_of(row):
-            cells.setdefault((round(log2(part["matches"])), row["series"]), []).append(part)
+    cells = curve_cells(grid, quantity)
     rows = [
-        (
-            f"{2**power:,}",
-            *(number(quantity.over(c)) if (c := cells.get((power, s))) else "" for s in labels),
-        )
+        (f"{2**power:,}", *(optional(cells.get((power, label))) for label in labels))
         for power in sorted({power for power, _ in cells})
     ]
     return Table(str(quantity), ("matches, about", *labels), tuple(rows))
 
 
-def _claims(grid: Grid) -> Table:
-    rows = []
-    for claim in grid.experiment.claims:
-        theirs, ours = (
-            "" if value is None else f"{number(value)} {claim.figure.unit}"
-            for value in (claim.published, claim.figure.measured(grid))
-        )
-        rows.append((claim.text, claim.where, theirs or "no number", ours))
-    return Table("What the text says", ("statement", "where", "paper", "ours"), tuple(rows), 2)
+def curve_cells(grid: Grid, quantity: Quantity) -> dict[tuple[int, str], float]:
+    """A curve's quantity by the power of two that the matches are near to, and by series."""
+    parts: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+    for row in grid.rows:
+        for part in bins_of(row):
+            parts.setdefault((round(log2(part["matches"])), row["series"]), []).append(part)
+    return {key: quantity.over(bins) for key, bins in parts.items()}
+
+
+_CLAIMS = ("where", "what is said", "there", "here", "verdict")
+
+
+def claims_table(grid: Grid) -> Table:
+    """What is said of one experiment, what our rows have, and the verdict."""
+    verdicts = [judge(claim, grid) for claim in grid.experiment.claims]
+    return Table("What the paper says", _CLAIMS, tuple(map(_cells, verdicts)), 5)
+
+
+def verdicts_of(paper: Paper, grids: Mapping[str, Grid]) -> list[Verdict]:
+    """All claims of a paper, judged, in the order of its experiments."""
+    made = [
+        judge(claim, grids[experiment.name])
+        for experiment in paper.experiments
+        for claim in experiment.claims
+    ]
+    return made + [Verdict(claim, "", IMPOSSIBLE) for claim in paper.claims]
+
+
+def verdicts_table(paper: Paper, grids: Mapping[str, Grid]) -> Table:
+    """The same as one table, each with the figure that it is about."""
+    rows = [
+        _with_figure(experiment.figure, judge(claim, grids[experiment.name]))
+        for experiment in paper.experiments
+        for claim in experiment.claims
+    ]
+    rows += without_figure(paper).rows
+    title = f"Verdicts: {counted(verdicts_of(paper, grids))}"
+    return Table(title, _CLAIMS, tuple(rows), 5)
+
+
+def _with_figure(figure: str, verdict: Verdict) -> tuple[str, ...]:
+    where, *others = _cells(verdict)
+    return (where if where.startswith(figure) else f"{figure}; {where}", *others)
+
+
+def without_figure(paper: Paper) -> Table:
+    """The claims that belong to no experiment."""
+    verdicts = [Verdict(claim, "", IMPOSSIBLE) for claim in paper.claims]
+    return Table("What cannot be measured", _CLAIMS, tuple(map(_cells, verdicts)), 5)
+
+
+def _cells(verdict: Verdict) -> tuple[str, ...]:
+    claim = verdict.claim
+    return claim.where, claim.text, claim.statement.paper, verdict.ours, verdict.explained
+
+
+def duration(rows: Iterable[Row]) -> str:
+    """How long the measurements took, each counted once, and at which sizes."""
+    rows = list(rows)
+    seconds = {row["took_seconds"] for row in rows if "took_seconds" in row}
+    most = max((row["workload"].get("subscriptions", 0) for row in rows), default=0)
+    return f"{number(sum(seconds) / 60)} minutes of measuring, with up to {most:,} subscriptions"
 
 
 def _seen(grid: Grid, series: str, quantity: Quantity) -> bool:

@@ -28,7 +28,8 @@ from boxmatch.spark.streaming import RATE_COLUMN
 from boxmatch.spark.workloads import subscriptions
 from boxmatch_bench.answers import FailedError, MismatchError
 from boxmatch_bench.options import SparkOptions
-from boxmatch_bench.pada.measure import by_second, moments, shape
+from boxmatch_bench.pada.arrivals import moments, shape
+from boxmatch_bench.pada.measure import by_second
 from boxmatch_bench.settings import Overload
 from boxmatch_bench.spark.measure import run_apart, spark_session
 from boxmatch_bench.timing import Figures, Stage, spread_ms

@@ -1,11 +1,11 @@
-"""What the rows say about our own aims: computed, not written down."""
+"""Where `tile` is the fastest exact index and where not, and other summaries of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from boxmatch.workloads import RangeWorkload
-from boxmatch_bench.reproduce import cpp, hem, subject_spaces
+from boxmatch_bench.reproduce import cpp, hem
 from boxmatch_bench.reproduce import quantities as q
 from boxmatch_bench.reproduce.experiment import NUMPY, TILE
 from boxmatch_bench.reproduce.tables import Grid, shown_x
@@ -42,6 +42,42 @@ def tile_not_fastest(grids: Iterable[Grid]) -> tuple[Table, int]:
                 )
     columns = ("experiment", "at", "quantity", "tile, ms", "fastest", "its ms", "tile slower by")
     return Table("Where tile is not the fastest exact index", columns, tuple(rows), 3), won
+
+
+def contest_by_experiment(grids: Iterable[Grid]) -> Table:
+    """For each experiment, `tile` event by event, and the exact index that is next to it."""
+    rows = []
+    for grid in grids:
+        if grid.experiment.method != "matching" or q.SINGLE not in grid.experiment.y:
+            continue
+        if not grid.complete:
+            continue
+        ours, ratios, best = [], [], []
+        for x in grid.xs:
+            mine, rivals = grid.value(q.SINGLE, TILE.label, x), _rivals(grid, q.SINGLE, x)
+            if mine is not None and rivals:
+                time, label = min(rivals)
+                ours.append(mine)
+                ratios.append(time / mine)
+                best.append(label)
+        if ours:
+            leaders = " or ".join(sorted(dict.fromkeys(best), key=best.count, reverse=True))
+            title = f"{grid.experiment.paper}, {grid.experiment.figure}"
+            cells = (_range(ours), leaders, f"{_range(ratios)} ×")
+            rows.append((title, grid.experiment.x.label, *cells))
+    columns = (
+        "experiment",
+        "along",
+        "`tile`, ms",
+        "best other exact index",
+        "its time in `tile`'s",
+    )
+    return Table("", columns, tuple(rows), 2)
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def on_ranges(grid: Grid) -> bool:
@@ -86,64 +122,6 @@ def hem_default(grids: Iterable[Grid]) -> Table | None:
     )
     title = f"HEM's default setting, {shown_x(grid, x)} subscriptions"
     return Table(title, columns, tuple(rows))
-
-
-def rates_kept(grids: Iterable[Grid]) -> list[str]:
-    """Where the measured rate of false positives was above the tolerated one."""
-    broken, counted = [], 0
-    for grid in grids:
-        for row in grid.rows:
-            wanted, measured = q.EXPECTED_RATE.of(row), q.MEASURED_RATE.of(row)
-            if wanted is None or measured is None:
-                continue
-            counted += 1
-            if measured > wanted:
-                broken.append(
-                    f"{grid.experiment.name}, {row['series']}, {shown_x(grid, row['x'])}: measured "
-                    f"{number(measured)} % instead of at most {number(wanted)} %"
-                )
-    if not counted:
-        return []
-    return broken or [f"All {counted} measured rates are at or below the tolerated ones."]
-
-
-def spaces_aims(grids: Iterable[Grid]) -> list[str]:
-    """Spaces with 100,000 publications and subscriptions: what was measured, and what we aim at.
-
-    Nothing of runs at another scale.
-    """
-    by_name = {grid.experiment.name: grid for grid in grids if len(grid) and grid.comparable}
-    most, label = subject_spaces.MOST, subject_spaces.LARGEST.label
-    verdicts = []
-
-    def judge(
-        what: str, found: float | None, unit: str, *, below: float = 0, above: float = 0
-    ) -> None:
-        if found is not None:
-            wanted = f"under {number(below)}" if below else f"at least {number(above)}"
-            word = "target met" if (found < below if below else found >= above) else "target MISSED"
-            verdicts.append(f"{what}: {number(found)} {unit}; {word} ({wanted}).")
-
-    adding = by_name.get(subject_spaces.INSERTION.name)
-    moving = by_name.get(subject_spaces.INCREMENTAL.name)
-    durable = by_name.get(subject_spaces.DURABLE.name)
-    if adding is not None:
-        judge("Adding a publication", adding.value(q.ADDING, label, most), "ms", below=2)
-    if moving is not None:
-        took = moving.value(q.INCREMENTAL_UPDATE, label, most)
-        judge("An incremental update", took, "ms", below=0.2)
-        ratio = subject_spaces.CHEAPER.measured(moving)
-        judge("A random update compared with an incremental one", ratio, "×", above=10)
-        ratio = subject_spaces.CHEAPER_TOGETHER.measured(moving)
-        judge("The same, with 100 updates in one operation", ratio, "×", above=10)
-    if durable is not None:
-        rates = {x: durable.value(q.UPDATES_PER_SECOND, "full", x) for x in durable.xs if x != 1}
-        known = [(rate, threads) for threads, rate in rates.items() if rate is not None]
-        if known:
-            best, threads = max(known)
-            what = f"Durable updates from concurrent callers, most with {threads} threads"
-            judge(what, best, "per second", above=2_000)
-    return verdicts
 
 
 def left_out(rows: Sequence[Row]) -> list[str]:
