@@ -18,7 +18,11 @@ class ClientMethods(griffe.Extension):
         client, listener = (pkg[f"client.base.Base{kind}"] for kind in ("Client", "Listener"))
         for path in ("client.blocking.Client", "client.asynchronous.AsyncClient"):
             owner = pkg[path]
-            shared = [*pkg["client.operations.Operations"].members.values(), client["listen"]]
+            shared = [
+                *pkg["client.operations.Operations"].members.values(),
+                *pkg["client.subscriber_operations.SubscriberOperations"].members.values(),
+                client["listen"],
+            ]
             for one in shared:
                 if one.is_function and not one.name.startswith("_"):
                     owner.set_member(one.name, _method(owner, one))

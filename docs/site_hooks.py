@@ -20,8 +20,8 @@ _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
-    # The report has the name that the page about it gets.
-    "docs/reproduction.html": "reproduction-report.html",
+    # Its report: the rows as tables and charts.
+    "docs/results.jsonl": "reproduction-report.html",
 }
 _CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
@@ -94,7 +94,17 @@ def _title(source: str) -> str:
 
 
 def _content(path: Path) -> str:
+    if path.suffix == ".jsonl":
+        return _report(path)
     if path.is_dir():
         path /= "README.md"
     text = path.read_text("utf-8")
     return f"# {path.name}\n\n```python\n{text}```\n" if path.suffix == ".py" else text
+
+
+def _report(path: Path) -> str:
+    from boxmatch_bench.reproduce.kept import kept, run_of
+    from boxmatch_bench.reproduce.report import report
+
+    rows = kept(path)
+    return report(rows, run_of(rows))

@@ -44,6 +44,7 @@ def test_the_first_thing_to_type_shows_everything(run_boxmatch: Command) -> None
     assert headings == [
         "Events and subscriptions in files:",
         "Boxmatch as a service:",
+        "On NATS:",
         "On Spark:",
         "Benchmarks:",
         "Options:",
@@ -72,7 +73,7 @@ def test_what_prints_data_prints_json(one: Documented) -> None:
     options = {
         name.split()[0] for name, _ in parameter_rows(one.command, context_of(one), "option")
     }
-    assert ("--json" in options) == (one.words[1] != "serve")
+    assert ("--json" in options) == (one.words[1:] not in (("serve",), ("route", "run")))
 
 
 @pytest.mark.parametrize("columns", ["50", "80", "200"])
@@ -97,6 +98,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that examples name."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "schema.json").write_text(bm.Schema({"price": "float"}).to_json())
+    (folder / "route.toml").write_text("[feeds.ticks]\n")
     for name in ("data", "saved", "alerts.bm"):
         (folder / name).mkdir()
     return folder

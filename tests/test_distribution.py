@@ -123,8 +123,11 @@ def test_changelog_has_this_version() -> None:
 # --- what is not installed -------------------------------------------------------------------
 
 MODULES = {
-    re.split(r"[^\w-]", requirement)[0].replace("-", "_").removesuffix("_python")
-    for extra in ("client", "broker", "spark", "bench")
+    re.split(r"[^\w-]", requirement)[0]
+    .replace("-", "_")
+    .removesuffix("_python")
+    .removesuffix("_py")
+    for extra in ("client", "broker", "spark", "nats", "bench")
     for requirement in EXTRAS[extra]
 } - {"boxmatch"}
 
@@ -135,6 +138,7 @@ COMMANDS = {
     "publish ticks ticks.ndjson": "client",
     "subscribe alice cheap ticks price<3": "client",
     "listen alice": "client",
+    "route status": "nats",
     "pipeline run --config sample/pipeline.toml": "spark",
 }
 
@@ -148,6 +152,7 @@ BENCH_COMMANDS = {
 NAMES = {
     "boxmatch.client.Client": "client",
     "boxmatch.client.AsyncClient": "client",
+    "boxmatch.nats.Router": "nats",
     "boxmatch.spark.local_session()": "spark",
 }
 
@@ -219,7 +224,7 @@ def test_help_lists_what_is_installed(tmp_path: Path) -> None:
 
 
 NAMES_WITHOUT = """
-import boxmatch, boxmatch.client, boxmatch.spark
+import boxmatch, boxmatch.client, boxmatch.nats, boxmatch.spark
 
 said = {}
 for name in asked:
@@ -342,6 +347,35 @@ assert [tuple(row) for row in match(events, alerts).collect()] == [(2, "bob")]
 spark.stop()
 """
 
+ROUTES = """
+import asyncio
+from pathlib import Path
+
+import nats
+
+from boxmatch.nats import FeedSettings, LocalServer, Router, RouteSettings, create_route
+from boxmatch.nats import publish, status, subscribe
+
+
+async def route(url):
+    connection = await nats.connect(url)
+    settings = RouteSettings(feeds={"ticks": FeedSettings(schema={"price": "float"})})
+    await create_route(connection.jetstream(), "boxmatch", settings)
+    worker = Router(connection)
+    work = asyncio.create_task(worker.run())
+    await subscribe(connection, "alice", "dear", "price > 100")
+    await publish(connection, [{"price": 99.0}, {"price": 101.0}])
+    while (await status(connection)).notifications < 1:
+        await asyncio.sleep(0.1)
+    worker.stop()
+    await work
+    await connection.close()
+
+
+with LocalServer(Path("n")) as server:
+    asyncio.run(route(server.url))
+"""
+
 BENCHMARKS = """
 import subprocess, sys
 
@@ -351,7 +385,14 @@ for words in (quick, papers):
     subprocess.run([sys.executable, "-m", "boxmatch", "bench", *words.split()], check=True)
 """
 
-PARTS = {"": "", "client": CLIENT, "broker": BROKER, "spark": SPARK, "bench": BENCHMARKS}
+PARTS = {
+    "": "",
+    "client": CLIENT,
+    "broker": BROKER,
+    "nats,nats-server": ROUTES,
+    "spark": SPARK,
+    "bench": BENCHMARKS,
+}
 """What can be done with each extra, and with none."""
 
 
@@ -394,7 +435,11 @@ def test_installed(extra: str, built: Path, tmp_path: Path) -> None:
     environment.run("-m", "pip", "check")
     assert environment.run("-m", "boxmatch", "--version") == f"boxmatch {bm.__version__}\n"
     environment.run("-c", LIBRARY + PARTS[extra])
-    brought = {"broker": {"broker", "client"}, "spark": {"spark", "client"}}
+    brought = {
+        "broker": {"broker", "client"},
+        "nats,nats-server": {"nats", "client"},
+        "spark": {"spark", "client"},
+    }
     commands = {"serve --data d": "broker", "listen alice": "client", "bench spark": "bench"}
     if extra == "bench":
         commands["bench spark"] = "spark"

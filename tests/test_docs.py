@@ -39,6 +39,7 @@ PAGES: Final = (
 RUN_BY: Final = {
     **dict.fromkeys((*PAGES, "README.md"), HERE),
     "broker.md": "tests/broker/test_broker_docs.py",
+    "route.md": "tests/route/test_route_docs.py",
     "spaces.md": "tests/spaces/test_spaces_docs.py",
     "spark.md": "tests/spark/test_spark_docs.py",
 }

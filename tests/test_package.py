@@ -23,6 +23,7 @@ LAYERS = [
     "errors",
     "extras",
     "arrays",
+    "logs",
     "storage",
     "kernels",
     "reports",
@@ -36,6 +37,7 @@ LAYERS = [
     "workloads",
     "spark",
     "broker",
+    "nats",
     "cli",
 ]
 
@@ -46,6 +48,7 @@ EXPORTED = [
     "BoxmatchError",
     "BrokerError",
     "ClientError",
+    "DeviceError",
     "DuplicateMemberError",
     "DuplicateSubscriptionError",
     "EventError",
@@ -75,6 +78,7 @@ EXPORTED = [
     "OverloadError",
     "RegionError",
     "RegionFilterError",
+    "RouteError",
     "Schema",
     "SchemaError",
     "Spaces",
@@ -172,6 +176,33 @@ def test_exported_names_of_spark() -> None:
         _ = boxmatch.spark.matches
 
 
+EXPORTED_BY_NATS = [
+    "Connection",
+    "FeedSettings",
+    "LocalServer",
+    "Notification",
+    "RouteSettings",
+    "Router",
+    "Storage",
+    "create_route",
+    "publish",
+    "read_notification",
+    "status",
+    "subscribe",
+    "unsubscribe",
+]
+
+
+def test_exported_names_of_nats() -> None:
+    import boxmatch.nats
+
+    assert sorted(boxmatch.nats.__all__) == dir(boxmatch.nats) == EXPORTED_BY_NATS
+    for name in EXPORTED_BY_NATS:
+        assert getattr(boxmatch.nats, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'route'"):
+        _ = boxmatch.nats.route
+
+
 def test_every_error_is_exported() -> None:
     import boxmatch.errors as errors
 
@@ -221,8 +252,9 @@ def test_unknown_names_are_refused() -> None:
 
 def test_import_is_light() -> None:
     script = (
-        "import sys, boxmatch, boxmatch.spark; "
+        "import sys, boxmatch, boxmatch.spark, boxmatch.nats; "
         "heavy = {'numba', 'numpy', 'pyarrow', 'pyspark', 'sqlglot', 'pandas', 'typer', 'rich'}; "
+        "heavy |= {'nats', 'msgspec'}; "
         "print(*(heavy & set(sys.modules)))"
     )
     assert _python(script).split() == []

@@ -18,7 +18,8 @@ from boxmatch.cli.help import Command, Group
 from boxmatch.cli.inspect import check, info
 from boxmatch.cli.match import match
 from boxmatch.cli.pipeline import pipeline
-from boxmatch.cli.remote import listen, publish, replay, subscribe
+from boxmatch.cli.remote import listen, publish, replay, share, subscribe
+from boxmatch.cli.route import route
 from boxmatch.cli.serve import serve
 from boxmatch.cli.warmup import warmup
 from boxmatch.errors import MissingExtraError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _FILES = "Events and subscriptions in files"
 _BROKER = "Boxmatch as a service"
+_NATS = "On NATS"
 _SPARK = "On Spark"
 
 
@@ -43,8 +45,8 @@ class _Root(Group):
 
     order = (
         *("demo", "match", "check", "info", "warmup"),
-        *("serve", "feeds", "subscribe", "publish", "listen", "replay", "backup", "admin"),
-        *("pipeline", "bench"),
+        *("serve", "feeds", "subscribe", "publish", "listen", "replay", "share", "backup", "admin"),
+        *("route", "pipeline", "bench"),
     )
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -96,11 +98,13 @@ for command, panel in (
     (publish, _BROKER),
     (listen, _BROKER),
     (replay, _BROKER),
+    (share, _BROKER),
     (backup, _BROKER),
 ):
     app.command(cls=Command, rich_help_panel=panel)(command)
 app.add_typer(feeds, name="feeds", rich_help_panel=_BROKER)
 app.add_typer(admin, name="admin", rich_help_panel=_BROKER)
+app.add_typer(route, name="route", rich_help_panel=_NATS)
 app.add_typer(pipeline, name="pipeline", rich_help_panel=_SPARK)
 
 

@@ -11,6 +11,7 @@ from boxmatch_bench.cli.broker import bench_broker
 from boxmatch_bench.cli.changes import bench_changes
 from boxmatch_bench.cli.isolation import bench_isolation
 from boxmatch_bench.cli.reproduce import reproduce
+from boxmatch_bench.cli.route import bench_route
 from boxmatch_bench.cli.rows import with_json_path
 from boxmatch_bench.cli.run import bench
 from boxmatch_bench.cli.spark import bench_spark
@@ -51,6 +52,7 @@ app.command(cls=Command)(reproduce)
 app.command("spark", cls=Command)(bench_spark)
 app.command("broker", cls=Command)(bench_broker)
 app.command("isolation", cls=Command)(bench_isolation)
+app.command("route", cls=Command)(bench_route)
 app.command("waits", cls=Command)(bench_waits)
 app.command("start", cls=Command)(bench_start)
 app.command("changes", cls=Command)(bench_changes)

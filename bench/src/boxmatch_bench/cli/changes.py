@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from boxmatch.cli.help import examples
-from boxmatch_bench.cli.rows import JsonPath, Row, measure_parts, present, with_options
+from boxmatch.cli.options import with_options
+from boxmatch_bench.cli.rows import JsonPath, Row, measure_parts, present
 from boxmatch_bench.options import ChangeOptions
 
 if TYPE_CHECKING:

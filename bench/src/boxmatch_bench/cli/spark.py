@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from boxmatch.cli.help import examples
+from boxmatch.cli.options import refused_parameters, with_options
 from boxmatch.cli.terminal import output
 from boxmatch.extras import requires
 from boxmatch_bench.cli.rows import (
@@ -20,9 +21,7 @@ from boxmatch_bench.cli.rows import (
     folder_or_temporary,
     measure_parts,
     present,
-    refused_parameters,
     show,
-    with_options,
 )
 from boxmatch_bench.options import SparkOptions
 

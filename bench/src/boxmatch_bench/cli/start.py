@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch_bench.cli.rows import JsonPath, Row, bar, present, refused_parameters
+from boxmatch.cli.options import refused_parameters
+from boxmatch_bench.cli.rows import JsonPath, Row, bar, present
 
 if TYPE_CHECKING:
     from rich.console import Console

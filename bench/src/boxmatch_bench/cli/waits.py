@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from boxmatch.cli.help import examples
-from boxmatch_bench.cli.rows import (
-    JsonPath,
-    Row,
-    folder_or_temporary,
-    measure_parts,
-    present,
-    with_options,
-)
+from boxmatch.cli.options import with_options
+from boxmatch_bench.cli.rows import JsonPath, Row, folder_or_temporary, measure_parts, present
 from boxmatch_bench.options import WaitOptions
 
 if TYPE_CHECKING:

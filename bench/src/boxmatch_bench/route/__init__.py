@@ -1,0 +1,1 @@
+"""A route on NATS beside a program that forwards every message."""
