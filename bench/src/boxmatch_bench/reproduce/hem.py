@@ -259,7 +259,7 @@ WIDTH: Final = against_others(
             Claim(
                 "6.3",
                 f"At w = 0.9 {label} is a little slower than at 0.7",
-                Bound(change(q.SINGLE, label, 0.7, 0.9), "at least", 1),
+                Bound(change(q.SINGLE, label, 0.7, 0.9), "at least", 1, "a little slower"),
             )
             for label in ("REIN", "Ada-REIN")
         ),

@@ -164,7 +164,7 @@ PARTS: Final = experiment(
         Claim(
             "4.2, Figure 1",
             "Marking is most of REIN's matching time",
-            Bound(Cell(q.MARKING_SHARE, "REIN"), "at least", 50),
+            Bound(Cell(q.MARKING_SHARE, "REIN"), "at least", 50, "most"),
         ),
     ),
     notes="Marking and comparing alone, without the other steps, as shares of matching in batches. "

@@ -95,7 +95,7 @@ SUBSUMPTION: Final = experiment(
         Claim(
             "II-B",
             "Fewer subscriptions have to be kept",
-            Bound(Cell(q.BOXES_HELD, _COVERED.label), "at most", 50),
+            Bound(Cell(q.BOXES_HELD, _COVERED.label), "at most", 50, "fewer"),
         ),
         Claim(
             "II-B",

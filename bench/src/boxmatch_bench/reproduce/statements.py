@@ -47,19 +47,27 @@ class Near:
 
 @dataclass(frozen=True)
 class Bound:
-    """A number that is published as the least or the most that there is."""
+    """A number that is published as the least or the most that there is.
+
+    Where only words are, they are what is `said`, and the number is what we take for agreement.
+    """
 
     figure: Figure
     kind: Literal["at least", "at most"]
     published: float
+    said: str = ""
 
     @property
     def paper(self) -> str:
-        return f"{self.kind} {number(self.published)} {self.figure.unit}".rstrip()
+        return self.said or self._bound
 
     @property
     def rule(self) -> str:
-        return self.kind
+        return self._bound if self.said else self.kind
+
+    @property
+    def _bound(self) -> str:
+        return f"{self.kind} {number(self.published)} {self.figure.unit}".rstrip()
 
     def found(self, grid: Grid) -> Finding | None:
         ours = self.figure.measured(grid)
