@@ -13,7 +13,7 @@ from boxmatch_bench.reproduce.claims import (
     Claim,
     Finding,
 )
-from boxmatch_bench.reproduce.comparisons import Cell
+from boxmatch_bench.reproduce.comparisons import Cell, times
 from boxmatch_bench.reproduce.experiment import (
     Axis,
     Experiment,
@@ -75,6 +75,23 @@ def _shorter(x: str, label: str) -> Judged:
     return Judged(f"{_SHORTER} ×", f"an interval above 1, a mean {HALF_MORE}", found)
 
 
+_STEADIER: Final = 1.65
+
+
+def _steadier(x: str, label: str) -> Judged:
+    """Whether latency varies less, where the interval of the mean tells."""
+
+    def found(grid: Grid) -> Finding | None:
+        ratio = times(q.LATENCY_DEVIATION, "REIN", label, at=x).measured(grid)
+        low, high = (grid.value(one, label, x) for one in (q.LOWEST_RATIO, q.HIGHEST_RATIO))
+        if ratio is None or low is None or high is None:
+            return None
+        agrees = None if low <= 1 <= high else HALF_MORE.holds(ratio, _STEADIER)
+        return Finding(f"{number(ratio)} ×", agrees)
+
+    return Judged(f"{_STEADIER} ×", f"where the interval of means tells: {HALF_MORE}", found)
+
+
 QUEUE: Final = Experiment(
     name="ada-rein-latency",
     paper="ada-rein",
@@ -115,6 +132,15 @@ QUEUE: Final = Experiment(
                 LITTLE_TO_SKIP,
             )
             for x in LOADS
+            for label in ADJUSTERS.values()
+        ),
+        *(
+            Claim(
+                "VI-C",
+                f"REIN's standard deviation of latency, at a load of 0.95, in that with {label}",
+                _steadier("0.95", label),
+                LITTLE_TO_SKIP,
+            )
             for label in ADJUSTERS.values()
         ),
         *(
