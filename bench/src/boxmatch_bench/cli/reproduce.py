@@ -79,6 +79,14 @@ def reproduce(
             "hours, and tens of gigabytes of memory.",
         ),
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Workloads that are measured at the same time, each on a core, as far as there "
+            "is memory; 1 by default, with --full as many as there are cores.",
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Folder for results and reports.")
     ] = Path("reproduction"),
@@ -99,6 +107,7 @@ def reproduce(
     if show_list:
         _list(console, as_json=as_json)
         return
+    from boxmatch.kernels.threads import cores
     from boxmatch_bench.reproduce.catalogue import PAPERS, choose
     from boxmatch_bench.reproduce.report import require_plotting
     from boxmatch_bench.reproduce.runner import Options, run
@@ -111,7 +120,8 @@ def reproduce(
     with refused_parameters():
         require_plotting()
         experiments = choose(name for name in names if name not in on_broker)
-        options = Options(scale=scale, seed=seed, event_file=events, full=full)
+        at_once = jobs or (cores() if full else 1)
+        options = Options(scale=scale, seed=seed, event_file=events, full=full, jobs=at_once)
         bed = Bed().at(scale, seed, load, repeats)
         results = Results(out / "results.jsonl", restart=restart)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import perf_counter
-from typing import Any, Final, Protocol
+from time import perf_counter, process_time
+from typing import Any, Final, NamedTuple, Protocol
 
 from boxmatch.engine.memory import release_free_memory
 from boxmatch.extras import requires
@@ -30,6 +30,7 @@ from boxmatch_bench.reproduce.experiment import (
     changed,
     scaled,
 )
+from boxmatch_bench.reproduce.jobs import on_one_core, side_by_side
 from boxmatch_bench.reproduce.matching import measure_index
 from boxmatch_bench.reproduce.queue import Queue
 from boxmatch_bench.reproduce.regions import Regions
@@ -47,8 +48,12 @@ class Options:
     event_file: Path | None = None
     full: bool = False
     """With the sizes that are left out for time and memory."""
+    jobs: int = 1
+    """So many workloads are measured at a time, each in a process of its own if more than one."""
 
     def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise ValueError(f"jobs must be at least 1, not {self.jobs}")
         if not 0 < self.scale <= 10:
             raise ValueError(f"scale must be above 0 and at most 10, not {self.scale}")
 
@@ -203,6 +208,9 @@ _AS_LONG_AS_SEARCHING: Final = 250_000
 _QUEUE: Final = 15.0
 
 
+_ALONE: Final[tuple[Method, ...]] = ("durable", "spark")
+"""What has threads and processes of its own, from which others would take the cores."""
+
 METHODS: Final[Mapping[Method, SetUp]] = {
     "matching": _matching,
     "queue": _queue,
@@ -243,6 +251,30 @@ def weight(group: Group) -> float:
     return 1.0 + group.workload.subscriptions / _AS_LONG_AS_SEARCHING
 
 
+_PROCESS: Final = 500_000_000
+_PREDICATE, _ATTRIBUTE = 400, 10
+"""Bytes for each subscription: of the largest index while it is built, and of HEM's bit sets."""
+
+
+class Order(NamedTuple):
+    """What is to be measured at one workload, for a process to be told."""
+
+    group: int
+    method: Method
+    workload: Workload
+    events: int
+    wanted: Mapping[str, tuple[Series, frozenset[Extra], str]]
+    """By task: what is measured, and for which place."""
+
+    @property
+    def bytes(self) -> int:
+        """What a process takes for it, from above and roughly."""
+        predicates = getattr(self.workload, "predicates", 20)
+        attributes = getattr(self.workload, "attributes", 100)
+        each = _PREDICATE * predicates + _ATTRIBUTE * attributes
+        return _PROCESS + self.workload.subscriptions * each
+
+
 def run(
     experiments: Iterable[Experiment], options: Options, results: Results, watcher: Watcher
 ) -> dict[str, Any]:
@@ -251,7 +283,7 @@ def run(
     Raises `MismatchError`, naming experiment and point, as soon as an answer is wrong. Nothing is
     kept of a measurement that failed.
     """
-    origin = provenance()
+    began, origin = perf_counter(), provenance()
     groups = plan(experiments, options)
     total = sum(len(group.tasks) for group in groups)
     for group in groups:
@@ -262,36 +294,61 @@ def run(
                 del group.tasks[key]
     watcher.start(total, total - sum(len(group.tasks) for group in groups))
     forecast = Forecast(sum(weight(group) * len(group.tasks) for group in groups))
-    effort = Effort.at_scale(options.scale)
-    for group in groups:
-        if not group.tasks:
-            continue
-        first = next(iter(group.tasks.values())).places[0]
-        watcher.doing(f"{first.experiment.name}: making {group.workload.subscriptions:,} boxes")
-        # On the disk that the results go to.
-        folder = results.path.parent
-        with METHODS[group.method](group.workload, group.events, folder) as measure:
-            for task in group.tasks.values():
-                figures = _measure(task, measure, effort, watcher)
-                for place in task.places:
+    # On the disk that the results go to.
+    work = partial(measured, effort=Effort.at_scale(options.scale), folder=results.path.parent)
+    for jobs, orders in _rounds(groups, options.jobs):
+        found = side_by_side(work, orders, jobs, lambda order: order.bytes, watcher.doing)
+        with closing(found):
+            for order, (key, figures), beside in found:
+                group = groups[order.group]
+                ran = {"jobs": jobs, "beside": beside, "elapsed_seconds": perf_counter() - began}
+                for place in group.tasks[key].places:
                     heading = place.heading(options, origin["commit"])
-                    results.add({**heading, **figures, **origin})
+                    results.add({**heading, **figures, **ran, **origin})
                 watcher.finished(forecast.after(weight(group)))
-        del measure
-        gc.collect()
-        release_free_memory()
     return origin
 
 
-def _measure(task: Task, measure: Measure, effort: Effort, watcher: Watcher) -> Figures:
-    place = task.places[0]
-    where = f"{place.experiment.name} at {place.point.x}"
-    began = perf_counter()
-    with within(where):
-        figures = measure(
-            task.series,
-            task.extras,
-            effort,
-            lambda stage: watcher.doing(f"{where}: {place.series.label}, {stage}"),
-        )
-    return {**figures, "took_seconds": perf_counter() - began}
+def _rounds(groups: list[Group], jobs: int) -> Iterator[tuple[int, list[Order]]]:
+    """What is measured so many at a time, the longest first, and then what is measured alone."""
+    left = [(number, group) for number, group in enumerate(groups) if group.tasks]
+    if jobs > 1:
+        left.sort(key=lambda item: -weight(item[1]) * len(item[1].tasks))
+    yield jobs, [_order(*item) for item in left if item[1].method not in _ALONE]
+    yield 1, [_order(*item) for item in left if item[1].method in _ALONE]
+
+
+def _order(number: int, group: Group) -> Order:
+    wanted = {}
+    for key, task in group.tasks.items():
+        first = task.places[0]
+        where = f"{first.experiment.name} at {first.point.x}"
+        wanted[key] = task.series, task.extras, where
+    return Order(number, group.method, group.workload, group.events, wanted)
+
+
+def measured(
+    order: Order, stage: Stage, *, effort: Effort, folder: Path
+) -> Iterator[tuple[str, Figures]]:
+    """Figures by task, on one core unless the method has its own threads."""
+    with nullcontext() if order.method in _ALONE else on_one_core():
+        first = next(iter(order.wanted.values()))[2]
+        stage(f"{first}: making {order.workload.subscriptions:,} boxes")
+        with METHODS[order.method](order.workload, order.events, folder) as measure:
+            for key, (series, extras, where) in order.wanted.items():
+                began, worked = perf_counter(), process_time()
+                with within(where):
+                    told = partial(_tell, stage, f"{where}: {series.label}")
+                    figures = measure(series, extras, effort, told)
+                spent = {
+                    "took_seconds": perf_counter() - began,
+                    "worked_seconds": process_time() - worked,
+                }
+                yield key, figures | spent
+        del measure
+        gc.collect()
+        release_free_memory()
+
+
+def _tell(stage: Stage, label: str, what: str) -> None:
+    stage(f"{label}, {what}")
