@@ -13,6 +13,7 @@ from boxmatch_bench.reproduce import jobs
 from boxmatch_bench.reproduce.catalogue import choose
 from boxmatch_bench.reproduce.jobs import on_one_core, side_by_side
 from boxmatch_bench.reproduce.runner import Options, run
+from boxmatch_bench.reproduce.tables import duration, was_shared
 from boxmatch_bench.results import Results
 from boxmatch_bench.timing import Effort, Stage
 
@@ -105,6 +106,35 @@ class TestCores:
         with on_one_core():
             assert len(os.sched_getaffinity(0)) == 1
         assert os.sched_getaffinity(0) == before
+
+
+class TestDuration:
+    @staticmethod
+    def row(**fields: Any) -> dict[str, Any]:
+        known = {"date": "a", "took_seconds": 60.0, "workload": {"subscriptions": 2_000}}
+        return {**known, "jobs": 2, "elapsed_seconds": 90.0, "worked_seconds": 59.0, **fields}
+
+    def test_adds_up_what_was_resumed(self) -> None:
+        rows = [
+            self.row(),
+            self.row(elapsed_seconds=120.0, took_seconds=61.0),
+            self.row(date="b", jobs=1, elapsed_seconds=60.0, took_seconds=59.0),
+        ]
+        assert duration(rows) == (
+            "3.00 minutes in all with 2 jobs, 3.00 minutes of measuring, with up to 2,000 "
+            "subscriptions"
+        )
+
+    def test_says_only_what_rows_have(self) -> None:
+        old = self.row(date="b")
+        del old["elapsed_seconds"], old["jobs"]
+        assert duration([self.row(took_seconds=120.0), old]) == (
+            "3.00 minutes of measuring, with up to 2,000 subscriptions"
+        )
+
+    def test_tells_a_machine_that_others_use(self) -> None:
+        assert not was_shared([self.row(), self.row(took_seconds=61.0)])
+        assert was_shared([self.row(), self.row(took_seconds=90.0)])
 
 
 class TestRun:

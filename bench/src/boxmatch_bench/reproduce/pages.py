@@ -31,6 +31,7 @@ from boxmatch_bench.reproduce.tables import (
     shown_x,
     verdicts_of,
     verdicts_table,
+    was_shared,
 )
 from boxmatch_bench.results import Results
 from boxmatch_bench.tables import Row, Table, number
@@ -74,11 +75,11 @@ def _run(rows: Sequence[Row]) -> str:
     packages = ", ".join(f"{name} {v}" for name, v in first["packages"].items() if v)
     machine = first["machine"]
     commits = " and ".join(dict.fromkeys(map(shown_commit, rows)))
+    shared = ", which other programs used at the same time" if was_shared(rows) else ""
     return (
         f"Measured at scale {first['scale']:g} with seed {first['seed']} at commit {commits}, "
-        f"begun at {', '.join(begun)} UTC: {len(rows):,} rows, {duration(rows)}. One thread on "
-        f"{machine['cpu']} with {machine['cores']} cores, which other programs used at the same "
-        f"time; "
+        f"begun at {', '.join(begun)} UTC: {len(rows):,} rows, {duration(rows)}. One thread for "
+        f"each, on {machine['cpu']} with {machine['cores']} cores{shared}; "
         f"{machine['system']}, Python {first['python']}, {packages}.\n"
     )
 

@@ -240,11 +240,26 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
 
 
 def duration(rows: Iterable[Row]) -> str:
-    """How long the measurements took, each counted once, and at which sizes."""
+    """How long it all took and in how many jobs, how long the measurements, and at which sizes."""
     rows = list(rows)
     seconds = {row["took_seconds"] for row in rows if "took_seconds" in row}
     most = max((row["workload"].get("subscriptions", 0) for row in rows), default=0)
-    return f"{number(sum(seconds) / 60)} minutes of measuring, with up to {most:,} subscriptions"
+    said = f"{number(sum(seconds) / 60)} minutes of measuring, with up to {most:,} subscriptions"
+    begun: dict[str, float] = {}  # a run that was resumed has several beginnings
+    for row in rows:
+        begun[row["date"]] = max(begun.get(row["date"], 0.0), row.get("elapsed_seconds", 0.0))
+    if not all(begun.values()):
+        return said
+    jobs = max(row["jobs"] for row in rows)
+    whole = f"{number(sum(begun.values()) / 60)} minutes in all"
+    return f"{whole} with {jobs} job{'s' * (jobs > 1)}, {said}" if begun else said
+
+
+def was_shared(rows: Iterable[Row]) -> bool:
+    """Whether the processor was not ours for a tenth of the time, as far as rows tell."""
+    spent = {(row.get("worked_seconds", 0.0), row["took_seconds"]) for row in rows}
+    worked, took = (float(sum(part)) for part in zip(*spent, strict=True))
+    return worked < 0.9 * took
 
 
 def _seen(grid: Grid, series: str, quantity: Quantity) -> bool:
