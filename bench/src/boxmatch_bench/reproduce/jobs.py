@@ -151,5 +151,7 @@ def on_core(core: int | None) -> Iterator[None]:
 @contextmanager
 def on_one_core() -> Iterator[None]:
     """Keep this thread, and those that it starts, on one of its cores, where the system can."""
-    with on_core(_free_core([])):
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
+    # Not the same for all processes of this machine.
+    with on_core(cores[os.getpid() % len(cores)]):
         yield
