@@ -34,13 +34,14 @@ from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
     and_lines,
+    and_not_line,
     any_bit,
     count_bits,
     load_line,
     store_line,
     trailing_zeros,
 )
-from boxmatch.kernels.box_lists import append, hand_over, longer, once_per_owner
+from boxmatch.kernels.box_lists import SPARE, append, hand_over, list_line, longer, once_per_owner
 from boxmatch.kernels.jit import kernel
 from boxmatch.kernels.prefetch import prefetch
 
@@ -206,7 +207,12 @@ def search_batch(
             while settled < count:
                 if unverified + LINE_BITS > _MOST_UNVERIFIED:
                     kept = check(
-                        state, block_keys, skipped, unverified_event, unverified_box, unverified
+                        state,
+                        block_keys,
+                        skipped,
+                        unverified_event,
+                        unverified_box,
+                        unverified,
                     )
                     add_counts(unverified_event, kept, block_counts)
                     if listing:
@@ -302,50 +308,48 @@ def _search_point(
             live_tiles += 1
     for i in range(_AHEAD):
         waiting[live_tiles + i] = 0
-    lines, slot_start = state.lines, state.slot_start
-    slot_line, slot_attribute, line_step = state.slot_line, state.slot_attribute, state.line_step
     exists = alive if len(alive) else state.filled
     if len(state.row_line) > 0 and live_tiles * ROWS_SHARE > tiles:
         return search_rows(state, keys, ranks, cells, exists, skipped, listing, found, end)
-    candidates = np.empty((1, LINE_WORDS), np.uint64)
-    event = np.zeros(1, np.int64)
-    unverified_event = np.empty(2 * LINE_BITS, np.int32)
-    unverified_box = np.empty(2 * LINE_BITS, np.int32)
+    lines, slot_start = state.lines, state.slot_start
+    slot_line, slot_attribute = state.slot_line, state.slot_attribute
+    # How far the event's cell is from the first line of each slot of an attribute.
+    offset = np.empty(keys.shape[1], np.int32)
+    for a in range(keys.shape[1]):
+        offset[a] = np.int32(cells[0, a]) * state.line_step[a]
+    certain = np.empty((1, LINE_WORDS), np.uint64)
+    doubtful = np.empty((1, LINE_WORDS), np.uint64)
+    unverified_event = np.zeros(2 * LINE_BITS + SPARE, np.int32)
+    unverified_box = np.empty(2 * LINE_BITS + SPARE, np.int32)
     unverified: Int = np.int64(0)
     for i in range(live_tiles):
         # Live tiles are scattered over memory: ask for the first lines of one ahead.
-        ahead = slot_start[waiting[i + _AHEAD]]
-        stop = min(ahead + _LINES_AHEAD, slot_start[waiting[i + _AHEAD] + 1])
+        ahead = np.uint64(slot_start[waiting[i + _AHEAD]])
+        stop = min(ahead + np.uint64(_LINES_AHEAD), np.uint64(slot_start[waiting[i + _AHEAD] + 1]))
         for s in range(ahead, stop):
-            cell = np.int64(cells[0, slot_attribute[s]]) * line_step[slot_attribute[s]]
-            prefetch(lines, slot_line[s] + cell)
+            prefetch(lines, np.int64(slot_line[s] + offset[slot_attribute[s]]))
         tile = waiting[i]
         line = load_line(exists, tile)
-        for s in range(slot_start[tile], slot_start[tile + 1]):
-            cell = np.int64(cells[0, slot_attribute[s]]) * line_step[slot_attribute[s]]
-            line = and_lines(line, load_line(lines, slot_line[s] + cell))
+        for s in range(np.uint64(slot_start[tile]), np.uint64(slot_start[tile + 1])):
+            line = and_lines(
+                line, load_line(lines, np.int64(slot_line[s] + offset[slot_attribute[s]]))
+            )
             if not any_bit(line):
                 break
         if not any_bit(line):
             continue
-        store_line(candidates, 0, line)
-        _, unverified = settle(
-            state,
-            tile,
-            event,
-            np.int64(0),
-            np.int64(1),
-            candidates,
-            unverified_event,
-            unverified_box,
-            unverified,
-        )
-        if listing:
-            if end + LINE_BITS > len(found):
-                found = longer(found, 2 * len(found) + LINE_BITS)
-            end = list_bits(candidates, np.int64(0), tile, found, end)
-        else:
-            end += count_bits(load_line(candidates, 0))
+        unsettled = and_lines(line, load_line(state.unsettled, tile))
+        store_line(doubtful, 0, unsettled)
+        unverified = list_line(doubtful, np.int64(0), tile * LINE_BITS, unverified_box, unverified)
+        line = and_not_line(line, unsettled)
+        if any_bit(line):
+            if listing:
+                if end + LINE_BITS + SPARE > len(found):
+                    found = longer(found, 2 * len(found) + LINE_BITS + SPARE)
+                store_line(certain, 0, line)
+                end = list_line(certain, np.int64(0), tile * LINE_BITS, found, end)
+            else:
+                end += count_bits(line)
         if unverified >= LINE_BITS:
             kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
             if listing:
