@@ -43,7 +43,7 @@ from boxmatch.storage.folders import alone, replacing, sync_file, sync_folder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 7
+FORMAT = 8
 _MANIFEST = "manifest.json"
 _DATA = "data-"
 _SETTINGS = ("index", "parameters", "max_boxes", "keep_texts")

@@ -21,10 +21,11 @@ from boxmatch.arrays import (
     Int32Array,
     Int64Array,
     UInt16Array,
+    UInt16Table,
     UInt64Array,
 )
 from boxmatch.indexes.tile.layout import TileState
-from boxmatch.indexes.tile.ranks import Ruler, locate, mark_live, rank_of
+from boxmatch.indexes.tile.ranks import INEXACT, RANK, Ruler, locate, mark_live, rank_of
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
@@ -148,22 +149,13 @@ class BlockSearch:
         self._state = state
         self._ruler = Ruler(state.cuts, state.cut_start, state.guess, state.guess_shift)
         self._ranks = int(np.diff(state.cut_start).max(initial=0)) + 2
-        self._low = np.empty(len(state.box_low), np.uint16)
-        self._high = np.empty(len(state.box_high), np.uint16)
-        _rank_bounds(
-            self._ruler, state.box_attribute, state.box_low, state.box_high, self._low, self._high
-        )
-
-    @property
-    def nbytes(self) -> int:
-        return self._low.nbytes + self._high.nbytes
 
     def count(self, points: Int64Array, alive: BitLines, counts: Int64Array) -> None:
         """Set the counts of all points."""
         for first in range(0, len(points), BLOCK_EVENTS):
             block = self._block(points[first : first + BLOCK_EVENTS])
             planes = zero_lines(_PLANES)
-            _count(*self._boxes, self._low, self._high, block, alive, zero_lines(LINE_BITS), planes)
+            _count(*self._boxes, self._state.box_ranks, block, alive, zero_lines(LINE_BITS), planes)
             bits = np.unpackbits(planes.view(np.uint8), axis=1, bitorder="little")[:, : block.size]
             weights = np.int64(1) << np.arange(_PLANES)
             counts[first : first + block.size] = weights @ bits
@@ -178,7 +170,7 @@ class BlockSearch:
             block = self._block(points[first : first + BLOCK_EVENTS])
             block_counts = counts[first : first + block.size]
             lines = zero_lines(LINE_BITS)
-            _hold(*self._boxes, self._low, self._high, block, alive, lines, by_event, block_counts)
+            _hold(*self._boxes, self._state.box_ranks, block, alive, lines, by_event, block_counts)
             total = int(block_counts.sum())
             boxes = np.empty(total + SPARE, np.int32)
             _list(by_event, block.size, tiles, boxes)
@@ -201,25 +193,6 @@ class BlockSearch:
         )
         _place_events(self._ruler, points, order, block.place, block.ordered, block.before)
         return block
-
-
-@kernel
-def _rank_bounds(
-    ruler: Ruler,
-    attribute: UInt16Array,
-    low: Int64Array,
-    high: Int64Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
-) -> None:
-    """Ranks of the keys from which on each predicate holds, and no longer holds."""
-    for p in range(len(attribute)):
-        a = attribute[p]
-        low_rank[p] = rank_of(ruler, a, low[p])
-        if high[p] == LAST:
-            high_rank[p] = ruler.cut_start[a + 1] - ruler.cut_start[a] + 1
-        else:
-            high_rank[p] = rank_of(ruler, a, high[p] + 1)
 
 
 @kernel
@@ -267,8 +240,7 @@ def _box_lines(
     attribute: UInt16Array,
     low: Int64Array,
     high: Int64Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
+    ranks: UInt16Table,
     block: EventBlock,
     alive: BitLines,
     tile: Int,
@@ -277,7 +249,7 @@ def _box_lines(
     """One line for each box of a tile: the events that it holds; lines without a box are empty."""
     place, ordered = block.place.reshape(-1), block.ordered.reshape(-1)
     before = block.before.reshape(-1)
-    ranks = np.uint64(block.place.shape[1])
+    places = np.uint64(block.place.shape[1])
     keys = np.uint64(block.ordered.shape[1])
     positions = np.uint64(block.before.shape[1])
     first = tile * LINE_BITS
@@ -288,8 +260,10 @@ def _box_lines(
         stop = np.uint64(start[box + 1])
         while p < stop:
             a = np.uint64(attribute[p])
-            begin = np.uint64(place[a * ranks + np.uint64(low_rank[p])])
-            end = np.uint64(place[a * ranks + np.uint64(high_rank[p])])
+            # The rank of the first key above: the next one, if the predicate has all keys of its.
+            above = np.uint64(ranks[p, 1] & RANK) + np.uint64(ranks[p, 1] < INEXACT)
+            begin = np.uint64(place[a * places + np.uint64(ranks[p, 0] & RANK)])
+            end = np.uint64(place[a * places + above])
             # The bound after the last key is the smallest key, which no event is below of.
             below = np.uint64(count_below(ordered, np.int64(a * keys + begin), low[p]))
             up_to = np.uint64(count_below(ordered, np.int64(a * keys + end), high[p] + 1))
@@ -353,8 +327,7 @@ def _count(
     attribute: UInt16Array,
     low: Int64Array,
     high: Int64Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
+    ranks: UInt16Table,
     block: EventBlock,
     alive: BitLines,
     lines: BitLines,
@@ -362,7 +335,7 @@ def _count(
 ) -> None:
     """Add up, in `planes`, how many boxes hold each event."""
     for tile in range((len(start) - 1 + LINE_BITS - 1) // LINE_BITS):
-        _box_lines(start, attribute, low, high, low_rank, high_rank, block, alive, tile, lines)
+        _box_lines(start, attribute, low, high, ranks, block, alive, tile, lines)
         _add_lines(lines, planes)
 
 
@@ -392,8 +365,7 @@ def _hold(
     attribute: UInt16Array,
     low: Int64Array,
     high: Int64Array,
-    low_rank: UInt16Array,
-    high_rank: UInt16Array,
+    ranks: UInt16Table,
     block: EventBlock,
     alive: BitLines,
     lines: BitLines,
@@ -404,7 +376,7 @@ def _hold(
     tiles = (len(start) - 1 + LINE_BITS - 1) // LINE_BITS
     counts[:] = 0
     for tile in range(tiles):
-        _box_lines(start, attribute, low, high, low_rank, high_rank, block, alive, tile, lines)
+        _box_lines(start, attribute, low, high, ranks, block, alive, tile, lines)
         _transpose_squares(lines)
         for event in range(block.size):
             row = event * tiles + tile

@@ -148,6 +148,7 @@ def build_tiles(
         filled=filled,
         box_start=boxes.start,
         box_attribute=boxes.attribute,
+        box_ranks=np.stack((predicates.low, predicates.high), axis=1),
         box_low=boxes.low,
         box_high=boxes.high,
     )

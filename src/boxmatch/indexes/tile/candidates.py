@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array
+from boxmatch.arrays import BitLines, BoolArray, Int, Int32Array, Int64Array, UInt16Array
 from boxmatch.indexes.tile.layout import TileState
+from boxmatch.indexes.tile.ranks import INEXACT, RANK
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
@@ -21,6 +22,8 @@ from boxmatch.kernels.prefetch import prefetch
 from boxmatch.model.box_kernels import holds
 
 _AHEAD = 12
+_ENDS_IN_LINE = 16
+"""Predicates of which the ranks of both ends fill a cache line."""
 
 
 @kernel
@@ -67,32 +70,47 @@ def settle(
 def check(
     state: TileState,
     keys: Int64Array,
+    ranks: UInt16Array,
     skipped: BoolArray,
     unverified_event: Int32Array,
     unverified_box: Int32Array,
     unverified: Int,
 ) -> Int:
     """Compare every predicate of the unverified boxes; keep those that hold, return how many."""
-    start, attribute = state.box_start, state.box_attribute
-    low, high = state.box_low, state.box_high
+    start, attribute, ends = state.box_start, state.box_attribute, state.box_ranks
     kept = 0
     for d in range(unverified):
-        # Bounds come from far away: ask for those of those ahead.
+        # Ranks come from far away: ask for those of those ahead.
         if d + 2 * _AHEAD < unverified:
             prefetch(start, np.int64(unverified_box[d + 2 * _AHEAD]))
         if d + _AHEAD < unverified:
             p = start[unverified_box[d + _AHEAD]]
             last = start[unverified_box[d + _AHEAD] + 1] - 1
             prefetch(attribute, p)
+            prefetch(attribute, last)
             while p < last:
-                prefetch(low, p)
-                prefetch(high, p)
-                p += 8
-            prefetch(low, last)
-            prefetch(high, last)
+                prefetch(ends, p)
+                p += _ENDS_IN_LINE
+            prefetch(ends, last)
         box, e = unverified_box[d], unverified_event[d]
         unverified_box[kept], unverified_event[kept] = box, e
-        kept += holds(start, attribute, low, high, box, keys, e, skipped)
+        held = True
+        doubtful = False
+        # Places are unsigned: for others Numba asks each time whether they count from the end.
+        at = np.uint64(e)
+        for p in range(np.uint64(start[box]), np.uint64(start[box + 1])):
+            a = attribute[p]
+            rank = ranks[at, a]
+            low, high = ends[p, 0], ends[p, 1]
+            if rank < (low & RANK) or rank > (high & RANK):
+                held = len(skipped) > 0 and skipped[a]
+                if not held:
+                    break
+            doubtful |= (low == rank | INEXACT) | (high == rank | INEXACT)
+        if held and doubtful:
+            bounds = start, attribute, state.box_low, state.box_high
+            held = holds(*bounds, box, keys, e, skipped)
+        kept += held
     return kept
 
 

@@ -51,7 +51,7 @@ _LEAST_PAIRS_ON_CARD = 4_000_000
 however little there is to do."""
 
 _PARTS = {
-    "boxes": ("box_start", "box_attribute", "box_low", "box_high"),
+    "boxes": ("box_start", "box_attribute", "box_ranks", "box_low", "box_high"),
     "lines": ("lines", "unsettled", "unlined", "filled"),
     "endpoints": (
         *("endpoint_base", "endpoint_start", "endpoint_key", "endpoint_box"),
@@ -210,8 +210,6 @@ class TileIndex(Index):
             held["postings"] = sum(array.nbytes for plan in plans for array in plan)
         if self._card is not None:
             held["card"] = self._card.nbytes
-        if self._block_search is not None:
-            held["bounds of blocks"] = self._block_search.nbytes
         return held
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:

@@ -63,6 +63,10 @@ class TileState(NamedTuple):
     `row_tile[row_start[a]:row_start[a + 1]]`, from `lines[row_line[a]]`. With `n` blocks of tiles,
     those of block `b` begin at `row_block[a * (n + 1) + b]` of `row_tile`, and `row_rules` says, by
     cell of all attributes and block, what rules boxes of it out, if anything (`endpoints`).
+
+    Boxes. Box `b` has the predicates `box_start[b]:box_start[b + 1]`. `box_ranks` has the ranks of
+    both their ends, as `RankedPredicates` has them, side by side: most boxes are decided by these,
+    which take a quarter of the memory of the bounds.
     """
 
     cuts: Int64Array
@@ -100,6 +104,7 @@ class TileState(NamedTuple):
     filled: BitLines
     box_start: Int64Array
     box_attribute: UInt16Array
+    box_ranks: UInt16Table
     box_low: Int64Array
     box_high: Int64Array
 

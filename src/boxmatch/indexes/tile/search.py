@@ -209,6 +209,7 @@ def search_batch(
                     kept = check(
                         state,
                         block_keys,
+                        ranks,
                         skipped,
                         unverified_event,
                         unverified_box,
@@ -241,7 +242,9 @@ def search_batch(
                             found_box = longer(found_box, 2 * found + LINE_BITS)
                         found_event[found : found + matched] = events[i]
                         found = list_bits(candidates, i, tile, found_box, found)
-        kept = check(state, block_keys, skipped, unverified_event, unverified_box, unverified)
+        kept = check(
+            state, block_keys, ranks, skipped, unverified_event, unverified_box, unverified
+        )
         add_counts(unverified_event, kept, block_counts)
         if listing:
             found_event, found_box, found = collect(
@@ -351,13 +354,13 @@ def _search_point(
             else:
                 end += count_bits(line)
         if unverified >= LINE_BITS:
-            kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
+            kept = check(state, keys, ranks, skipped, unverified_event, unverified_box, unverified)
             if listing:
                 found, end = append(found, end, unverified_box, kept)
             else:
                 end += kept
             unverified = np.int64(0)
-    kept = check(state, keys, skipped, unverified_event, unverified_box, unverified)
+    kept = check(state, keys, ranks, skipped, unverified_event, unverified_box, unverified)
     if not listing:
         return found, end + kept
     return append(found, end, unverified_box, kept)
