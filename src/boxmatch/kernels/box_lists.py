@@ -125,6 +125,13 @@ def hand_over(found: Int32Array, end: Int, ids: Int64Array, room: Int64Array, fi
     """
     if len(room) == first or len(room) - first < end:
         return False
-    for i in range(end):
-        room[first + i] = ids[found[i]] if len(ids) else np.int64(found[i])
+    # Places are unsigned, so that a read need not wait for the question where the last one counts
+    # from: ids come from all over memory, and many reads are under way at once.
+    begin = np.uint64(first)
+    if len(ids):
+        for i in range(np.uint64(end)):
+            room[begin + i] = ids[np.uint64(found[i])]
+    else:
+        for i in range(np.uint64(end)):
+            room[begin + i] = found[i]
     return True
