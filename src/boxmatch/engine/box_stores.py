@@ -201,6 +201,7 @@ class Tail:
             np.empty(8192, np.int64),
             np.empty(8192, np.int64),
         )
+        self._write_to(self._boxes)
         self._places: dict[SubscriptionId, tuple[int, int]] = {}
 
     def append(
@@ -214,10 +215,10 @@ class Tail:
         """Add a subscription that is not here. Seen by snapshots taken from now on."""
         first, end = self.rows, self.rows + len(boxes)
         self._make_room(end, self._predicates + sum(map(len, boxes)))
-        _, start, attribute, low, high = self._boxes
+        start, attribute, low, high = self._written
         used = self._predicates
         for position, row in enumerate(boxes, first + 1):
-            # One by one: NumPy takes longer to make arrays of so few.
+            # One by one: NumPy takes longer to make arrays of so few, or to set an item.
             for attribute[used], low[used], high[used] in row:
                 used += 1
             start[position] = used
@@ -249,7 +250,11 @@ class Tail:
         if predicates > len(attribute):
             size = 2 * predicates
             attribute, low, high = longer(attribute, size), longer(low, size), longer(high, size)
-        self._boxes = Boxes(dimensions, start, attribute, low, high)
+        self._write_to(Boxes(dimensions, start, attribute, low, high))
+
+    def _write_to(self, boxes: Boxes) -> None:
+        self._boxes = boxes
+        self._written = boxes.start.data, boxes.attribute.data, boxes.low.data, boxes.high.data
 
     def widen(self, dimensions: int) -> None:
         """Make room for boxes over more axes."""
