@@ -12,7 +12,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmatch.arrays import Int, Int32Array, Int64Array, UInt8Array, UInt16Array, UInt64Array
+from boxmatch.arrays import (
+    Float64Array,
+    Int,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt64Array,
+)
+from boxmatch.indexes.tile.groups import Ranked, regroup
 from boxmatch.indexes.tile.ranks import RANK, Ruler
 from boxmatch.kernels.bit_lines import trailing_zeros
 from boxmatch.kernels.jit import kernel
@@ -37,7 +46,9 @@ def cluster(
 
     All but the first `attributes` axes are of expressions. `width` is that of `rank_predicates`.
     """
-    importance = _importance(boxes, attributes, ruler.cut_start, width)
+    counts = count_attributes(boxes.attribute, boxes.dimensions)
+    satisfied = width / np.maximum(1, np.diff(ruler.cut_start))
+    importance = _importance(boxes, attributes, counts, satisfied)
     zero = _ranks_of_zero(ruler)
     cells = np.diff(ruler.cut_start).astype(np.int64) + 1
     bits = np.array([max(1, (cell - 1).bit_length()) for cell in cells.tolist()], np.uint8)
@@ -48,11 +59,16 @@ def cluster(
         ),
         split(boxes.count, threads, least=_PART),
     )
-    return stable_order(keys, threads)
+    order = stable_order(keys, threads)
+    if len(zero) > 0:
+        return order
+    ranked = Ranked(boxes.start, boxes.attribute, *ranks)
+    mean = satisfied / np.maximum(1, counts)
+    return regroup(ranked, ruler.cut_start, mean, importance, order, threads)
 
 
 def _importance(
-    boxes: Boxes, attributes: int, cut_start: Int32Array, width: Int64Array
+    boxes: Boxes, attributes: int, counts: Int64Array, satisfied: Float64Array
 ) -> UInt16Array:
     """Place of each attribute among all, the most telling first.
 
@@ -60,10 +76,8 @@ def _importance(
     they do so narrowly: the fraction of all boxes that an event satisfies through it is small. No
     event is without the value of an expression, so that one counts as if all boxes constrained it.
     """
-    satisfied = width / np.maximum(1, np.diff(cut_start))
-    if attributes < boxes.dimensions:
-        constrain = count_attributes(boxes.attribute, boxes.dimensions)[attributes:]
-        satisfied[attributes:] *= boxes.count / np.maximum(1, constrain)
+    satisfied = satisfied.copy()
+    satisfied[attributes:] *= boxes.count / np.maximum(1, counts[attributes:])
     place = np.empty(boxes.dimensions, np.uint16)
     place[np.argsort(satisfied, kind="stable")] = np.arange(boxes.dimensions)
     return place
