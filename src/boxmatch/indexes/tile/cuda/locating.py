@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from numba import cuda
 
 from boxmatch.indexes.tile.cuda.tables import cell_among
 from boxmatch.indexes.tile.cuda.warps import device_function
+from boxmatch.indexes.tile.layout import TileState
 from boxmatch.indexes.tile.ranks import Ruler, cell_of, rank_of
 from boxmatch.model.axis import ABSENT
 
@@ -18,16 +20,30 @@ TILE_GROUPS: Final = 1 << _GROUP_BITS
 
 _MARKS: Final = 32 * (TILE_GROUPS + 1)
 _LAST_GROUP: Final = TILE_GROUPS - 1
-_RULING_BITS: Final = 4
-_RULING: Final = 1 << _RULING_BITS
+_RULING_BITS: Final = 5
+RULING: Final = 1 << _RULING_BITS
 """Attributes of the directory at a time."""
 
-_PLACES: Final = 32 * _RULING
+_PLACES: Final = 32 * RULING
 _LIMIT: Final = 2.0**63
 
 _rank_of = device_function(rank_of)
 _cell_of = device_function(cell_of)
 _cell_among = device_function(cell_among)
+
+
+def relevant(state: TileState) -> npt.NDArray[np.uint32]:
+    """Which attributes of the directory, by bits, rule out some of each 32 tiles.
+
+    Only those do that all boxes of a tile want, and then an event without them is ruled out.
+    """
+    top = state.top.view(np.uint32).reshape(-1, (len(state.unsettled) + 511) // 512 * 16)
+    parts = (len(state.top_row) + RULING - 1) // RULING
+    bits = np.zeros((parts, top.shape[1]), np.uint32)
+    for t, row in enumerate(state.top_row.tolist()):
+        rules_out = (top[row] != top[0]).astype(np.uint32)
+        bits[t // RULING] |= rules_out << np.uint32(t % RULING)
+    return bits
 
 
 @cuda.jit
@@ -90,6 +106,7 @@ def mark_waiting(
     top_attribute: Any,
     top_shift: Any,
     top_row: Any,
+    relevant: Any,
     ruling: Any,
     tiles: Any,
     waiting: Any,
@@ -97,7 +114,7 @@ def mark_waiting(
     """For each tile the events for which it is live, as bits of 32.
 
     Block (32 events, 2,048 tiles). `top` has the rows of the directory as `width` words of 32
-    tiles, for so many `ruling` attributes.
+    tiles, for so many `ruling` attributes; `relevant` says by bits which rule out tiles of a word.
     """
     marks = cuda.shared.array(_MARKS, np.uint32)
     rows = cuda.shared.array(_PLACES, np.int32)
@@ -114,11 +131,10 @@ def mark_waiting(
         if (i >> _GROUP_BITS) < events and (i & _LAST_GROUP) < words:
             mark = top[word]
         marks[(i >> _GROUP_BITS) * (TILE_GROUPS + 1) + (i & _LAST_GROUP)] = mark
-    for first in range(0, ruling, _RULING):
-        count = min(np.int32(_RULING), np.int32(ruling) - first)
+    for first in range(0, ruling, RULING):
         cuda.syncthreads()
-        for i in range(thread, 32 * _RULING, threads):
-            event, t = i >> _RULING_BITS, first + (i & (_RULING - 1))
+        for i in range(thread, 32 * RULING, threads):
+            event, t = i >> _RULING_BITS, first + (i & (RULING - 1))
             if event < events and t < ruling:
                 rank = ranks[first_event + event, top_attribute[t]]
                 cell = np.int32(_cell_of(rank, np.int64(top_shift[t])))
@@ -129,8 +145,11 @@ def mark_waiting(
             if word < words:
                 event = i >> _GROUP_BITS
                 mark = marks[event * (TILE_GROUPS + 1) + word]
-                for t in range(count):
-                    mark &= top[rows[event * _RULING + t] + word]
+                ask = relevant[first >> _RULING_BITS, first_word + word]
+                while ask != 0 and mark != 0:
+                    t = np.int32(cuda.ffs(ask)) - 1
+                    mark &= top[rows[event * RULING + t] + word]
+                    ask &= ask - np.uint32(1)
                 marks[event * (TILE_GROUPS + 1) + word] = mark
     cuda.syncthreads()
     for i in range(thread, 32 * words, threads):

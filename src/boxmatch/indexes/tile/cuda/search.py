@@ -19,6 +19,7 @@ from boxmatch.indexes.tile.cuda.locating import (
     find_cells,
     keys_of_floats,
     mark_waiting,
+    relevant,
 )
 from boxmatch.indexes.tile.cuda.passing import THREADS as PASS_THREADS
 from boxmatch.indexes.tile.cuda.passing import pass_tiles
@@ -111,7 +112,8 @@ class CardSearch:
         self._width = (self._tiles + 511) // 512 * 16
         self._top = put(state.top.view(np.uint32).reshape(-1))
         self._top_of = tuple(
-            put(one) for one in (state.top_attribute, state.top_shift, state.top_row)
+            put(one)
+            for one in (state.top_attribute, state.top_shift, state.top_row, relevant(state))
         )
         self._tables = tuple(put(one) for one in draw_tables(state, self._threads))
         self._bounds = tuple(
