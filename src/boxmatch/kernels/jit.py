@@ -31,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _decorating = Lock()
 
-_KERNELS = (b"\n@kernel\n", b"\n@inlined\n")
+_KERNELS = (b"\n@kernel\n", b"\n@inlined\n", b"\n@card_kernel(")
 _IMPORT = re.compile(rb"^from boxmatch\.([\w.]+) import ([\w, ]+|\([^)]*\))", re.MULTILINE)
 _NAME = re.compile(rb"\w+")
 
@@ -75,8 +75,14 @@ class _KernelCache(FunctionCache):
         )
 
 
-class _SignatureFiles(IndexDataCacheFile):
+class BySignature:
     """The compiled signatures of one kernel, each in a file named after it."""
+
+    _index_name: str
+    _version: str
+    _source_stamp: Any
+    _save_data: Any
+    _load_data: Any
 
     def save(self, key: Any, data: Any) -> None:
         self._save_data(self._name_of(key), (key, data))
@@ -92,6 +98,10 @@ class _SignatureFiles(IndexDataCacheFile):
         what = repr((self._version, self._source_stamp, key))
         digest = hashlib.sha256(what.encode()).hexdigest()[:24]
         return f"{self._index_name.removesuffix('.nbi')}.{digest}.nbc"
+
+
+class _SignatureFiles(BySignature, IndexDataCacheFile):
+    pass
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import cuda
 
+from boxmatch.indexes.tile.cuda.compiled import card_kernel
 from boxmatch.indexes.tile.cuda.tables import cell_among
 from boxmatch.indexes.tile.cuda.warps import device_function
 from boxmatch.indexes.tile.layout import TileState
@@ -46,7 +47,7 @@ def relevant(state: TileState) -> npt.NDArray[np.uint32]:
     return bits
 
 
-@cuda.jit
+@card_kernel()
 def keys_of_floats(values: Any, whole: Any, keys: Any, refused: Any) -> None:
     """The keys of a table of floats, NaN absent; marks what an axis of ints refuses."""
     for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
@@ -65,7 +66,7 @@ def keys_of_floats(values: Any, whole: Any, keys: Any, refused: Any) -> None:
         keys[event, a] = key
 
 
-@cuda.jit
+@card_kernel()
 def find_cells(
     keys: Any,
     cuts: Any,
@@ -98,7 +99,7 @@ def find_cells(
         cells[event, i % words] = word
 
 
-@cuda.jit
+@card_kernel()
 def mark_waiting(
     ranks: Any,
     top: Any,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numba import cuda
 
+from boxmatch.indexes.tile.cuda.compiled import card_kernel
 from boxmatch.indexes.tile.cuda.tables import SLOTS
 from boxmatch.indexes.tile.cuda.warps import (
     SIMULATED,
@@ -92,7 +93,7 @@ def _hand_over(
     cuda.syncthreads()
 
 
-@cuda.jit(**_LIMITS)
+@card_kernel(**_LIMITS)
 def pass_tiles(
     waiting: Any,
     groups_each: Any,

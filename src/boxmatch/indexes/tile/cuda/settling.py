@@ -7,13 +7,14 @@ from typing import Any, Final
 import numpy as np
 from numba import cuda
 
+from boxmatch.indexes.tile.cuda.compiled import card_kernel
 from boxmatch.indexes.tile.cuda.warps import SIMULATED, TEAM, all_of_team
 
 SUMMED: Final = 32 if SIMULATED else 256
 """Events whose matches a block adds up."""
 
 
-@cuda.jit
+@card_kernel()
 def check_found(
     keys: Any,
     start: Any,
@@ -54,7 +55,7 @@ def check_found(
             place[i] = cuda.atomic.add(counts, event, np.int32(1)) if holds else np.int32(-1)
 
 
-@cuda.jit
+@card_kernel()
 def add_up_blocks(counts: Any, offsets: Any, sums: Any) -> None:
     """Where the matches of each event begin among those of its block, and how many a block has."""
     own = cuda.shared.array(SUMMED, np.int64)
@@ -82,7 +83,7 @@ def add_up_blocks(counts: Any, offsets: Any, sums: Any) -> None:
         sums[cuda.blockIdx.x] = own[thread]
 
 
-@cuda.jit
+@card_kernel()
 def add_up(sums: Any) -> None:
     """Where the matches of each block begin; for one block."""
     own = cuda.shared.array(SUMMED, np.int64)
@@ -112,7 +113,7 @@ def add_up(sums: Any) -> None:
         total += count
 
 
-@cuda.jit
+@card_kernel()
 def put_in_order(
     found_event: Any,
     found_box: Any,

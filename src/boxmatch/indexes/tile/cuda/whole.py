@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numba import cuda
 
+from boxmatch.indexes.tile.cuda.compiled import card_kernel
 from boxmatch.indexes.tile.cuda.settling import SUMMED
 
 THREADS: Final = 64
@@ -20,7 +21,7 @@ EACH: Final = 8
 EVENTS: Final = THREADS * EACH
 
 
-@cuda.jit
+@card_kernel()
 def compare_all(
     keys: Any,
     run_start: Any,
@@ -89,7 +90,7 @@ def compare_all(
                 counts[part, event] = count[j]
 
 
-@cuda.jit
+@card_kernel()
 def add_parts(counts: Any, totals: Any) -> None:
     """The matches of each event, and in `counts` those in the parts before."""
     for event in range(cuda.grid(1), totals.size, cuda.gridsize(1)):
@@ -101,7 +102,7 @@ def add_parts(counts: Any, totals: Any) -> None:
         totals[event] = total
 
 
-@cuda.jit
+@card_kernel()
 def shift_parts(counts: Any, offsets: Any, sums: Any) -> None:
     """Make the places of parts within an event those in the list of all matches."""
     events = counts.shape[1]
@@ -110,7 +111,7 @@ def shift_parts(counts: Any, offsets: Any, sums: Any) -> None:
         counts[i // events, event] += offsets[event] + sums[event // SUMMED]
 
 
-@cuda.jit
+@card_kernel()
 def turn(keys: Any, turned: Any) -> None:
     """The keys by attribute."""
     for i in range(cuda.grid(1), keys.size, cuda.gridsize(1)):
