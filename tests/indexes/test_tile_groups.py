@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from boxmatch.indexes.tile import order as tile_order
 from boxmatch.indexes.tile.groups import regroup
 from boxmatch.indexes.tile.index import TileIndex
 from boxmatch.indexes.tile.layout import TileState
+from boxmatch.model.boxes import Boxes
 from boxmatch.workloads import RangeWorkload
 
 BOXES = 140_000
@@ -61,6 +63,26 @@ def test_fewer_tiles_and_the_same_matches(
     plain = TileIndex(boxes.dimensions)
     plain.build(boxes)
     assert live_tiles(grouped._state, points) < 0.8 * live_tiles(plain._state, points)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_box_stays_whatever_the_groups(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where other orders do not pay, there are few boxes, and some want nothing."""
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(tile_order, "regroup", partial(regroup, least_tiles=1, worth=float("inf")))
+    dimensions = int(rng.integers(2, 9))
+    wanted = rng.random((int(rng.integers(500, 9_000)), dimensions)) < rng.random(dimensions)
+    low = np.where(wanted, rng.integers(0, 50, wanted.shape), -(1 << 60))
+    high = np.where(wanted, low + rng.integers(0, 30, wanted.shape), 1 << 60)
+    rows = [
+        [(a, low[i, a], high[i, a]) for a in np.flatnonzero(wanted[i])] for i in range(len(wanted))
+    ]
+    index = TileIndex(dimensions)
+    order = index.build(Boxes.of(dimensions, rows))
+    assert sorted(order.tolist()) == list(range(len(rows)))
+    points = rng.integers(0, 80, (40, dimensions))
+    inside = ((low <= points[:, None]) & (points[:, None] <= high)).all(axis=2)
+    assert pairs(index.match(points), order) == set(zip(*np.nonzero(inside), strict=True))
 
 
 def test_boxes_that_share_nothing_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

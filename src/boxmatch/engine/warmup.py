@@ -11,7 +11,9 @@ from boxmatch.indexes.base import NO_LINES
 from boxmatch.indexes.scan import scan_over
 from boxmatch.indexes.tile.blocks import BlockSearch
 from boxmatch.indexes.tile.build import build_tiles
+from boxmatch.indexes.tile.groups import Ranked, regroup
 from boxmatch.kernels.background import Stage, background
+from boxmatch.kernels.bit_lines import LINE_BITS
 from boxmatch.kernels.box_lists import once_per_owner_and_point
 from boxmatch.kernels.pieces import LONG, take
 from boxmatch.kernels.radix import sorted_keys, stable_order
@@ -97,6 +99,17 @@ def _use_what_is_for_many() -> None:
     points, counts = np.ones((2, 1), np.int64), np.empty(2, np.int64)
     search.count(points, NO_LINES, counts)
     search.list(points, NO_LINES, counts)
+    ranks = np.tile(np.array([1, 2], np.uint16), 4 * LINE_BITS)
+    regroup(
+        Ranked(np.arange(0, len(ranks) + 1, 2), ranks - np.uint16(1), ranks, ranks),
+        np.array([0, 4, 8], np.int32),
+        np.full(2, 0.5),
+        np.arange(2, dtype=np.uint16),
+        np.arange(len(ranks) // 2, dtype=np.int32),
+        1,
+        least_tiles=1,
+        worth=np.inf,
+    )
     take(keys, np.zeros(LONG + 1, np.int32))
     once_per_owner_and_point(np.zeros(1, np.int32), np.ones(1, np.int64), np.zeros(1, np.int32))
 

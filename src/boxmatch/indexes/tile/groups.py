@@ -26,6 +26,7 @@ from boxmatch.arrays import (
 from boxmatch.indexes.tile.ranks import RANK
 from boxmatch.kernels.bit_lines import LINE_BITS
 from boxmatch.kernels.jit import inlined, kernel
+from boxmatch.kernels.prefetch import prefetch
 from boxmatch.kernels.radix import stable_order
 from boxmatch.kernels.threads import each, split
 
@@ -45,6 +46,10 @@ _WORTH: Final = 0.8
 _STEP: Final = 1.25
 _MEASURED: Final = 64
 _PART: Final = 8_192
+
+_NEAR: Final = 12
+_FAR: Final = 24
+"""Places ahead at which the predicates of a box, and where they begin, are fetched."""
 
 
 class Ranked(NamedTuple):
@@ -75,13 +80,17 @@ def regroup(
     importance: UInt16Array,
     order: Int32Array,
     threads: int | None,
+    *,
+    least_tiles: int = _LEAST_TILES,
+    worth: float = _WORTH,
 ) -> Int32Array:
-    """Another order, if events look at clearly fewer tiles then, or `order`.
+    """Another order, if events look at so much fewer tiles then that it is `worth` it, or `order`.
 
-    `satisfied` is the share of its attribute's ranks that a predicate has, in the mean.
+    `satisfied` is the share of its attribute's ranks that a predicate has, in the mean. For fewer
+    than `least_tiles` no other order is looked for.
     """
     count = len(order)
-    if count < _LEAST_TILES * LINE_BITS or len(satisfied) < 2:
+    if count < least_tiles * LINE_BITS or len(satisfied) < 2:
         return order
     place = importance.astype(np.int64)
     wanted = _wanted(boxes, place, np.arange(0, count, -(-count // _SAMPLE)))
@@ -93,11 +102,11 @@ def regroup(
         if best is not None and grouping.live >= best.live:
             break
         best = grouping
-    if best is None or best.live > _WORTH * now:
+    if best is None or best.live > worth * now:
         return order
     other = _arranged(boxes, best, place, order, threads)
     then = _live_share(boxes, cut_start, other, max(1, count // LINE_BITS // _MEASURED))
-    return other if then <= _WORTH * now else order
+    return other if then <= worth * now else order
 
 
 def _group(
@@ -254,13 +263,19 @@ def _find_keys(
     boxes: Ranked, order: Int32Array, attribute: Int64Array, end: Int64Array, keys: UInt64Array
 ) -> None:
     """By what to sort: the run of boxes, and where a box begins along the run's attribute."""
+    start = boxes.start
     first = np.int64(0)
     for run in range(len(end)):
         for i in range(first, end[run]):
-            row = order[i]
-            p = boxes.start[row]
+            # Rows come from all over memory: ask for those a little ahead.
+            if i + _FAR < len(order):
+                prefetch(start, np.int64(order[i + _FAR]))
+                ahead = start[order[i + _NEAR]]
+                prefetch(boxes.attribute, ahead)
+                prefetch(boxes.low, ahead)
+            p = np.uint64(start[order[i]])
             while boxes.attribute[p] != attribute[run]:
-                p += 1
+                p += np.uint64(1)
             keys[i] = np.uint64(run) << np.uint64(16) | np.uint64(boxes.low[p] & RANK)
         first = end[run]
 
