@@ -523,8 +523,9 @@ def test_tidy_in_many_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     from boxmatch.broker.store import recipient_rows, retention, waiting
 
     for module, name, value in (
-        (recipient_rows, "MOST", 400),
-        (waiting, "MOST", 400),
+        (recipient_rows, "MOST_BYTES", 4000),
+        (waiting, "MOST_BYTES", 4000),
+        (waiting, "_BYTES_AT_ONCE", 8000),
         (waiting, "_ROWS_AT_ONCE", 3),
         (retention, "_ROWS_AT_ONCE", 20),
         (retention, "_BATCHES_AT_ONCE", 7),

@@ -15,6 +15,9 @@ from boxmatch.broker.store.recipients import Recipients, join
 
 _log = logging.getLogger(__name__)
 
+_AT_ONCE = 1 << 16
+"""Notifications that are put together."""
+
 _BY_BATCH = (
     "SELECT first, subscriber, CAST(notifications AS BLOB), checksum FROM inbox "
     "ORDER BY first, subscriber"
@@ -33,7 +36,7 @@ def take_over(connection: sqlite3.Connection) -> None:
                 _log.error("notifications of subscriber %d are damaged: %d", subscriber, first)
         of_batch = Recipients.of(boxes)
         waiting.append(of_batch._replace(event=of_batch.event + first))
-        if sum(some.size for some in waiting) >= recipient_rows.MOST:
+        if sum(some.size for some in waiting) >= _AT_ONCE:
             recipient_rows.put(connection, join(waiting))
             waiting = []
     recipient_rows.put(connection, join(waiting))

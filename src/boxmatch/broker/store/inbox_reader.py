@@ -16,9 +16,9 @@ from boxmatch.broker.store.log_reader import MOST_BYTES, LogReader
 from boxmatch.broker.store.recent import Recent
 from boxmatch.broker.store.recipient_rows import (
     COLUMNS,
-    MOST,
     RowKey,
     columns_of,
+    overlapping,
     read_addressees,
     read_details,
 )
@@ -26,6 +26,8 @@ from boxmatch.broker.store.recipients import Addressees, Details
 from boxmatch.broker.store.rows import Batch, Notification, Room
 
 _PAGE = 256
+_AT_ONCE = 1 << 16
+"""Notifications, and more only if they are of one row."""
 _ADDRESSEES_BYTES = 64 << 20
 """About ten million notifications."""
 _DETAILS_BYTES = 32 << 20
@@ -184,6 +186,11 @@ class InboxReader(LogReader):
         self._recent_details.retain(there)
         return Waiting(reached, backlog, rows)
 
+    def row_bytes(self) -> dict[RowKey, int]:
+        """What each row takes on the disk."""
+        with self.connection() as connection:
+            return {row.key: row.nbytes for row in overlapping(connection, [(0, _LAST)])}
+
     def addressees(self, key: RowKey) -> Addressees | None:
         """Who waits for what of a row; None if it is damaged."""
         with self.connection() as connection:
@@ -221,7 +228,7 @@ class InboxReader(LogReader):
         group: list[RowKey] = []
         amount = 0
         for key in chain.from_iterable(self._row_pages(connection, after, through)):
-            if group and (amount + key.amount > MOST or len(group) == _PAGE):
+            if group and (amount + key.amount > _AT_ONCE or len(group) == _PAGE):
                 yield group
                 group, amount = [], 0
             group.append(key)

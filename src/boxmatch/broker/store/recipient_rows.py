@@ -7,7 +7,7 @@ Only the writer thread changes rows, each time as a whole.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,8 +24,8 @@ from boxmatch.broker.store.recipients import (
 )
 from boxmatch.broker.store.rows import json_text
 
-MOST = 1 << 16
-"""Notifications of one row: more than one event's never are."""
+MOST_BYTES = 1 << 19
+"""Of one row: more than one event's never are. Who changes a row writes all of it."""
 
 TABLE = """CREATE TABLE recipients (
     first INTEGER PRIMARY KEY, last INTEGER NOT NULL, amount INTEGER NOT NULL,
@@ -36,11 +36,17 @@ COLUMNS = "last, first, amount, checksum"
 _LOWER = 0xFFFF_FFFF
 
 
+_KEYS_AT_ONCE = 256
+_FEW = 8
+"""Rows that are faster read one by one than as text."""
+
 _OVERLAPPING = (
-    f"SELECT json_group_array(json_array({COLUMNS})) FROM (SELECT {COLUMNS} FROM recipients "
+    f"SELECT json_group_array(json_array({COLUMNS}, nbytes)) FROM (SELECT {COLUMNS}, "
+    "coalesce(length(addressees) + length(details), 0) AS nbytes FROM recipients "
     "WHERE first >= coalesce((SELECT max(first) FROM recipients WHERE first <= ?1), ?1) "
-    "AND first <= ?2 AND last >= ?1 AND typeof(last) = 'integer' AND typeof(amount) = 'integer' "
-    "AND typeof(checksum) = 'integer' ORDER BY first)"
+    "AND first > ?3 AND first <= ?2 AND last >= ?1 AND typeof(last) = 'integer' "
+    "AND typeof(amount) = 'integer' AND typeof(checksum) = 'integer' "
+    f"ORDER BY first LIMIT {_KEYS_AT_ONCE})"
 )
 
 
@@ -54,10 +60,20 @@ class RowKey(NamedTuple):
     checksum: int
 
 
+class Overlap(NamedTuple):
+    """A row that has events of some ranges."""
+
+    key: RowKey
+    nbytes: int
+    """Of its content, which is not read."""
+    is_inside: bool
+    """Whether it has no others. Ranges that touch count as one."""
+
+
 def put(connection: sqlite3.Connection, recipients: Recipients) -> int:
     """Write recipients whose events are sequence numbers. How many bytes that are."""
     written = 0
-    for piece in recipients.pieces(MOST):
+    for piece in recipients.pieces(MOST_BYTES):
         first, last = int(piece.event.min()), int(piece.event.max())
         addressees, details = pack(piece, first)
         checksum = _checksum(first, last, piece.size, addressees, details)
@@ -69,18 +85,34 @@ def put(connection: sqlite3.Connection, recipients: Recipients) -> int:
 
 def overlapping(
     connection: sqlite3.Connection, ranges: Iterable[tuple[int, int]]
-) -> list[tuple[int, Recipients]]:
-    """Rows that have events of some ranges, in order, each with its first event. Those that are
-    damaged are left out.
-    """
-    keys: list[RowKey] = []
-    looked_at = -1
+) -> Iterator[Overlap]:
+    """Rows that have events of some ranges, in order."""
+    seen = reached = -1
+    for low, high in _joined(ranges):
+        is_more = reached < high
+        while is_more:
+            [(text,)] = connection.execute(_OVERLAPPING, (low, high, seen))
+            rows = orjson.loads(text)
+            for *values, nbytes in rows:
+                key = RowKey(*values)
+                yield Overlap(key, nbytes, low <= key.first and key.last <= high)
+                seen, reached = key.first, max(reached, key.last)
+            is_more = len(rows) == _KEYS_AT_ONCE
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        begin = max(low, looked_at + 1)
-        if begin <= high:
-            [(text,)] = connection.execute(_OVERLAPPING, (begin, high))
-            keys += map(RowKey._make, orjson.loads(text))
-            looked_at = max(looked_at, *(key.last for key in keys)) if keys else looked_at
+        if found and low <= found[-1][1] + 1:
+            low, high = found[-1][0], max(high, found.pop()[1])
+        found.append((low, high))
+    return found
+
+
+def contents(
+    connection: sqlite3.Connection, keys: Sequence[RowKey]
+) -> list[tuple[int, Recipients]]:
+    """What is in some rows, each with its first event. Those that are damaged are left out."""
     firsts = [key.first for key in keys]
     addressees = columns_of(connection, "addressees", firsts)
     details = columns_of(connection, "details", firsts)
@@ -90,37 +122,17 @@ def overlapping(
     return [(first, recipients) for first, recipients in found if recipients is not None]
 
 
-def inside(connection: sqlite3.Connection, ranges: Iterable[tuple[int, int]]) -> list[int]:
-    """Rows that have events of some ranges only, by their first events. Their content is not read.
-
-    Ranges that touch count as one.
-    """
-    joined: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1] + 1:
-            low, high = joined[-1][0], max(high, joined.pop()[1])
-        joined.append((low, high))
-    statement = (
-        "SELECT first FROM recipients WHERE first BETWEEN ? AND ? AND last <= ? "
-        "AND typeof(last) = 'integer'"
-    )
-    return [
-        first
-        for low, high in joined
-        for (first,) in connection.execute(statement, (low, high, high)).fetchall()
-    ]
-
-
 def columns_of(
     connection: sqlite3.Connection, name: str, firsts: Sequence[int]
 ) -> dict[int, bytes]:
     """A column of some rows, by their first events; without those where it is no blob."""
+    whose = f"FROM recipients WHERE first IN (SELECT value FROM json_each(?)) AND typeof({name})"
+    which = (json_text(list(firsts)),)
+    if len(firsts) <= _FEW:
+        return dict(connection.execute(f"SELECT first, {name} {whose} = 'blob'", which).fetchall())
     # As one row: each by itself would ask for the interpreter again.
-    [(text,)] = connection.execute(
-        f"SELECT json_group_array(json_array(first, hex({name}))) FROM recipients "
-        f"WHERE first IN (SELECT value FROM json_each(?)) AND typeof({name}) = 'blob'",
-        (json_text(list(firsts)),),
-    )
+    statement = f"SELECT json_group_array(json_array(first, hex({name}))) {whose} = 'blob'"
+    [(text,)] = connection.execute(statement, which)
     return {first: bytes.fromhex(content) for first, content in orjson.loads(text)}
 
 

@@ -22,6 +22,10 @@ Inboxes = Mapping[int, Sequence[tuple[int, Sequence[str]]]]
 _WIDTHS = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)} | {8: np.dtype("<i8")}
 _ADDRESSEES = struct.Struct("<QBB")
 _DETAILS = struct.Struct("<QQBB")
+_HEAD = 8
+"""Bytes of a packed notification without its ids, at most if no number is large."""
+_RUN = 8
+"""Notifications that follow one another are copied together if so many do."""
 
 
 class Recipients(NamedTuple):
@@ -68,11 +72,19 @@ class Recipients(NamedTuple):
 
     def take(self, places: Int64Array) -> Recipients:
         """Some of them, in this order."""
+        return self._take(places, _bounds(self.amount), _bounds(self.length))
+
+    def _take(self, places: Int64Array, matches: Int64Array, texts: Int64Array) -> Recipients:
+        """The same, where matches of a notification and texts of a match begin and end."""
         amount = self.amount[places]
-        matches = _ranges(np.cumsum(self.amount)[places] - amount, amount)
-        length = self.length[matches]
-        text = _ranges(np.cumsum(self.length)[matches] - length, length)
-        ids = np.frombuffer(self.ids, np.uint8)[text].tobytes()
+        length = self.length[_ranges(matches[places], amount)]
+        low, high = texts[matches[places]], texts[matches[places + 1]]
+        runs = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+        if _RUN * len(runs) < len(places):  # neighbours are copied together
+            ends = high[np.append(runs[1:], len(places)) - 1].tolist()
+            ids = b"".join(map(self.ids.__getitem__, map(slice, low[runs].tolist(), ends)))
+        else:
+            ids = np.frombuffer(self.ids, np.uint8)[_ranges(low, high - low)].tobytes()
         return Recipients(self.subscriber[places], self.event[places], amount, length, ids)
 
     def only(self, chosen: BoolArray) -> Recipients:
@@ -113,16 +125,19 @@ class Recipients(NamedTuple):
             yield last, box
 
     def pieces(self, most: int) -> Iterator[Recipients]:
-        """Cut between events, so that no piece has many more notifications than `most`."""
-        if self.size <= most:
+        """Cut between events, so that no piece takes many more bytes than `most` when packed."""
+        matches, texts = _bounds(self.amount), _bounds(self.length)
+        nbytes = _HEAD + self.amount + np.diff(texts[matches])
+        if nbytes.sum() <= most:
             if self.size:
                 yield self
             return
-        base = int(self.event.min())
-        counts = np.bincount(self.event - base)
-        piece = ((np.cumsum(counts) - counts) // most)[self.event - base]
-        for number in np.unique(piece).tolist():
-            yield self.take(np.flatnonzero(piece == number))
+        of_event = self.event - self.event.min()
+        by_event = np.bincount(of_event, nbytes)
+        piece = ((np.cumsum(by_event) - by_event) // most)[of_event]
+        order = np.argsort(piece, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(piece[order])) + 1):
+            yield self._take(places, matches, texts)
 
 
 NOBODY = Recipients.of({})
@@ -256,6 +271,11 @@ def _narrow(values: Int64Array) -> tuple[int, bytes]:
     largest = int(values.max(initial=0))
     width = next(width for width in _WIDTHS if largest < 1 << min(8 * width, 63))
     return width, values.astype(_WIDTHS[width]).tobytes()
+
+
+def _bounds(lengths: Int64Array) -> Int64Array:
+    """Where each begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _ranges(begins: Int64Array, lengths: Int64Array) -> npt.NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -51,8 +51,8 @@ def tidy(
     batches = 0
     for cause, rows in _old_batches(reader, now, retention, feeds):
         firsts = [row.first for row in rows]
-        gone, missed = write(partial(_forget, firsts=firsts)).result()
-        batches += gone
+        missed = drop(write, _ranges(write, firsts))
+        batches += write(partial(_forget, firsts=firsts)).result()
         dropped.update(missed)
         causes[cause] += sum(missed.values())
         for row in rows:
@@ -69,7 +69,9 @@ def tidy(
 def clear_feed(reader: Reader, write: Write, feed: int) -> None:
     """Remove what was in a feed that was dropped. Notifications that wait are not counted."""
     for _, rows in _oldest(reader, "feed IS ?", (feed,), lambda row: "age"):
-        write(partial(_forget, firsts=[row.first for row in rows], counted=False)).result()
+        firsts = [row.first for row in rows]
+        drop(write, _ranges(write, firsts), counted=False)
+        write(partial(_forget, firsts=firsts)).result()
     for table, key in _OF_FEEDS.items():
         while write(partial(_delete_some, table=table, key=key, feed=feed)).result():
             pass
@@ -237,18 +239,19 @@ def _few(rows: list[_BatchRow]) -> Iterator[list[_BatchRow]]:
     yield rows[begin:]
 
 
-def _forget(
-    transaction: StoreTransaction, firsts: list[int], *, counted: bool = True
-) -> tuple[int, dict[int, int]]:
-    """Drop batches and the notifications in them. How many there were, and who had not read how
-    many.
-    """
-    missed = drop(transaction, transaction.ranges(firsts), counted=counted)
+def _ranges(write: Write, firsts: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and last number of some batches."""
+    found: list[tuple[int, int]] = write(partial(StoreTransaction.ranges, batches=firsts)).result()
+    return found
+
+
+def _forget(transaction: StoreTransaction, firsts: Sequence[int]) -> int:
+    """Remove batches whose notifications are dropped. How many there were."""
     among = f"DELETE FROM batch WHERE {_AMONG}"
     gone = transaction.execute(among, json_text(firsts)).rowcount
     transaction.execute(_DELETE_DAMAGED, transaction.next_sequence)
     transaction.keep_next()
-    return gone, missed
+    return gone
 
 
 def _forget_keys(transaction: StoreTransaction, now: float) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.store import recipient_rows
 from boxmatch.broker.store.progress import Progress, pack_progress
+from boxmatch.broker.store.recipient_rows import Overlap, RowKey
 from boxmatch.broker.store.recipients import NOBODY, Recipients
 from boxmatch.broker.store.rows import (
     Appended,
@@ -173,12 +174,15 @@ class StoreTransaction(group_commit.Transaction):
         """Rows of recipients that have events of some ranges, in order; a number for each. Those
         that are damaged are left out.
         """
+        return self.contents([row.key for row in self.overlapping(ranges)])
+
+    def overlapping(self, ranges: Iterable[tuple[int, int]]) -> Iterator[Overlap]:
+        """The same rows, without a look at their content."""
         return recipient_rows.overlapping(self._flushed(), ranges)
 
-    def delete_recipients(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Delete the rows that have events of some ranges only, without a look at their content."""
-        rows = recipient_rows.inside(self._flushed(), ranges)
-        recipient_rows.delete(self._connection, rows)
+    def contents(self, rows: Sequence[RowKey]) -> list[tuple[int, Recipients]]:
+        """The content of some of them."""
+        return recipient_rows.contents(self._flushed(), rows)
 
     def replace_recipients(self, rows: Sequence[int], recipients: Recipients) -> None:
         """Have one row, or none if it is empty, instead of some that follow one another."""

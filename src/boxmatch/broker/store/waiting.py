@@ -5,7 +5,7 @@ kept any more is dropped and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 from boxmatch.arrays import BoolArray, Int64Array
 from boxmatch.broker.store.inbox_reader import InboxReader, Unread
 from boxmatch.broker.store.progress import Progress, unpack_progress
-from boxmatch.broker.store.recipient_rows import MOST
+from boxmatch.broker.store.recipient_rows import MOST_BYTES, RowKey
 from boxmatch.broker.store.recipients import NOBODY, Recipients, join, within
 from boxmatch.broker.store.rows import json_text
 from boxmatch.broker.store.transaction import StoreTransaction
@@ -26,8 +26,10 @@ Write = Callable[[Callable[[StoreTransaction], Any]], Future[Any]]
 Range = tuple[int, int]
 
 _ROWS_AT_ONCE = 128
-_MOST_READ = 4 * MOST
-"""Notifications that one transaction looks at, and more only if they are of one row."""
+_BYTES_AT_ONCE = 2 * MOST_BYTES
+"""What one transaction reads and writes again, and more only if it is of one row."""
+_UNREAD = 8
+"""Bytes that are deleted without being read, for one that is."""
 _SHARE = 8
 """A row is written again for others that add a part of it that is not smaller."""
 _PATIENCE = 16
@@ -87,22 +89,28 @@ class Reached:
 
 def shrink(reader: InboxReader, write: Write) -> None:
     """Remove what is acknowledged, and put small rows together."""
-    rows = reader.waiting().rows
-    empty = [row.key.first for row in rows if not row.unread]
-    for begin in range(0, len(empty), _ROWS_AT_ONCE):
-        some = empty[begin : begin + _ROWS_AT_ONCE]
-        write(partial(_delete, rows=some)).result()
-    chunk: list[Unread] = []
-    unread = amount = 0
-    for row in (row for row in rows if row.unread):
-        unread += row.unread
-        amount += row.key.amount
-        if chunk and (unread > MOST or amount > _MOST_READ or len(chunk) == _ROWS_AT_ONCE):
-            _merge(write, chunk)
-            chunk, unread, amount = [], row.unread, row.key.amount
-        chunk.append(row)
-    if chunk:
-        _merge(write, chunk)
+    rows, nbytes = reader.waiting().rows, reader.row_bytes()
+    for some in _groups([row for row in rows if not row.unread], nbytes):
+        write(partial(_delete, rows=[row.key.first for row in some])).result()
+    for some in _groups([row for row in rows if row.unread], nbytes):
+        _merge(write, some)
+
+
+def _groups(rows: Sequence[Unread], nbytes: Mapping[RowKey, int]) -> Iterator[list[Unread]]:
+    """Rows for one transaction each, whose unread notifications fit into one row."""
+    group: list[Unread] = []
+    total = 0
+    for row in rows:
+        size = nbytes.get(row.key, 0)
+        unread = size * row.unread // row.key.amount
+        cost = max(size, unread * (_BYTES_AT_ONCE // MOST_BYTES)) if unread else size // _UNREAD
+        total += cost
+        if group and (total > _BYTES_AT_ONCE or len(group) == _ROWS_AT_ONCE):
+            yield group
+            group, total = [], cost
+        group.append(row)
+    if group:
+        yield group
 
 
 def _delete(transaction: StoreTransaction, rows: Sequence[int]) -> None:
@@ -126,22 +134,48 @@ def _rewrite(transaction: StoreTransaction, bounds: Range) -> None:
         transaction.replace_recipients([row for row, _ in found], left)
 
 
-def drop(
-    transaction: StoreTransaction, ranges: Sequence[Range], *, counted: bool = True
-) -> dict[int, int]:
+def drop(write: Write, ranges: Sequence[Range], *, counted: bool = True) -> dict[int, int]:
     """Drop all notifications of events in some ranges. How many waited, by subscriber, unless they
     are not to be counted.
     """
     missed: Counter[int] = Counter()
-    if not counted:
-        transaction.delete_recipients(ranges)
-    for row, recipients in transaction.recipients(ranges):
+    begin: int | None = 0
+    while begin is not None:
+        left = [(max(low, begin), high) for low, high in ranges if high >= begin]
+        begin, some = write(partial(_drop_some, ranges=left, counted=counted)).result()
+        missed.update(some)
+    return missed
+
+
+def _drop_some(
+    transaction: StoreTransaction, ranges: Sequence[Range], counted: bool
+) -> tuple[int | None, dict[int, int]]:
+    """Of a few rows. The first event of the next row, if there is one, and who missed how many."""
+    missed: Counter[int] = Counter()
+    unread: list[int] = []
+    some: list[RowKey] = []
+    upcoming: int | None = None
+    nbytes = 0
+    for row in transaction.overlapping(ranges):
+        is_read = counted or not row.is_inside
+        nbytes += row.nbytes if is_read else row.nbytes // _UNREAD
+        if nbytes > _BYTES_AT_ONCE and (some or unread):
+            upcoming = row.key.first
+            break
+        if is_read:
+            some.append(row.key)
+        else:
+            unread.append(row.key.first)
+    transaction.replace_recipients(unread, NOBODY)
+    for first, recipients in transaction.contents(some):
         gone = within(recipients.event, ranges)
+        if not gone.any():
+            continue
         if counted:
             waits = Reached.of(transaction, recipients).is_waiting(recipients)
             missed.update(_count(transaction, recipients.only(gone & waits)))
-        transaction.replace_recipients([row], recipients.only(~gone))
-    return missed
+        transaction.replace_recipients([first], recipients.only(~gone))
+    return upcoming, missed
 
 
 def shorten(reader: InboxReader, write: Write, most: int) -> dict[int, int]:
