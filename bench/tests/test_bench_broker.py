@@ -60,7 +60,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, A
 def test_every_row_says_where_it_comes_from(run: tuple[str, list[dict[str, Any]], Path]) -> None:
     rows = run[1]
     closed = ["1 in flight", "16 in flight", "1 batch in flight"]
-    ours = ["unread", "load", "throughput", "latency", *closed, "soak"]
+    loops = [*closed[:2], "half of 16 in flight", closed[2]]
+    ours = ["unread", "load", "throughput", "latency", *loops, "soak"]
     assert [row["phase"] for row in rows] == [*ours, *closed, *closed]
     assert [row.get("alternative") for row in rows] == (
         len(ours) * [None] + 3 * ["SQLite"] + 3 * ["NATS JetStream"]
@@ -81,7 +82,7 @@ def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) 
         unread["events_per_second_unmatched"] / unread["events_per_second"]
     )
     assert load["seconds"] > 0
-    for row, batch in zip(phases, (10, 1, 1, 1, 10, 10), strict=True):
+    for row, batch in zip(phases, (10, 1, 1, 1, 1, 10, 10), strict=True):
         assert row["load"]["batch"] == batch
         assert row["events"] % batch == 0
         assert row["matches"] >= row["notifications"] > 0
@@ -91,7 +92,8 @@ def test_phases_have_their_figures(run: tuple[str, list[dict[str, Any]], Path]) 
     throughput, latency, *closed, soak = phases
     assert throughput["load"]["rate"] is None
     assert latency["events"] == 80  # 200 a second for 0.4 s, whatever became of those before
-    assert [row["load"]["connections"] for row in closed] == [1, 16, 1]
+    assert [row["load"]["connections"] for row in closed] == [1, 16, 128, 1]
+    assert closed[2]["load"]["rate"] == closed[1]["events_per_second"] / 2
     assert soak["events"] == 200
     assert sum(third["notifications"] for third in soak["thirds"]) == soak["notifications"]
 

@@ -41,6 +41,8 @@ _STOP: Final = 30.0
 _EVENTS: Final = 10_000
 """Different events at most: what is stored does not depend on them, only on their size."""
 _SUBJECT: Final = "events"
+BUSY: Final = "16 in flight"
+"""The closed loop that shows how many events a second there can be, one a request."""
 
 Load = Mapping[str, Any]
 """Events a request (`batch`), and requests in flight (`connections`)."""
@@ -54,7 +56,7 @@ def closed_loops(options: BrokerOptions) -> dict[str, dict[str, Any]]:
     always = {"seconds": options.compare_seconds, "rate": None}
     return {
         "1 in flight": {**always, "batch": 1, "connections": 1},
-        "16 in flight": {**always, "batch": 1, "connections": 16},
+        BUSY: {**always, "batch": 1, "connections": 16},
         "1 batch in flight": {**always, "batch": options.batch, "connections": 1},
     }
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from boxmatch_bench.answers import FailedError
-from boxmatch_bench.broker.alternatives import closed_loops, measure_alternatives
+from boxmatch_bench.broker.alternatives import BUSY, closed_loops, measure_alternatives
 from boxmatch_bench.broker.deliveries import compare, find_truth
 from boxmatch_bench.broker.processes import Session, Tell
 from boxmatch_bench.broker.unread import measure_unread
@@ -56,11 +56,15 @@ def measure(
         if options.unread_seconds and not loaded:
             yield head | measure_unread(session, setting, options)
         yield head | _connect(session, setting.workload.subscriptions, seconds, before)
-        for phase, load in _phases(options).items():
+        phases = _phases(options)
+        for phase, load in phases.items():
             if load["seconds"]:
                 row = _run(session, phase, load)
                 if phase != "warming up":
                     yield head | row
+                if phase == BUSY and options.latency_seconds:
+                    half = phases["latency"] | {"rate": row["events_per_second"] / 2}
+                    yield head | _run(session, f"half of {phase}", half)
     if options.compare_seconds:
         for row in measure_alternatives(setting.workload, options, folder, tell):
             yield head | row

@@ -45,9 +45,10 @@ def bench_broker(
     """Benchmark a broker on this machine.
 
     Another process generates the load over loopback: batches at full speed, single events at a
-    fixed rate, closed loops, and optionally a soak test. Everything is durable, and all deliveries
-    are compared with the engine's matches. The closed loops are repeated with bare SQLite and with
-    NATS JetStream, which sync every write but neither match nor deliver.
+    fixed rate, closed loops, single events at half of the rate that sixteen in flight reached, and
+    optionally a soak test. Everything is durable, and all deliveries are compared with the engine's
+    matches. The closed loops are repeated with bare SQLite and with NATS JetStream, which sync
+    every write but neither match nor deliver.
     """
     with refused_parameters():
         from boxmatch.workloads import RangeWorkload
