@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from broker_server import RunningBroker
+from structlog.testing import capture_logs
 from test_broker_core import (
     all_notifications,
     events,
@@ -27,6 +28,7 @@ from boxmatch.broker.settings import Limits, Settings
 from boxmatch.broker.startup import Startup, Step
 from boxmatch.broker.store import Store
 from boxmatch.broker.subscribers.directory import Directory
+from boxmatch.errors import StorageError
 from boxmatch.wire.requests import Wanted
 
 
@@ -55,6 +57,40 @@ def test_steps_are_told_now_and_then_and_timed() -> None:
         "opening the data": 1.0, "reading": 6.0,
     }  # fmt: skip
     assert round(startup.elapsed, 6) == 7.0
+
+
+def test_the_log_hears_of_a_step_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boxmatch.broker.startup._EVERY", 0.001)
+    clock = Clock()
+    startup = Startup(clock)
+    heard = threading.Event()
+    tell = startup._tell
+
+    def told_again() -> None:
+        tell()
+        heard.set()
+
+    monkeypatch.setattr(startup, "_tell", told_again)
+
+    def load() -> None:
+        for step in (("reading subscriptions", "ticks", 7), ("loading kernels",)):
+            startup.begin(*step)
+            clock.now += 3
+            for _ in range(2):  # the first may be of what came before
+                heard.clear()
+                assert heard.wait(30)
+        raise StorageError("it ends here")
+
+    with capture_logs() as told, pytest.raises(StorageError, match="ends here"):
+        asyncio.run(startup.follow(load))
+    line = next(line for line in told if line["step"] == "reading subscriptions")
+    line["seconds"] = 3.0
+    assert line == {
+        "event": "starting", "log_level": "info", "step": "reading subscriptions",
+        "feed": "ticks", "done": 0, "total": 7, "seconds": 3.0,
+    }  # fmt: skip
+    assert told[-1]["event"] == "starting"
+    assert (told[-1]["step"], told[-1]["seconds"]) == ("loading kernels", 6.0)
 
 
 @pytest.fixture
@@ -120,8 +156,9 @@ def test_others_have_to_come_again_while_a_broker_starts(
 def test_the_log_of_a_start(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         told = [json.loads(line) for line in broker.log().splitlines() if line.startswith("{")]
-        assert [line["event"] for line in told] == ["listening", "ready"]
-        steps = told[1]["steps"]
+        events = [line["event"] for line in told if line["event"] != "starting"]
+        assert events == ["listening", "ready"]
+        steps = told[-1]["steps"]
         assert list(steps) == ["opening the data", "reading subscribers", "loading kernels"]
         metrics = httpx.get(f"{broker.url}/metrics").text
         for step in steps:

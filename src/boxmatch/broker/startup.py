@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import structlog
 log = structlog.get_logger("boxmatch.server")
 
 _EVERY = 2.0
-"""Seconds after which the log hears of a step that goes on."""
+"""Seconds after which the log hears how far a start is, whatever a single step takes."""
 
 
 class Step(NamedTuple):
@@ -33,8 +34,7 @@ class Startup:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._began = self._told = clock()
-        self._step_began = self._began
+        self._began = self._step_began = clock()
         self.step = Step("opening the data")
         self.seconds: dict[str, float] = {}
         """By step, those of all feeds together; the step that goes on is not in it yet."""
@@ -44,16 +44,21 @@ class Startup:
         """Seconds since the start."""
         return self._clock() - self._began
 
+    async def follow(self, load: Callable[[], None]) -> None:
+        """Carry the steps out in a thread, and meanwhile tell the log how far they are."""
+        loading = asyncio.create_task(asyncio.to_thread(load))
+        while not (await asyncio.wait((loading,), timeout=_EVERY))[0]:
+            self._tell()
+        loading.result()
+
     def begin(self, name: str, feed: str | None = None, total: int = 0) -> None:
         """Another step: the one before is done."""
         self._end_step()
         self.step = Step(name, feed, 0, total)
-        self._tell()
 
     def advance(self, done: int) -> None:
         """So much of the step is done."""
         self.step = self.step._replace(done=done)
-        self._tell()
 
     def finish(self) -> None:
         """The broker is ready."""
@@ -67,11 +72,8 @@ class Startup:
         self._step_began = now
 
     def _tell(self) -> None:
-        now = self._clock()
-        if now - self._told >= _EVERY:
-            self._told = now
-            name, feed, done, total = self.step
-            more = {} if feed is None else {"feed": feed}
-            if total:
-                more |= {"done": done, "total": total}  # type: ignore[dict-item]
-            log.info("starting", step=name, **more, seconds=round(now - self._began, 1))
+        name, feed, done, total = self.step
+        more = {} if feed is None else {"feed": feed}
+        if total:
+            more |= {"done": done, "total": total}  # type: ignore[dict-item]
+        log.info("starting", step=name, **more, seconds=round(self.elapsed, 1))

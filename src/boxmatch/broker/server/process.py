@@ -134,7 +134,7 @@ async def _run_broker(
     listens, drafted = asyncio.Event(), False
 
     async def start() -> None:
-        await asyncio.to_thread(broker.load)
+        await broker.startup.follow(broker.load)
         await listens.wait()
         ready.enter_context(signals.record(*_STOPS))
         tune_memory()
