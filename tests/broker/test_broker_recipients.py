@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -305,3 +306,62 @@ def test_rows_that_overlap_ranges(
         assert [first for first, _ in read] == sorted(inside + others)
         for row, (_, recipients) in zip(rows, read, strict=True):
             assert row.nbytes == sum(map(len, pack(recipients, row.key.first)))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_notifications_are_dropped_in_short_transactions(
+    counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one of two feeds, whose events are in the same rows, beside rows of its own."""
+    monkeypatch.setattr(recipient_rows, "MOST_BYTES", 300)
+    monkeypatch.setattr(waiting, "MOST_BYTES", 300)
+    monkeypatch.setattr(waiting, "_BYTES_AT_ONCE", 600)
+    chance = random.Random(6)
+    gone: Lists = {}
+    kept: Lists = {}
+    with Store.open(tmp_path, sync="normal", pace=0.0) as store:
+        [one, other], subscribers = make(store, 2, 5)
+        for turn in range(60):
+            feed, size = (one, 40) if turn % 10 == 9 else (chance.choice([one, other]), 2)
+            some = {
+                subscriber: [(place, [f"t{turn}"] * 3) for place in range(size)]
+                for subscriber in chance.sample(subscribers, 3)
+            }
+            bodies, recipients = [b"{}"] * size, Recipients.of(some)
+            at = 0.0 if feed == one else 1e9
+            first = (
+                store.write(lambda t, f=feed, a=at, b=bodies, r=recipients: t.append(f, a, b, r))
+                .result()
+                .first
+            )
+            for subscriber, box in some.items():
+                boxes = (gone if feed == one else kept).setdefault(subscriber, [])
+                boxes += [(first + place, ids) for place, ids in box]
+        store.tidy(0.0, Retention())  # puts rows together
+        steps: list[int] = []
+        drop_some = waiting._drop_some
+
+        def counting(transaction: StoreTransaction, **arguments: Any) -> Any:
+            before = size_of(transaction)
+            result = drop_some(transaction, **arguments)
+            steps.append(before - size_of(transaction))
+            return result
+
+        monkeypatch.setattr(waiting, "_drop_some", counting)
+        if counted:
+            removed = store.tidy(1e9, Retention(seconds=1e6))
+            assert removed.dropped == {subscriber: len(box) for subscriber, box in gone.items()}
+        else:
+            store.drop_feed(one)
+        assert len(steps) > 4
+        most = 600 if counted else 600 * waiting._UNREAD
+        assert max(steps) <= most
+        for subscriber in subscribers:
+            found = store.reader.inbox(subscriber, 0, 10**6)
+            assert [(e.sequence, e.subscriptions) for e in found] == kept.get(subscriber, [])
+        assert store.reader.backlogs() == {n: len(kept.get(n, [])) for n in subscribers}
+        assert store.reader.damage == []
+
+
+def size_of(transaction: StoreTransaction) -> int:
+    return sum(row.nbytes for row in transaction.overlapping([(0, 10**9)]))
