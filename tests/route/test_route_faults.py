@@ -376,7 +376,7 @@ def test_what_a_server_said_outranks_that_it_hung_up(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(30)
 
     monkeypatch.setattr(nats, "connect", connect)
-    with pytest.raises(RouteError, match="4222: Authorization Violation$"):
+    with pytest.raises(RouteError, match=r"4222: Authorization Violation$"):
         asyncio.run(Connection(seconds=0.01).open())
 
 
