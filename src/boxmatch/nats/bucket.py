@@ -171,8 +171,29 @@ class BucketReader:
         return info.created.isoformat() if info.created else ""
 
     async def _read_batch(self, changes: list[Change]) -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        last = 0
+
+        async def receive(message: Msg) -> None:  # `next_msg` would make a task for each
+            nonlocal last
+            if ended.done():
+                return
+            headers: dict[str, Any] = message.headers or {}
+            status = headers.get("Status")
+            if status == "503":
+                ended.set_exception(nats.errors.NoRespondersError())
+            elif status in ("204", "404"):  # the end, or there was nothing
+                ended.set_result(None)
+            elif status is not None:
+                ended.set_exception(RouteError(f"the bucket cannot be read: status {status}"))
+            elif int(headers["Nats-Last-Sequence"]) != last:
+                ended.set_result(None)  # one was lost on the way: ask again from here
+            else:
+                self.revision = last = int(headers["Nats-Sequence"])
+                changes.append(self._change(message, headers, last))
+
         inbox = self._connection.new_inbox()
-        answers = await self._connection.subscribe(inbox, pending_msgs_limit=2 * _BATCH)
+        answers = await self._connection.subscribe(inbox, cb=receive, pending_msgs_limit=2 * _BATCH)
         try:
             asked = {
                 "seq": self.revision + 1,
@@ -181,23 +202,15 @@ class BucketReader:
             }
             subject = f"$JS.API.DIRECT.GET.{self._names.bucket}"
             await self._connection.publish(subject, json.dumps(asked).encode(), reply=inbox)
-            last = 0
-            while True:
-                message = await answers.next_msg(_PATIENCE)
-                headers: dict[str, Any] = message.headers or {}
-                status = headers.get("Status")
-                if status == "503":
-                    raise nats.errors.NoRespondersError
-                if status is not None:  # the end: 204, or 404 if there was nothing
-                    if status not in ("204", "404"):
-                        raise RouteError(f"the bucket cannot be read: status {status}")
-                    return
-                if int(headers["Nats-Last-Sequence"]) != last:
-                    return  # one was lost on the way: ask again from here
-                last = int(headers["Nats-Sequence"])
-                changes.append(self._change(message, headers, last))
-                self.revision = last
+            known = -1
+            while not ended.done():
+                if len(changes) == known:
+                    raise nats.errors.TimeoutError
+                known = len(changes)
+                await asyncio.wait([ended], timeout=_PATIENCE)
+            ended.result()
         finally:
+            ended.cancel()  # what comes now is not wanted
             await answers.unsubscribe()
 
     def _change(self, message: Msg, headers: dict[str, Any], revision: int) -> Change:
