@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import nats
@@ -19,7 +20,7 @@ import pytest
 from jetstream import PATIENCE
 
 from boxmatch.errors import MissingExtraError
-from boxmatch.nats import local
+from boxmatch.nats import connection, local
 from boxmatch.nats.operations import publish
 from command_line import Command
 
@@ -168,7 +169,10 @@ def test_files_that_make_no_sense(
     assert (done.code, reason in done.err) == (2, True), done.err
 
 
-def test_a_server_that_is_not_there(run_boxmatch: Command, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there(
+    run_boxmatch: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "Connection", partial(connection.Connection, seconds=0.5))
     done = run_boxmatch("route", "status", "--server", "nats://127.0.0.1:1")
     assert (done.code, done.err.startswith("boxmatch: cannot connect to NATS at")) == (2, True)
     options = ("--server", "nats://127.0.0.1:1", "--creds", str(tmp_path / "none"))

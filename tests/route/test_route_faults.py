@@ -6,7 +6,6 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import nats
@@ -343,41 +342,6 @@ def test_a_worker_that_was_suspended_leaves_its_messages_to_others(
         assert await on.matched() == Counter([("ann", sequence, 0, "one")])
 
     on_route(url, test)
-
-
-def test_credentials_that_are_refused(tmp_path: Path) -> None:
-    config = tmp_path / "server.conf"
-    config.write_text('authorization { user: "ann", password: "right" }\n')
-    with LocalServer(tmp_path / "data", config=config) as server:
-
-        async def test() -> None:
-            for given in ({}, {"user": "ann", "password": "wrong"}):
-                with pytest.raises(RouteError, match=r"cannot connect.*[Aa]uthorization"):
-                    await Connection(servers=(server.url,), seconds=2, **given).open()  # type: ignore[arg-type]
-            client = await Connection(servers=(server.url,), user="ann", password="right").open()
-            assert client.is_connected
-            await client.close()
-            worker = Router(Connection(servers=(server.url,), user="ann", password="no", seconds=1))
-            work = asyncio.ensure_future(worker.run())
-            await until_true(lambda: worker.metrics.look("errors_total", reason="route") > 0)
-            assert "uthorization" in str(worker.health.reason)
-            worker.stop()
-            await work
-
-        asyncio.run(test())
-
-
-def test_what_a_server_said_outranks_that_it_hung_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def connect(error_cb: Callable[[Exception], Awaitable[None]], **_: object) -> None:
-        await error_cb(ConnectionRefusedError("not yet"))
-        await error_cb(nats.errors.Error("nats: 'Authorization Violation'"))
-        await error_cb(ConnectionResetError("reset by peer"))
-        await error_cb(nats.errors.TimeoutError())
-        await asyncio.sleep(30)
-
-    monkeypatch.setattr(nats, "connect", connect)
-    with pytest.raises(RouteError, match=r"4222: Authorization Violation$"):
-        asyncio.run(Connection(seconds=0.01).open())
 
 
 def test_a_connection_of_the_callers_that_is_closed_ends_the_worker(url: str) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import nats
 import nats.errors
+from nats.aio.client import Client
 
 from boxmatch.errors import RouteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from nats.aio.client import Client
 
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 
@@ -34,7 +33,10 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     trust: Path | None = None
-    """CA certificates (PEM), instead of the default ones."""
+    """CA certificates (PEM), instead of the default ones.
+
+    With it, a certificate, or a URL that begins with tls://, only a server with TLS will do.
+    """
     certificate: Path | None = None
     private_key: Path | None = None
     seconds: float = 10.0
@@ -43,16 +45,24 @@ class Connection:
     async def open(
         self, name: str = "boxmatch", on_error: Callable[[Exception], None] | None = None
     ) -> Client:
-        """A connection that is kept up. `RouteError`: why there is none."""
+        """A connection that is kept up. `RouteError`: why there is none.
+
+        Tries for `seconds`, or until each of the servers has refused it.
+        """
         reason: Exception | None = None
+        refusals: int | None = 0  # None once there is a connection
 
         async def failed(error: Exception) -> None:
-            nonlocal reason
+            nonlocal reason, refusals
             # A server that refuses a client hangs up, and what it said may not arrive each time.
-            if reason is None or _is_answer(error) or not _is_answer(reason):
+            if reason is None or _is_refusal(error) or not _is_refusal(reason):
                 reason = error
             if on_error is not None:
                 on_error(error)
+            if refusals is not None and _is_refusal(error):
+                refusals += 1
+                if refusals >= len(self.servers):
+                    raise error  # which ends `connect`
 
         options: dict[str, Any] = {
             "servers": list(self.servers),
@@ -66,28 +76,42 @@ class Connection:
             "max_outstanding_pings": 2,
             **self._identity(),
         }
+        wants_tls = "tls" in options or any(one.startswith("tls:") for one in self.servers)
         where = ", ".join(self.servers)
         try:
             async with asyncio.timeout(self.seconds):
                 while True:
-                    client = await nats.connect(**options)
+                    client = SecureClient() if wants_tls else Client()
+                    try:
+                        await client.connect(**options)
+                    finally:
+                        if not client.is_connected:  # also if the server hung up, unnoticed
+                            await _close(client)
                     if client.is_connected:
+                        refusals = None
                         return client
-                    await client.close()  # a server that hung up, which nats-py overlooks
         except (nats.errors.Error, OSError, TimeoutError, ValueError) as error:
             raise RouteError(
                 f"cannot connect to NATS at {where}: {_say(reason or error)}"
             ) from None
 
     def _identity(self) -> dict[str, Any]:
-        given: dict[str, Any] = {}
-        for name, path in (("user_credentials", self.credentials), ("nkeys_seed", self.nkey)):
-            if path is not None:
-                if not path.is_file():
-                    raise RouteError(f"there is no file {path}")
-                given[name] = str(path)
-        texts = {"user": self.user, "password": self.password, "token": self.token}
-        given |= {name: text for name, text in texts.items() if text is not None}
+        files = (self.credentials, self.nkey, self.trust, self.certificate, self.private_key)
+        for path in files:
+            if path is not None and not path.is_file():
+                raise RouteError(f"there is no file {path}")
+        texts = {
+            "user_credentials": self.credentials,
+            "nkeys_seed": self.nkey,
+            "user": self.user,
+            "password": self.password,
+            "token": self.token,
+        }
+        given: dict[str, Any] = {
+            name: str(text) for name, text in texts.items() if text is not None
+        }
+        if self.private_key is not None and self.certificate is None:
+            raise RouteError("a private key needs a certificate")
         if self.trust is not None or self.certificate is not None:
             try:
                 context = ssl.create_default_context(cafile=self.trust)
@@ -99,10 +123,27 @@ class Connection:
         return given
 
 
-def _is_answer(error: Exception) -> bool:
-    """Whether a server said this, rather than nothing."""
-    silence = (TimeoutError, nats.errors.StaleConnectionError)  # which an unexpected end is
-    return isinstance(error, nats.errors.Error) and not isinstance(error, silence)
+class SecureClient(Client):
+    """Tells only a server with TLS who it is, on which nats-py does not insist (2.16)."""
+
+    def _connect_command(self) -> bytes:
+        if not self._server_info.get("tls_required"):
+            raise nats.errors.SecureConnWantedError
+        return super()._connect_command()
+
+
+async def _close(client: Client) -> None:
+    """Close what did not connect: its streams may never say that they are closed (Python 3.11)."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await client.close()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a server, or its certificate, is what keeps us out, rather than silence."""
+    if isinstance(error, (ssl.SSLError, nats.errors.SecureConnWantedError)):
+        return True
+    return str(error).startswith("nats: '")  # what a server says stands in quotes
 
 
 def _say(error: Exception) -> str:
