@@ -87,6 +87,10 @@ def init(
     ack_seconds: Annotated[
         float, typer.Option(min=1.0, help="After which another worker gets what one has not done.")
     ] = 30.0,
+    max_deliver: Annotated[
+        int,
+        typer.Option(min=1, help="Deliveries after which a message is matched alone, once more."),
+    ] = 5,
     replicas: Annotated[int, typer.Option(min=1, max=5, help="Servers that have each stream.")] = 1,
     window_seconds: Annotated[
         float, typer.Option(min=1.0, help="For which no notification is stored twice.")
@@ -125,6 +129,7 @@ def init(
             "shards": shards,
             "ordered": ordered,
             "ack_seconds": ack_seconds,
+            "max_deliver": max_deliver,
         },
         settings,
     )

@@ -48,6 +48,8 @@ class Batch:
         self.messages = messages
         self.held = held
         """When the server last heard that they are being worked on."""
+        self.is_fatal = False
+        """Whether a worker ended while it matched this message alone."""
         self.outgoing: list[Outgoing] = []
         self.dead: list[Outgoing] = []
         self.origins: list[tuple[str, Source]] = []
@@ -90,6 +92,12 @@ class BatchMatcher:
             feed = self._subjects.feed_of(message.subject)
             batch.origins.append((feed or _NO_FEED, source))
             try:
+                if batch.is_fatal:
+                    raise Problem(
+                        422,
+                        "max-deliver",
+                        f"delivery {source.deliveries}; a worker that matched it alone ended",
+                    )
                 if feed is None:
                     raise BoxmatchError(f"no feed has the subject {message.subject!r}")
                 settings = self._settings.feeds[feed]

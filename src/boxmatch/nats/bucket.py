@@ -148,6 +148,50 @@ class BucketReader:
                 self._marked = ack.seq
                 return ack.seq
 
+    async def note(self, subject: str, text: str) -> bool:
+        """Write a key that is not there, for as long as a marker; False if it is there.
+
+        If the bucket is full, nothing is written.
+        """
+        headers = {"Nats-TTL": f"{MARKER_SECONDS}s", "Nats-Expected-Last-Subject-Sequence": "0"}
+        while True:
+            try:
+                await self._js.publish(
+                    subject, text.encode(), stream=self._names.bucket, headers=headers
+                )
+            except nats.js.errors.APIError as error:
+                if error.err_code == _WRONG_LAST_SEQUENCE:
+                    return await self._holds(subject, text)  # an acknowledgement may be lost
+                if error.err_code == _STREAM_FULL:
+                    self._on_error("bucket-full", error)
+                    return True
+                await self._bear(error)
+            except TRANSIENT as error:
+                await self._bear(error)
+            else:
+                return True
+
+    async def _holds(self, subject: str, text: str) -> bool:
+        while True:
+            try:
+                found = await self._js.get_msg(self._names.bucket, subject=subject)
+            except nats.js.errors.NotFoundError:
+                return False
+            except TRANSIENT as error:
+                await self._bear(error)
+            else:
+                return found.data == text.encode()
+
+    async def erase(self, subject: str) -> None:
+        """Remove a key that `note` has written."""
+        while True:
+            try:
+                await self._js.purge_stream(self._names.bucket, subject=subject)
+            except (*TRANSIENT, nats.js.errors.APIError) as error:
+                await self._bear(error)
+            else:
+                return
+
     async def _bear(self, error: Exception) -> None:
         """Go on after an error that may pass; `RouteError` if the bucket is gone."""
         self._on_error("bucket", error)

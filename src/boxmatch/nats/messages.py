@@ -194,9 +194,18 @@ def _one_line(text: str) -> str:
 
 def source_of(message: Msg, incarnation: str) -> Source:
     """Where a message comes from, by the subject that acknowledges it."""
+    stream, _, deliveries, sequence, _, at = _delivery(message)
+    return Source(stream, incarnation, int(sequence), int(at) / 1e9, int(deliveries))
+
+
+def deliveries_of(message: Msg) -> int:
+    """How many times a message was delivered, with this one."""
+    return int(_delivery(message)[2])
+
+
+def _delivery(message: Msg) -> list[str]:
     # $JS.ACK.STREAM.CONSUMER.DELIVERIES.SEQUENCE.SEQUENCE_OF_CONSUMER.TIME.PENDING; the longer form
     # has a domain and an account before the stream, and a token at the end.
     parts = message.reply.split(".")
     first = 2 if len(parts) == 9 else 4
-    stream, _, deliveries, sequence, _, at = parts[first : first + 6]
-    return Source(stream, incarnation, int(sequence), int(at) / 1e9, int(deliveries))
+    return parts[first : first + 6]

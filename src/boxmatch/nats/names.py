@@ -111,6 +111,10 @@ class Names(NamedTuple):
         """The subject that a worker writes to, to learn the last sequence of the bucket."""
         return f"{self.keys}sync.{encode_token(worker)}"
 
+    def trial(self, consumer: str, incarnation: str, sequence: int) -> str:
+        """The subject of a note that a message is being matched alone."""
+        return f"{self.keys}trial.{consumer}.{incarnation}.{sequence}"
+
     def feed(self, feed: str) -> str:
         """The subject of a feed, unless it has another."""
         return f"{self.route}.in.{encode_token(feed)}"

@@ -182,7 +182,7 @@ async def _create_consumers(
             ack_policy=api.AckPolicy.EXPLICIT,
             ack_wait=settings.ack_seconds,
             max_ack_pending=1 if settings.ordered else _MOST_IN_HAND,
-            max_deliver=-1,
+            max_deliver=-1,  # the server would drop what workers make a dead letter
             filter_subjects=subjects,
             **begin,
         )

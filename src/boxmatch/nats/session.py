@@ -16,7 +16,7 @@ import nats.js.errors
 from boxmatch.errors import RouteError
 from boxmatch.nats.batches import Batch, BatchMatcher
 from boxmatch.nats.bucket import TRANSIENT, BucketReader, Change, ReloadError
-from boxmatch.nats.messages import FeedSubjects, dead_letter
+from boxmatch.nats.messages import FeedSubjects, dead_letter, deliveries_of, source_of
 from boxmatch.nats.publisher import Publisher
 from boxmatch.nats.puller import Puller, PullError
 from boxmatch.nats.snapshots import Capture, Snapshots
@@ -79,6 +79,8 @@ class Session:
         self._subscriptions = RouteSubscriptions(settings, router.shard)
         self._changes = 0
         """Of subscriptions, since there was a snapshot."""
+        self._trial = ""
+        """The note on the message that is being matched alone."""
 
     async def run(self) -> None:
         """Route until the router stops. Raises what cannot be borne."""
@@ -146,7 +148,6 @@ class Session:
 
     async def _fetch_and_match(self) -> None:
         puller = self._puller
-        loop = asyncio.get_running_loop()
         await puller.open()
         try:
             while not self._router.is_stopping:
@@ -159,17 +160,44 @@ class Session:
                     continue
                 if not messages:
                     continue
-                batch = Batch(messages, self._puller.held)
-                self._in_hand.add(batch)
-                async with self._reading:
-                    await self._take_over()
-                revision = self._reader.revision
-                await loop.run_in_executor(self._thread, self._matcher.match, batch, revision)
-                await self._matched.put(batch)
+                batches = self._batches(messages)
+                self._in_hand.update(batches)
+                for batch in batches:
+                    await self._match(batch)
         finally:
             with suppress(nats.errors.Error):
                 await puller.close()
         await self._matched.put(None)
+
+    def _batches(self, messages: Sequence[Msg]) -> list[Batch]:
+        """What is matched together. What was delivered too often is alone, and comes last."""
+        most = self._settings.max_deliver
+        often = [one for one in messages if deliveries_of(one) > most]
+        rest = [one for one in messages if deliveries_of(one) <= most] if often else messages
+        parts = [rest, *([one] for one in often)]
+        return [Batch(part, self._puller.held) for part in parts if part]
+
+    async def _match(self, batch: Batch) -> None:
+        first = source_of(batch.messages[0], self._incarnation)
+        if first.deliveries > self._settings.max_deliver:
+            # If it ends this worker, its note tells the next one. The number of deliveries does
+            # not: it is the same for all messages that a worker has when it ends.
+            self._trial = self._names.trial(self._source[1], self._incarnation, first.sequence)
+            if not await self._reader.note(self._trial, f"{self._router.name} {first.deliveries}"):
+                batch.is_fatal = True
+                self._trial = ""
+        async with self._reading:
+            await self._take_over()
+        revision = self._reader.revision
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._matcher.match, batch, revision)
+        if self._trial:
+            await self._end_trial()
+        await self._matched.put(batch)
+
+    async def _end_trial(self) -> None:
+        await self._reader.erase(self._trial)
+        self._trial = ""
 
     async def _check_consumer(self) -> None:
         stream, consumer = self._source
@@ -296,6 +324,9 @@ class Session:
             for message in batch.messages:
                 await message.nak()
         await self._connection.flush(2)
+        if self._trial:  # which did not end this worker
+            async with asyncio.timeout(2):
+                await self._end_trial()
 
 
 async def _want(messages: Sequence[Msg]) -> None:

@@ -50,6 +50,8 @@ class RouteSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One message at a time, for the order of the stream whatever fails."""
     ack_seconds: Annotated[float, Meta(ge=1, le=3600)] = 30.0
     """After which another worker gets what one has not finished."""
+    max_deliver: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    """A message that was delivered more often is matched alone, once more: it may end workers."""
     version: Annotated[int, Meta(ge=1, le=1)] = 1
     """Of these settings."""
 
