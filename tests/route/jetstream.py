@@ -35,7 +35,7 @@ class RouteOnServer:
 
     def __init__(self, connection: Client, names: Names) -> None:
         self.connection = connection
-        self.js: JetStreamContext = connection.jetstream()
+        self.js: JetStreamContext = connection.jetstream(timeout=PATIENCE)
         self.names = names
         self.route = names.route
 
@@ -137,7 +137,7 @@ def on_route(url: str, test: Callable[[RouteOnServer], Coroutine[Any, Any, None]
     """Run a test over a connection, with a route that no other test has."""
 
     async def connected() -> None:
-        connection = await nats.connect(url)
+        connection = await nats.connect(url, connect_timeout=PATIENCE, reconnect_time_wait=0.1)
         try:
             await test(RouteOnServer(connection, Names.of(f"test{next(_numbers)}")))
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -320,7 +321,7 @@ def test_a_worker_that_was_suspended_leaves_its_messages_to_others(
         await on.create(RouteSettings(feeds=TICKS.feeds, ack_seconds=1))
         await subscribe(on.connection, "ann", "one", "price > 0", route=on.route)
         slow, quick = (Router(on.connection, on.route) for _ in range(2))
-        held = asyncio.Event()
+        held = threading.Event()
 
         async with running(slow):
             session = slow._session
@@ -334,9 +335,9 @@ def test_a_worker_that_was_suspended_leaves_its_messages_to_others(
 
             monkeypatch.setattr(session._matcher, "match", suspended)
             sequence = await on.publish({"price": 1.0})
-            await asyncio.wait_for(held.wait(), 30)
+            await until_true(held.is_set)
             monkeypatch.setattr(session._matcher, "match", match)
-            await until_true(lambda: slow.metrics.look("errors_total", reason="late") == 1)
+            await until_true(lambda: slow.metrics.look("errors_total", reason="late") > 0)
             async with running(quick):
                 await on.drained()
         assert await on.matched() == Counter([("ann", sequence, 0, "one")])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import nats
 import nats.errors
-from jetstream import READER, running, until_true
+import pytest
+from jetstream import PATIENCE, READER, running, until_true
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
@@ -27,8 +29,9 @@ Attempt = Callable[[Client], Awaitable[object]]
 
 FORBIDDEN: dict[str, Attempt] = {
     "write a filter of bob": lambda client: subscribe(client, "bob", "cheap", "price < 30"),
+    "write a filter of anybody": lambda client: subscribe(client, "*", "cheap", "price < 30"),
     "write the settings": lambda client: client.jetstream().publish("$KV.boxmatch.route", b"{}"),
-    "read by a consumer of bob": lambda client: _next(client, "bob"),
+    "read by a consumer of bob": lambda client: _next(client, "bob", 2),
     "read by a consumer of her own": lambda client: client.jetstream().add_consumer(
         "boxmatch-out", READER, filter_subject="boxmatch.out.bob"
     ),
@@ -43,7 +46,9 @@ FORBIDDEN: dict[str, Attempt] = {
 }
 
 
-def test_what_the_accounts_of_the_guide_allow(tmp_path: Path) -> None:
+def test_what_the_accounts_of_the_guide_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [accounts] = re.findall(r"```hcl\n# accounts.conf\n(.*?)```", GUIDE.read_text("utf-8"), re.S)
     config = tmp_path / "accounts.conf"
     config.write_text(accounts)
@@ -81,7 +86,9 @@ def test_what_the_accounts_of_the_guide_allow(tmp_path: Path) -> None:
             await message.ack_sync()
             assert read_notification(message.data).subscriptions == ("cheap",)
             assert refused == []
-            # All at once, since a client waits for answers that do not come.
+            # All at once, and not for long, since a client waits for answers that do not come.
+            for one in (alice, shop):
+                monkeypatch.setattr(one, "jetstream", partial(one.jetstream, timeout=2))
             attempts = [attempt(one) for one in (alice, shop) for attempt in FORBIDDEN.values()]
             ends = await asyncio.gather(*attempts, return_exceptions=True)
             for what, end in zip(list(FORBIDDEN) * 2, ends, strict=True):
@@ -101,7 +108,7 @@ def test_what_the_accounts_of_the_guide_allow(tmp_path: Path) -> None:
         asyncio.run(test())
 
 
-async def _next(client: Client, consumer: str) -> Msg:
+async def _next(client: Client, consumer: str, seconds: float = PATIENCE) -> Msg:
     pull = await client.jetstream().pull_subscribe_bind(consumer, stream="boxmatch-out")
-    [message] = await pull.fetch(1, timeout=5)
+    [message] = await pull.fetch(1, timeout=seconds)
     return message
