@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from boxmatch.cli.connection import DEFAULT_URL, FeedName, Key, Trust, Url, connect
 from boxmatch.cli.help import Command, command_group, examples
-from boxmatch.cli.schemas import Attributes, SchemaFile, given_schema
+from boxmatch.cli.schemas import Attributes, SchemaFile, Unknown, given_schema
 from boxmatch.cli.terminal import AsJson, output, print_json
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def create(
     name: Annotated[str, typer.Argument(metavar="FEED", help="Name of the feed.")],
     schema: SchemaFile = None,
     attribute: Attributes = None,
-    unknown: Annotated[
-        Literal["refuse", "carry"],
-        typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
-    ] = "refuse",
+    unknown: Unknown = "refuse",
     retention_days: Days = None,
     retention_gb: Gigabytes = None,
     retention_events: Newest = None,

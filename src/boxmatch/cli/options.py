@@ -1,4 +1,4 @@
-"""Options that several commands share, as the annotated fields of dataclasses."""
+"""Options that several commands share: of logs, and as the annotated fields of dataclasses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
+
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(help="Minimum level of log messages."),
+]
+LogFormat = Annotated[
+    Literal["auto", "json", "text"],
+    typer.Option(help="JSON lines or text; auto is text on a terminal, else JSON."),
+]
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from boxmatch.cli.help import command_group, examples
-from boxmatch.cli.options import with_options
+from boxmatch.cli.options import LogFormat, LogLevel, with_options
 from boxmatch.cli.route_options import (
     DEFAULT_CONNECTION,
     ConnectionOptions,
@@ -22,7 +22,14 @@ from boxmatch.cli.route_options import (
     Route,
     with_connection,
 )
-from boxmatch.cli.schemas import Attributes, Dialect, SchemaFile, given_filter, given_schema
+from boxmatch.cli.schemas import (
+    Attributes,
+    Dialect,
+    SchemaFile,
+    Unknown,
+    given_filter,
+    given_schema,
+)
 from boxmatch.cli.terminal import AsJson, print_json
 from boxmatch.errors import RouteError
 
@@ -65,10 +72,7 @@ def init(
     ] = "",
     schema: SchemaFile = None,
     attribute: Attributes = None,
-    unknown: Annotated[
-        Literal["refuse", "carry"],
-        typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
-    ] = "refuse",
+    unknown: Unknown = "refuse",
     format_: Annotated[
         Literal["json", "ndjson", "cloudevents", "cloudevents-batch", "arrow"],
         typer.Option("--format", help="Of messages without a Content-Type."),
@@ -216,14 +220,8 @@ def run(
             help="Port for them; without one there are none.",
         ),
     ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option(help="Minimum level of log messages."),
-    ] = "info",
-    log_format: Annotated[
-        Literal["auto", "json", "text"],
-        typer.Option(help="JSON lines or text; auto is text on a terminal, else JSON."),
-    ] = "auto",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "auto",
     cluster: ConnectionOptions = DEFAULT_CONNECTION,
 ) -> None:
     """Run a worker until Ctrl-C or SIGTERM.

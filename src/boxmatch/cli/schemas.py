@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -46,6 +46,10 @@ Attributes = Annotated[
         "The NAME of a nested value has dots. Repeatable.",
         autocompletion=attribute_types,
     ),
+]
+Unknown = Annotated[
+    Literal["refuse", "carry"],
+    typer.Option(help="Refuse, or carry along, attributes that the schema lacks."),
 ]
 
 

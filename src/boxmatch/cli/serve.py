@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from boxmatch.cli.help import examples
+from boxmatch.cli.options import LogFormat, LogLevel
 from boxmatch.cli.problems import discard_unwritable_output
 from boxmatch.extras import requires
 
@@ -83,14 +84,8 @@ def serve(
     shutdown_seconds: Annotated[
         float, typer.Option(min=0.0, help="How long to wait for open requests at shutdown.")
     ] = 10.0,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option(help="Minimum level of log messages."),
-    ] = "info",
-    log_format: Annotated[
-        Literal["auto", "json", "text"],
-        typer.Option(help="JSON lines or text; auto is text on a terminal, else JSON."),
-    ] = "auto",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "auto",
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log every request, not only failed ones.")
     ] = False,
