@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from jetstream import SCHEMA, TICKS, RouteOnServer, brute_force, on_route, running, until_true
 
 from boxmatch.errors import FilterError, RouteError
+from boxmatch.nats import session as session_module
 from boxmatch.nats.bucket import Change
 from boxmatch.nats.connection import Connection
 from boxmatch.nats.operations import publish, status, subscribe, unsubscribe
@@ -312,6 +314,31 @@ def test_a_worker_may_have_a_connection_of_its_own(url: str) -> None:
             "reason": "stopped",
         }
         assert await on.matched() == Counter([("ann", sequence, 0, "one")])
+
+    on_route(url, test)
+
+
+def test_metrics_say_how_far_workers_are(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_LOOK_SECONDS", 0.05)
+
+    async def test(on: RouteOnServer) -> None:
+        await on.create(RouteSettings(feeds=TICKS.feeds, ordered=True))
+        started = time.time()
+        async with on.workers() as (worker,):
+            look = worker.metrics.look
+            revision = await subscribe(on.connection, "ann", "one", "price > 0", route=on.route)
+            session = worker._session
+            assert session is not None
+            async with session._reading:  # without which nothing is matched
+                for _ in range(3):
+                    await on.publish({"price": 1.0})
+                await until_true(lambda: (look("lag_messages"), look("in_hand_messages")) == (2, 1))
+            await on.drained()
+            await until_true(lambda: (look("lag_messages"), look("in_hand_messages")) == (0, 0))
+            await until_true(lambda: look("messages_total") == look("notifications_total") == 3)
+            assert look("events_total", feed="ticks") == look("matches_total", feed="ticks") == 3
+            assert look("revision") >= revision
+            assert started <= look("known_timestamp_seconds") <= time.time()
 
     on_route(url, test)
 
