@@ -112,7 +112,11 @@ def test_workers_that_are_cut_off_lose_and_repeat_nothing(url: str, ordered: boo
 
     async def test(on: RouteOnServer) -> None:
         chosen = random.Random(1)
-        await on.create(RouteSettings(feeds=TICKS.feeds, ordered=ordered, ack_seconds=1))
+        # Whoever is cut off forty times cannot tell what a message has to do with it.
+        settings = RouteSettings(
+            feeds=TICKS.feeds, ordered=ordered, ack_seconds=1, max_deliver=1000
+        )
+        await on.create(settings)
         for who in range(5):
             await subscribe(on.connection, f"s{who}", "id", "price >= 0", route=on.route)
         sequences = []

@@ -61,10 +61,14 @@ class Puller:
     async def close(self) -> None:
         """Ask for no more; gives back what nobody has taken."""
         if self._subscription is not None and not self._connection.is_closed:
-            # What is on its way comes before the end of the draining.
+            # What is on its way comes before the end of the draining. That waits for a pong, and if
+            # it were cut short, the pong would end the reading of the connection (nats-py 2.16).
+            draining = asyncio.ensure_future(
+                self._subscription.drain()  # type: ignore[no-untyped-call]
+            )
             with suppress(TimeoutError, nats.errors.Error):
                 async with asyncio.timeout(_GRACE):
-                    await self._subscription.drain()  # type: ignore[no-untyped-call]
+                    await asyncio.shield(draining)
             for message in self.discard():
                 await message.nak()
 

@@ -319,11 +319,14 @@ class Session:
         return Capture(self._reader.revision, matchers, dict(known.refused))
 
     async def _give_back(self) -> None:
-        """Let others have what was not finished at once."""
+        """Let others have what was not finished at once.
+
+        Without `flush` of nats-py: if its waiting is cut short, the answer ends the reading of the
+        connection (2.16).
+        """
         for batch in self._in_hand:
             for message in batch.messages:
                 await message.nak()
-        await self._connection.flush(2)
         if self._trial:  # which did not end this worker
             async with asyncio.timeout(2):
                 await self._end_trial()
