@@ -42,7 +42,6 @@ from boxmatch.indexes.tile.cuda.whole import (
 from boxmatch.indexes.tile.cuda.whole import THREADS as WHOLE_THREADS
 from boxmatch.indexes.tile.cuda.workspace import Array, Workspace
 from boxmatch.indexes.tile.layout import TileState
-from boxmatch.kernels.threads import each, split
 from boxmatch.model.points import FloatTable
 
 _CHUNK: Final = 1 << 16
@@ -61,11 +60,8 @@ _FOUND_EACH: Final = 32
 """Boxes that there is room for at first, and for each event."""
 
 _LISTED_BYTES: Final = 1 << 31
-_PIECE: Final = 1 << 22
-"""Matches that are copied from the card at a time."""
-
-_COPIED_EACH: Final = 1 << 17
-"""The same for a thread, at least."""
+_BOUNCED: Final = 1 << 26
+"""Matches that go through pinned memory, which is kept."""
 
 _FOUND: Final = ("found_event", "found_box", "place")
 
@@ -389,27 +385,14 @@ class CardSearch:
         return self._runs, self._never
 
     def _take(self, space: Workspace, boxes: Any, total: int) -> Int32Array:
-        """The first boxes of a list, in memory of their own.
-
-        They go through pinned memory in pieces, each copied on by several threads, which also
-        get new memory from the system at once, while the card copies the next.
-        """
-        taken = np.empty(total, np.int32)
-        pieces = [(first, min(first + _PIECE, total)) for first in range(0, total, _PIECE)]
-        arriving: tuple[Int32Array, Int32Array] | None = None
-        for i, (first, last) in enumerate(pieces):
-            piece = space.fetch(f"piece {i % 2}", boxes[first:last])
-            if arriving is not None:
-                _copy(*arriving)
+        """The first boxes of a list, in memory of their own."""
+        if total == 0:
+            return np.zeros(0, np.int32)
+        if total > _BOUNCED:
+            taken = np.empty(total, np.int32)
+            boxes[:total].copy_to_host(taken, stream=space.stream)
             space.wait()
-            arriving = taken[first:last], piece
-        if arriving is not None:
-            _copy(*arriving)
-        return taken
-
-
-def _copy(target: Int32Array, source: Int32Array) -> None:
-    each(
-        lambda part: np.copyto(target[part[0] : part[1]], source[part[0] : part[1]]),
-        split(len(source), None, least=_COPIED_EACH),
-    )
+            return taken
+        fetched = space.fetch("boxes", boxes, total)
+        space.wait()
+        return fetched.copy()

@@ -58,8 +58,7 @@ class Workspace:
         """Host memory that the card copies to by itself."""
         held = self._pinned.get(name)
         if held is None or held.size < size:
-            room = 1 << max(0, size - 1).bit_length()  # a little more next time changes nothing
-            held = self._pinned[name] = cuda.pinned_array(room, dtype)
+            held = self._pinned[name] = cuda.pinned_array(max(1, size), dtype)
             self._forget()
         return held[:size]
 
@@ -70,12 +69,13 @@ class Workspace:
         elif source.size:
             driver.host_to_device(target, source, source.nbytes, stream=self.stream)
 
-    def fetch(self, name: str, source: Any) -> Array:
-        """Begin to copy all items; they are there after `wait`."""
-        target = self.pinned(name, int(source.size), source.dtype)
+    def fetch(self, name: str, source: Any, size: int | None = None) -> Array:
+        """Begin to copy the first `size` items, or all; they are there after `wait`."""
+        count = int(source.size) if size is None else size
+        target = self.pinned(name, count, source.dtype)
         if SIMULATED:
-            target[:] = source.copy_to_host()
-        elif target.size:
+            target[:] = source.copy_to_host()[:count]
+        elif count:
             driver.device_to_host(target, source, target.nbytes, stream=self.stream)
         return target
 
