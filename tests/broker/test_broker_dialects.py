@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -378,17 +377,18 @@ HOSTILE: list[tuple[str, str, int]] = [
 ]
 
 
-def test_hostile_filters_take_no_time(http: httpx.Client) -> None:
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells in /proc")
+def test_hostile_filters_take_no_time(broker: RunningBroker, http: httpx.Client) -> None:
     create(http, "hostile")
     for number, (dialect, filter, status) in enumerate(HOSTILE):
-        began = time.perf_counter()
+        began = broker.cpu_seconds
         answer = put(http, "mallory", f"{number}", feed="hostile", filter=filter, dialect=dialect)
-        took = time.perf_counter() - began
+        took = broker.cpu_seconds - began
         assert answer.status_code == status, (dialect, filter[:60], answer.text[:300])
-        assert took < 5, (dialect, filter[:60], took)  # on a busy machine; alone it is below 1
-    began = time.perf_counter()
+        assert took < 5, (dialect, filter[:60], took)  # on a slow machine; here it is below 1
+    began = broker.cpu_seconds
     assert http.post("/feeds/hostile/events", json={"a": "a" * 10_000}).status_code == 200
-    assert time.perf_counter() - began < 5
+    assert broker.cpu_seconds - began < 5
 
 
 def test_every_dialect_is_offered_where_one_is_chosen() -> None:
