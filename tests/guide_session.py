@@ -60,7 +60,7 @@ class Session:
         """What is said to be printed."""
         return [Step(block.text, lines(says)) for block, says in self._blocks if says]
 
-    def printed(self, folder: Path, timeout: float = 60.0) -> list[Step]:
+    def printed(self, folder: Path, timeout: float = 180.0) -> list[Step]:
         """What is printed, by the same blocks, in the words of the guide where it says `…`."""
         outputs = folder.parent / f"{folder.name}.printed"
         outputs.mkdir()
