@@ -183,8 +183,11 @@ def test_a_connection_does_not_break_the_stop(tmp_path: Path, raw: bytes) -> Non
 
 @pytest.mark.parametrize(
     "numbers",
-    [[signal.SIGTERM], [signal.SIGINT], [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]],
-    ids=["SIGTERM", "SIGINT", "all"],
+    [
+        pytest.param([signal.SIGTERM], id="SIGTERM", marks=pytest.mark.slow),
+        pytest.param([signal.SIGINT], id="SIGINT", marks=pytest.mark.slow),
+        pytest.param([signal.SIGHUP, signal.SIGINT, signal.SIGTERM], id="all"),
+    ],
 )
 def test_any_number_of_signals_ends_in_a_clean_stop(
     tmp_path: Path, numbers: list[signal.Signals]
