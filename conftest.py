@@ -50,7 +50,7 @@ FIRST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr == "not slow":
-        property_examples.share = 0.4
+        property_examples.share = 0.2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
