@@ -23,6 +23,7 @@ from boxmatch.broker.store import Store
 from boxmatch.model.schema import Schema
 from boxmatch.wire.event_bodies import Events
 from boxmatch.wire.requests import Sharing, Wanted
+from property_examples import examples
 
 T = TypeVar("T")
 MOST, ROOM, WINDOW, SECONDS = 3, 8, 4, 10.0
@@ -208,4 +209,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestModel.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

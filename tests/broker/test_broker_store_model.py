@@ -14,6 +14,7 @@ from boxmatch.broker.settings import Retention
 from boxmatch.broker.store import Appended, Store, StoreTransaction
 from boxmatch.broker.store.recipients import Recipients
 from boxmatch.model.schema import Schema
+from property_examples import examples
 
 FEEDS = 2
 SUBSCRIBERS = 3
@@ -233,4 +234,4 @@ def size_of(bodies: list[bytes]) -> int:
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestModel.settings = settings(max_examples=examples(80), stateful_step_count=25, deadline=None)

@@ -79,7 +79,7 @@ def test_small_batches(name: str, case: Case, data: st.DataObject) -> None:
 
 @every_index_of_ranges
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=4)
+@settings(max_examples=examples(10))
 @given(
     count=st.sampled_from([0, 1, 15, 511, 512, 513, 1500, 5000]),
     events=st.sampled_from([1, 63, 64, 65, 255, 256, 300]),
@@ -171,7 +171,7 @@ def test_small_batches_of_booleans(name: str, case: Case, data: st.DataObject) -
 
 @every_index_of_booleans
 @pytest.mark.parametrize("kind", BOOLEAN_KINDS)
-@settings(max_examples=3)
+@settings(max_examples=examples(10))
 @given(
     count=st.sampled_from([0, 1, 511, 512, 513, 3000]),
     events=st.sampled_from([1, 64, 255, 300]),
@@ -195,7 +195,7 @@ def test_small_batches_with_sets(name: str, case: Case, data: st.DataObject) -> 
 
 @every_index_of_lists
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=3)
+@settings(max_examples=examples(10))
 @given(
     count=st.sampled_from([0, 1, 513, 1500]),
     events=st.sampled_from([0, 1, 65, 150]),

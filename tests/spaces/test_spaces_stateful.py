@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from space_model import Model, Rows, Thing, empty, intervals  # in this folder
 
 import boxmatch as bm
+from property_examples import examples
 
 SPACES = {
     "air": bm.Schema({"x": "int", "y": "float", "kind": "string"}),
@@ -130,7 +131,7 @@ def overlapping(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     return {name: {"x": draw(ends)} for name in names}
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_what_the_same_region_overlaps(data: Any) -> None:
     """A few of each side, whose filters say so, against the model; regions move one at a time."""
@@ -345,7 +346,7 @@ def void(_: object) -> None:
 
 
 class TestSpaces(SpacesMachine.TestCase):
-    settings = settings(max_examples=60, stateful_step_count=30)
+    settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 class DurableMachine(SpacesMachine):
@@ -371,4 +372,4 @@ class DurableMachine(SpacesMachine):
 
 
 class TestDurableSpaces(DurableMachine.TestCase):
-    settings = settings(max_examples=30, stateful_step_count=25)
+    settings = settings(max_examples=examples(30), stateful_step_count=25)
