@@ -94,6 +94,11 @@ def test_boxes_that_share_nothing_stay_as_they_are(monkeypatch: pytest.MonkeyPat
         return order
 
     monkeypatch.setattr(tile_order, "regroup", recorded)
-    for predicates in (1, 3):
-        TileIndex(20).build(workload(predicates=predicates).boxes())
+    for predicates, width in ((1, 0.01), (2, 0.05)):
+        TileIndex(20).build(workload(predicates=predicates, width=width).boxes())
     assert kept == [True, True]
+    # Nor are groups looked for where lines lie in rows.
+    index = TileIndex(20)
+    index.build(workload(predicates=1).boxes())
+    assert len(index._state.row_line) > 0
+    assert len(kept) == 2

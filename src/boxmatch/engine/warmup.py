@@ -11,7 +11,8 @@ from boxmatch.indexes.base import NO_LINES
 from boxmatch.indexes.scan import scan_over
 from boxmatch.indexes.tile.blocks import BlockSearch
 from boxmatch.indexes.tile.build import build_tiles
-from boxmatch.indexes.tile.groups import Ranked, regroup
+from boxmatch.indexes.tile.groups import regroup
+from boxmatch.indexes.tile.layout import RankedPredicates
 from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.bit_lines import LINE_BITS
 from boxmatch.kernels.box_lists import once_per_owner_and_point
@@ -101,7 +102,7 @@ def _use_what_is_for_many() -> None:
     search.list(points, NO_LINES, counts)
     ranks = np.tile(np.array([1, 2], np.uint16), 4 * LINE_BITS)
     regroup(
-        Ranked(np.arange(0, len(ranks) + 1, 2), ranks - np.uint16(1), ranks, ranks),
+        RankedPredicates(np.arange(0, len(ranks) + 1, 2), ranks - np.uint16(1), ranks, ranks),
         np.array([0, 4, 8], np.int32),
         np.full(2, 0.5),
         np.arange(2, dtype=np.uint16),

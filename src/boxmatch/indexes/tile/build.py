@@ -88,9 +88,8 @@ def build_tiles(
     `threads` None there is one for each core.
     """
     ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count), threads))
-    boxes, order, predicates, constrained = _arrange(boxes, ruler, attributes, threads)
+    boxes, order, predicates, constrained, dense = _arrange(boxes, ruler, attributes, threads)
     cut_start = ruler.cut_start
-    dense = bool((_expected_matches(predicates, cut_start) > (_DENSE_IF_FULL, _DENSE)).any())
     top_attribute, top_shift, top_row, top = _make_directory(
         predicates, cut_start, constrained, threads
     )
@@ -166,9 +165,9 @@ Ranks = tuple[UInt16Array, UInt16Array]
 
 def _arrange(
     boxes: Boxes, ruler: Ruler, attributes: int, threads: int | None
-) -> tuple[Boxes, Int32Array, RankedPredicates, UInt16Array]:
-    """The boxes in clustered order, that order, their predicates as ranks, and how many boxes of
-    each tile constrain each attribute.
+) -> tuple[Boxes, Int32Array, RankedPredicates, UInt16Array, bool]:
+    """The boxes in clustered order, that order, their predicates as ranks, how many boxes of each
+    tile constrain each attribute, and whether the index is made for many matches.
     """
     size = len(boxes.attribute)
     ranks = np.empty(size, np.uint16), np.empty(size, np.uint16)
@@ -181,7 +180,10 @@ def _arrange(
         return width
 
     width = np.sum(each(rank, split(size, threads, least=_PART)), axis=0)
-    order = cluster(boxes, attributes, ruler, ranks, width, threads)
+    ranked = RankedPredicates(boxes.start, boxes.attribute, *ranks)
+    expected = _expected_matches(ranked, ruler.cut_start)
+    dense = bool((expected > (_DENSE_IF_FULL, _DENSE)).any())
+    order = cluster(boxes, attributes, ruler, ranked, width, threads, grouped=not dense)
     start = np.zeros(boxes.count + 1, np.int64)
     np.cumsum(np.diff(boxes.start)[order], out=start[1:])
     tiles = (boxes.count + LINE_BITS - 1) // LINE_BITS
@@ -195,11 +197,11 @@ def _arrange(
         _gather_ranks(*moves, *part, (boxes.attribute, *old), short, constrained)
 
     each(gather_ranks, parts)
-    del ranks, rank, gather_ranks
+    del ranks, ranked, rank, gather_ranks
     long = np.empty(size, np.int64), np.empty(size, np.int64)
     each(lambda part: _gather_bounds(*moves, *part, (boxes.low, boxes.high), long), parts)
     gathered = Boxes(boxes.dimensions, start, short[0], *long)
-    return gathered, order, RankedPredicates(start, *short), constrained
+    return gathered, order, RankedPredicates(start, *short), constrained, dense
 
 
 @kernel

@@ -5,7 +5,9 @@ attributes a box wants. A group of boxes that want the same two to five attribut
 that: its tiles are bricks, each a slice of every one of these attributes. With ten ranges over 20
 attributes, an event then looks at 209 of the tiles of a million boxes instead of 378.
 
-Where that is not so, by the tiles of the one order and of the other, boxes stay as they are.
+Where that is not so, by the tiles of the one order and of the other, boxes stay as they are. They
+do, too, where lines lie in rows: an event passes all tiles there, and what is left of the old order
+keeps the endpoints of a cell near each other.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from boxmatch.arrays import (
     UInt16Array,
     UInt64Array,
 )
+from boxmatch.indexes.tile.layout import RankedPredicates
 from boxmatch.indexes.tile.ranks import RANK
 from boxmatch.kernels.bit_lines import LINE_BITS
 from boxmatch.kernels.jit import inlined, kernel
@@ -52,15 +55,6 @@ _FAR: Final = 24
 """Places ahead at which the predicates of a box, and where they begin, are fetched."""
 
 
-class Ranked(NamedTuple):
-    """The boxes, in the order of their rows, with the ranks of their predicates."""
-
-    start: Int64Array
-    attribute: UInt16Array
-    low: UInt16Array
-    high: UInt16Array
-
-
 class Grouping(NamedTuple):
     """Attributes that boxes share, by group, and into how many slices each is cut at best.
 
@@ -74,7 +68,7 @@ class Grouping(NamedTuple):
 
 
 def regroup(
-    boxes: Ranked,
+    boxes: RankedPredicates,
     cut_start: Int32Array,
     satisfied: Float64Array,
     importance: UInt16Array,
@@ -171,7 +165,11 @@ def _slices(satisfied: Float64Array, tiles: float) -> Float64Array:
 
 
 def _arranged(
-    boxes: Ranked, grouping: Grouping, place: Int64Array, order: Int32Array, threads: int | None
+    boxes: RankedPredicates,
+    grouping: Grouping,
+    place: Int64Array,
+    order: Int32Array,
+    threads: int | None,
 ) -> Int32Array:
     """The order by groups of whole tiles; what is left over comes last, as in `order`."""
     count = len(order)
@@ -206,7 +204,7 @@ def _pieces(tiles: int, slices: Float64Array) -> list[int]:
     return [tiles * (i + 1) // pieces - tiles * i // pieces for i in range(pieces)]
 
 
-def _wanted(boxes: Ranked, place: Int64Array, rows: Int64Array) -> UInt64Array:
+def _wanted(boxes: RankedPredicates, place: Int64Array, rows: Int64Array) -> UInt64Array:
     """The most telling attributes that boxes want, as bits."""
     words = np.empty(len(rows), np.uint64)
     _find_wanted(boxes, place, rows, words)
@@ -214,13 +212,15 @@ def _wanted(boxes: Ranked, place: Int64Array, rows: Int64Array) -> UInt64Array:
 
 
 @kernel
-def _find_wanted(boxes: Ranked, place: Int64Array, rows: Int64Array, words: UInt64Array) -> None:
+def _find_wanted(
+    boxes: RankedPredicates, place: Int64Array, rows: Int64Array, words: UInt64Array
+) -> None:
     for i in range(len(rows)):
         words[i] = _wants(boxes, place, rows[i])
 
 
 @inlined
-def _wants(boxes: Ranked, place: Int64Array, row: Int) -> np.uint64:
+def _wants(boxes: RankedPredicates, place: Int64Array, row: Int) -> np.uint64:
     word = np.uint64(0)
     for p in range(boxes.start[row], boxes.start[row + 1]):
         bit = place[boxes.attribute[p]]
@@ -231,7 +231,7 @@ def _wants(boxes: Ranked, place: Int64Array, row: Int) -> np.uint64:
 
 @kernel
 def _find_groups(
-    boxes: Ranked,
+    boxes: RankedPredicates,
     place: Int64Array,
     shared: UInt64Array,
     first: Int,
@@ -260,7 +260,11 @@ def _leave_over(order: Int32Array, size: Int64Array, group: UInt8Array) -> None:
 
 @kernel
 def _find_keys(
-    boxes: Ranked, order: Int32Array, attribute: Int64Array, end: Int64Array, keys: UInt64Array
+    boxes: RankedPredicates,
+    order: Int32Array,
+    attribute: Int64Array,
+    end: Int64Array,
+    keys: UInt64Array,
 ) -> None:
     """By what to sort: the run of boxes, and where a box begins along the run's attribute."""
     start = boxes.start
@@ -281,7 +285,9 @@ def _find_keys(
 
 
 @kernel
-def _live_share(boxes: Ranked, cut_start: Int32Array, order: Int32Array, step: Int) -> float:
+def _live_share(
+    boxes: RankedPredicates, cut_start: Int32Array, order: Int32Array, step: Int
+) -> float:
     """Which share of the tiles an event looks at, if its values are any with the same chance.
 
     Of every `step` tiles, one is measured.

@@ -20,7 +20,7 @@ BLOCK_TILES = 1_024
 
 
 class RankedPredicates(NamedTuple):
-    """The predicates of boxes in clustered order, as ranks.
+    """The predicates of boxes as ranks.
 
     Box `b` has those in `start[b]:start[b + 1]`. A predicate touches the ranks `low … high`; the
     highest bit of either says that it covers a part of that rank only (`ranks.INEXACT`).

@@ -21,7 +21,8 @@ from boxmatch.arrays import (
     UInt16Array,
     UInt64Array,
 )
-from boxmatch.indexes.tile.groups import Ranked, regroup
+from boxmatch.indexes.tile.groups import regroup
+from boxmatch.indexes.tile.layout import RankedPredicates
 from boxmatch.indexes.tile.ranks import RANK, Ruler
 from boxmatch.kernels.bit_lines import trailing_zeros
 from boxmatch.kernels.jit import kernel
@@ -38,13 +39,16 @@ def cluster(
     boxes: Boxes,
     attributes: int,
     ruler: Ruler,
-    ranks: tuple[UInt16Array, UInt16Array],
+    predicates: RankedPredicates,
     width: Int64Array,
     threads: int | None = 1,
+    *,
+    grouped: bool = True,
 ) -> Int32Array:
-    """The order in which to store `boxes`: position to row.
+    """The order in which to store `boxes`, whose ranks are `predicates`: position to row.
 
     All but the first `attributes` axes are of expressions. `width` is that of `rank_predicates`.
+    Only if `grouped` may boxes be put into groups, which serve events that pass few tiles.
     """
     counts = count_attributes(boxes.attribute, boxes.dimensions)
     satisfied = width / np.maximum(1, np.diff(ruler.cut_start))
@@ -55,16 +59,15 @@ def cluster(
     keys = np.empty(boxes.count, np.uint64)
     each(
         lambda part: _sort_keys(
-            boxes.start, (boxes.attribute, *ranks), cells, bits, importance, zero, *part, keys
+            predicates.start, predicates[1:], cells, bits, importance, zero, *part, keys
         ),
         split(boxes.count, threads, least=_PART),
     )
     order = stable_order(keys, threads)
-    if len(zero) > 0:
+    if len(zero) > 0 or not grouped:
         return order
-    ranked = Ranked(boxes.start, boxes.attribute, *ranks)
     mean = satisfied / np.maximum(1, counts)
-    return regroup(ranked, ruler.cut_start, mean, importance, order, threads)
+    return regroup(predicates, ruler.cut_start, mean, importance, order, threads)
 
 
 def _importance(
