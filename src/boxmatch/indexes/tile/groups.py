@@ -6,8 +6,8 @@ that: its tiles are bricks, each a slice of every one of these attributes. With 
 attributes, an event then looks at 209 of the tiles of a million boxes instead of 378.
 
 Where that is not so, by the tiles of the one order and of the other, boxes stay as they are. They
-do, too, where lines lie in rows: an event passes all tiles there, and what is left of the old order
-keeps the endpoints of a cell near each other.
+do, too, where lines lie in rows: an event passes all tiles there, and the other order keeps the
+endpoints of a cell near each other.
 """
 
 from __future__ import annotations
