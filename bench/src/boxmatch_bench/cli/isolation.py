@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from boxmatch.cli.help import examples
 from boxmatch.cli.options import with_options
 from boxmatch.extras import requires
-from boxmatch_bench.cli.rows import JsonPath, Row, bar, folder_or_temporary, present
+from boxmatch_bench.cli.rows import JsonPath, Row, measured, present
 from boxmatch_bench.options import IsolationOptions
 
 if TYPE_CHECKING:
@@ -35,13 +34,4 @@ def bench_isolation(*, options: IsolationOptions, json_path: JsonPath = None) ->
     def say(_: Console, rows: list[Row]) -> str:
         return f"{options.subscriptions:,} subscriptions, {options.events:,} events in a request"
 
-    def rows() -> Iterator[Row]:
-        with folder_or_temporary(None) as folder, bar(counted=False) as shown:
-            task = shown.add_task("", total=None)
-
-            def tell(name: str, done: float = 0.0, total: float | None = None) -> None:
-                shown.update(task, description=name, completed=done, total=total)
-
-            yield from measure(options, folder, tell)
-
-    present(rows(), json_path, isolation_tables, say)
+    present(measured(measure, options), json_path, isolation_tables, say)

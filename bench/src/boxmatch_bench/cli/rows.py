@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from boxmatch_bench.broker.processes import Tell
     from boxmatch_bench.tables import Table
 
 Row = dict[str, Any]
+_Options = TypeVar("_Options")
 
 JsonPath = Annotated[
     Path | None,
@@ -144,6 +146,19 @@ def folder_or_temporary(folder: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="boxmatch-bench-") as made:
         yield Path(made)
+
+
+def measured(
+    measure: Callable[[_Options, Path, Tell], Iterable[Row]], options: _Options
+) -> Iterator[Row]:
+    """Rows that are measured in a temporary folder, with a bar that says what is being done."""
+    with folder_or_temporary(None) as folder, bar(counted=False) as shown:
+        task = shown.add_task("", total=None)
+
+        def tell(name: str, done: float = 0.0, total: float | None = None) -> None:
+            shown.update(task, description=name, completed=done, total=total)
+
+        yield from measure(options, folder, tell)
 
 
 def show(console: Console, tables: Iterable[Table]) -> None:
