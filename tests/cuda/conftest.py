@@ -27,6 +27,8 @@ def _shared_array(shared: Any, shape: Any, dtype: Any, alignment: object = None)
     with _sharing:
         if place not in shared._allocations:
             shared._allocations[place] = np.empty(shape, dtype)
+            taken = sum(array.nbytes for array in shared._allocations.values())
+            assert taken <= 48 << 10, "older cards have no more for a block"
         return shared._allocations[place]
 
 

@@ -61,7 +61,7 @@ def some_alive(count: int) -> npt.NDArray[np.bool_]:
 
 
 @pytest.mark.parametrize("path", [NARROW, WHOLE])
-@pytest.mark.parametrize("kind", ["uniform", "equality", "edges", "attributes"])
+@pytest.mark.parametrize("kind", ["uniform", "equality", "edges", "sizes", "attributes"])
 def test_each_path_finds_the_boxes_of_each_event(kind: str, path: str) -> None:
     count, events = (30, 6) if SIMULATED else (3_000, 600)
     case = large_case(kind, count, events, seed=3, odd=0.1)

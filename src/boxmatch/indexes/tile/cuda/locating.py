@@ -79,24 +79,18 @@ def find_cells(
     counts: Any,
     cursor: Any,
 ) -> None:
-    """The ranks of all keys, and their cells, eight to a word. Sets counts and cursor to 0."""
+    """The ranks of all keys, and their cells. Sets counts and cursor to 0."""
     ruler = Ruler(cuts, cut_start, guess, guess_shift)
     dimensions = keys.shape[1]
-    words = cells.shape[1]
     if cuda.grid(1) == 0:
         cursor[0] = 0
     for i in range(cuda.grid(1), counts.size, cuda.gridsize(1)):
         counts[i] = 0
-    for i in range(cuda.grid(1), keys.shape[0] * words, cuda.gridsize(1)):
-        event = i // words
-        word = np.uint64(0)
-        for b in range(8):
-            a = (i % words) * 8 + b
-            if a < dimensions:
-                rank = _rank_of(ruler, a, keys[event, a])
-                ranks[event, a] = rank
-                word |= np.uint64(_cell_among(rank, scale[a])) << np.uint64(8 * b)
-        cells[event, i % words] = word
+    for i in range(cuda.grid(1), keys.size, cuda.gridsize(1)):
+        event, a = i // dimensions, i % dimensions
+        rank = _rank_of(ruler, a, keys[event, a])
+        ranks[event, a] = rank
+        cells[event, a] = _cell_among(rank, scale[a])
 
 
 @card_kernel()
@@ -118,46 +112,49 @@ def mark_waiting(
     tiles, for so many `ruling` attributes; `relevant` says by bits which rule out tiles of a word.
     """
     marks = cuda.shared.array(_MARKS, np.uint32)
-    rows = cuda.shared.array(_PLACES, np.int32)
-    thread, threads = np.int32(cuda.threadIdx.x), np.int32(cuda.blockDim.x)
-    first_event = np.int32(cuda.blockIdx.x) * 32
-    first_word = np.int32(cuda.blockIdx.y) * TILE_GROUPS
-    if first_event >= ranks.shape[0]:
+    rows = cuda.shared.array(_PLACES, np.uint32)
+    thread, threads = np.uint32(cuda.threadIdx.x), np.uint32(cuda.blockDim.x)
+    first_event = np.uint32(cuda.blockIdx.x) * np.uint32(32)
+    first_word = np.uint32(cuda.blockIdx.y) * np.uint32(TILE_GROUPS)
+    if first_event >= np.uint32(ranks.shape[0]):
         return
-    events = min(np.int32(ranks.shape[0]) - first_event, np.int32(32))
-    words = min(np.int32(TILE_GROUPS), np.int32(width) - first_word)
-    for i in range(thread, 32 * TILE_GROUPS, threads):
-        word = first_word + (i & _LAST_GROUP)
+    events = min(np.uint32(ranks.shape[0]) - first_event, np.uint32(32))
+    all_words = np.uint32(width)
+    words = min(np.uint32(TILE_GROUPS), all_words - first_word)
+    for i in range(thread, np.uint32(32 * TILE_GROUPS), threads):
+        event, word = i >> np.uint32(_GROUP_BITS), i & np.uint32(_LAST_GROUP)
         mark = np.uint32(0)
-        if (i >> _GROUP_BITS) < events and (i & _LAST_GROUP) < words:
-            mark = top[word]
-        marks[(i >> _GROUP_BITS) * (TILE_GROUPS + 1) + (i & _LAST_GROUP)] = mark
-    for first in range(0, ruling, RULING):
+        if event < events and word < words:
+            mark = top[first_word + word]
+        marks[event * np.uint32(TILE_GROUPS + 1) + word] = mark
+    for first in range(np.uint32(0), np.uint32(ruling), np.uint32(RULING)):
         cuda.syncthreads()
-        for i in range(thread, 32 * RULING, threads):
-            event, t = i >> _RULING_BITS, first + (i & (RULING - 1))
-            if event < events and t < ruling:
-                rank = ranks[first_event + event, top_attribute[t]]
-                cell = np.int32(_cell_of(rank, np.int64(top_shift[t])))
-                rows[i] = (np.int32(top_row[t]) + cell) * np.int32(width) + first_word
+        for i in range(thread, np.uint32(32 * RULING), threads):
+            event, t = i >> np.uint32(_RULING_BITS), first + (i & np.uint32(RULING - 1))
+            if event < events and t < np.uint32(ruling):
+                rank = ranks[first_event + event, np.uint32(top_attribute[t])]
+                cell = np.uint32(_cell_of(rank, np.int64(top_shift[t])))
+                rows[i] = (np.uint32(top_row[t]) + cell) * all_words + first_word
         cuda.syncthreads()
-        for i in range(thread, events * TILE_GROUPS, threads):
-            word = i & _LAST_GROUP
+        for i in range(thread, events * np.uint32(TILE_GROUPS), threads):
+            word = i & np.uint32(_LAST_GROUP)
             if word < words:
-                event = i >> _GROUP_BITS
-                mark = marks[event * (TILE_GROUPS + 1) + word]
-                ask = relevant[first >> _RULING_BITS, first_word + word]
+                event = i >> np.uint32(_GROUP_BITS)
+                own = event * np.uint32(TILE_GROUPS + 1) + word
+                mark = marks[own]
+                ask = relevant[first >> np.uint32(_RULING_BITS), first_word + word]
                 while ask != 0 and mark != 0:
-                    t = np.int32(cuda.ffs(ask)) - 1
-                    mark &= top[rows[event * RULING + t] + word]
+                    t = np.uint32(cuda.ffs(ask)) - np.uint32(1)
+                    mark &= top[rows[event * np.uint32(RULING) + t] + word]
                     ask &= ask - np.uint32(1)
-                marks[event * (TILE_GROUPS + 1) + word] = mark
+                marks[own] = mark
     cuda.syncthreads()
-    for i in range(thread, 32 * words, threads):
-        tile = (first_word + (i >> 5)) * 32 + (i & 31)
-        if tile < tiles:
+    for i in range(thread, np.uint32(32) * words, threads):
+        word, bit = i >> np.uint32(5), i & np.uint32(31)
+        tile = (first_word + word) * np.uint32(32) + bit
+        if tile < np.uint32(tiles):
             bits = np.uint32(0)
             for event in range(32):
-                mark = marks[event * (TILE_GROUPS + 1) + (i >> 5)]
-                bits |= ((mark >> np.uint32(i & 31)) & np.uint32(1)) << np.uint32(event)
-            waiting[tile, cuda.blockIdx.x] = bits
+                mark = marks[word + np.uint32(event * (TILE_GROUPS + 1))]
+                bits |= ((mark >> bit) & np.uint32(1)) << np.uint32(event)
+            waiting[tile, np.uint32(cuda.blockIdx.x)] = bits

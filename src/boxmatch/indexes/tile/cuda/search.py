@@ -21,6 +21,7 @@ from boxmatch.indexes.tile.cuda.locating import (
     mark_waiting,
     relevant,
 )
+from boxmatch.indexes.tile.cuda.order import busiest_first
 from boxmatch.indexes.tile.cuda.passing import THREADS as PASS_THREADS
 from boxmatch.indexes.tile.cuda.passing import pass_tiles
 from boxmatch.indexes.tile.cuda.settling import (
@@ -47,9 +48,10 @@ from boxmatch.model.points import FloatTable
 _CHUNK: Final = 1 << 16
 """Events at a time."""
 
-_PARTS: Final = 8
-_PART_GROUPS: Final = 128
-"""The events of a tile are for so many blocks, if each has so many words of 32."""
+_PASS_BLOCKS: Final = 4_096
+_PART_GROUPS: Final = 64
+"""The events of a tile are for several blocks if each has so many words of 32 and there are fewer
+than so many blocks in all."""
 
 _MANY_FOUND: Final = 64
 """Where more than one box in so many is left by lines, all are compared."""
@@ -115,11 +117,17 @@ class CardSearch:
             put(one)
             for one in (state.top_attribute, state.top_shift, state.top_row, relevant(state))
         )
-        self._tables = tuple(put(one) for one in draw_tables(state, self._threads))
+        *tables, order = (put(one) for one in draw_tables(state, self._threads))
+        self._tables = tuple(tables)
+        self._order = put(busiest_first(state))
         self._bounds = tuple(
             put(one)
-            for one in (state.box_start, state.box_attribute, state.box_low, state.box_high)
+            for one in (
+                *(state.box_start, state.box_attribute, state.box_ranks.view(np.uint32).ravel()),
+                *(state.box_low, state.box_high),
+            )
         )
+        self._places = order
         self._filled = put(state.filled.view(np.uint32).reshape(-1))
 
     def _put(self, array: Array) -> Any:
@@ -278,9 +286,11 @@ class CardSearch:
         found_box = space.room("found_box", (capacity,), np.int32)
         place = space.room("place", (capacity,), np.int32)
         cells, waiting = self._locate(space, keys, totals, cursor)
-        self._pass(space, cells, waiting, alive, found, found_box, cursor)
+        self._pass(space, cells, waiting, found, found_box, cursor)
+        ranks = space.room("ranks", keys.shape, np.uint16)
         check_found[_BLOCKS, _THREADS, stream](
-            keys, *self._bounds, found, found_box, cursor, totals, place
+            *(keys, ranks, *self._bounds, self._places, alive),
+            *(found, found_box, cursor, totals, place),
         )
         if listing:
             boxes = space.room("boxes", (capacity,), np.int32)
@@ -296,7 +306,7 @@ class CardSearch:
         events = keys.shape[0]
         stream = space.stream
         ranks = space.room("ranks", keys.shape, np.uint16)
-        cells = space.room("cells", (events, self._row_words), np.uint64)
+        cells = space.room("cells", (events, 8 * self._row_words), np.uint8)
         find_cells[_BLOCKS, _THREADS, stream](keys, *self._ruler, ranks, cells, totals, cursor)
         groups = (events + 31) // 32
         waiting = space.room("waiting", (self._tiles, groups), np.uint32)
@@ -310,15 +320,13 @@ class CardSearch:
             self._tiles,
             waiting,
         )
-        return space.room("cells", (events * self._row_words,), np.uint64), waiting
+        return cells.reshape(-1).view(np.uint64), waiting
 
-    def _pass(self, space: Workspace, cells: Any, waiting: Any, alive: Any, *found: Any) -> None:
+    def _pass(self, space: Workspace, cells: Any, waiting: Any, *found: Any) -> None:
         groups = waiting.shape[1]
-        parts = 1 if SIMULATED else max(1, min(_PARTS, groups // _PART_GROUPS))
-        parts = _enough(parts, self._tiles)
-        each = (groups + parts - 1) // parts
-        pass_tiles[(self._tiles, parts), PASS_THREADS, space.stream](
-            waiting, each, *self._tables, alive, cells, self._row_words, *found
+        parts = max(1, min(_PASS_BLOCKS // max(1, self._tiles), groups // _PART_GROUPS))
+        pass_tiles[_enough(self._tiles * parts), PASS_THREADS, space.stream](
+            self._order, parts, waiting, *self._tables, self._filled, cells, self._row_words, *found
         )
 
     def _whole_events(self, listing: bool) -> int:

@@ -9,6 +9,7 @@ from numba import cuda
 
 from boxmatch.indexes.tile.cuda.compiled import card_kernel
 from boxmatch.indexes.tile.cuda.warps import SIMULATED, TEAM, all_of_team
+from boxmatch.indexes.tile.ranks import INEXACT, RANK
 
 SUMMED: Final = 32 if SIMULATED else 256
 """Events whose matches a block adds up."""
@@ -17,10 +18,14 @@ SUMMED: Final = 32 if SIMULATED else 256
 @card_kernel()
 def check_found(
     keys: Any,
+    ranks: Any,
     start: Any,
     attribute: Any,
+    ends: Any,
     low: Any,
     high: Any,
+    order: Any,
+    alive: Any,
     found_event: Any,
     found_box: Any,
     cursor: Any,
@@ -29,30 +34,44 @@ def check_found(
 ) -> None:
     """Count the boxes that hold their event; `place` is which of the event's each is, or -1.
 
-    A team of lanes has a box, and a lane one of its predicates, so that they read what lies
-    together.
+    `found_box` has places in tiles, and boxes afterwards. A team of lanes has a box, and a lane
+    one of its predicates, so that they read what lies together. Ranks decide nearly all.
     """
-    found = min(cursor[0], np.int64(found_event.size))
-    thread = np.int64(cuda.grid(1))
-    lane = np.int32(thread % TEAM)
-    teams = np.int64(cuda.gridsize(1) // TEAM)
+    found = np.uint32(min(cursor[0], np.int64(found_event.size)))
+    thread = np.uint32(cuda.grid(1))
+    lane = thread % np.uint32(TEAM)
+    teams = np.uint32(cuda.gridsize(1) // TEAM)
     # All teams of a warp go round as often.
-    together = np.int64(max(1, 32 // TEAM)) if TEAM > 1 else np.int64(1)
-    first = thread // TEAM
-    last = (found + together - 1) // together * together
-    for i in range(first, last, teams):
+    together = np.uint32(max(1, 32 // TEAM)) if TEAM > 1 else np.uint32(1)
+    end = (found + together - np.uint32(1)) // together * together
+    for i in range(thread // np.uint32(TEAM), end, teams):
         holds = i < found
-        event = np.int32(0)
-        box = np.int32(0)
+        event = np.uint32(0)
+        box = np.uint32(0)
         if holds:
-            event, box = found_event[i], found_box[i]
-            for p in range(start[box] + lane, start[box + 1], TEAM):
-                key = keys[event, attribute[p]]
-                if key < low[p] or key > high[p]:
+            event, box = np.uint32(found_event[i]), np.uint32(found_box[i])
+            box = (box & np.uint32(0xFFFFFE00)) + np.uint32(order[box])
+            holds = (alive[box >> np.uint32(5)] >> (box & np.uint32(31))) & np.uint32(1) != 0
+            first, last = np.uint64(start[box]), np.uint64(start[box + np.uint32(1)])
+            for p in range(first + np.uint64(lane), last, np.uint64(TEAM)):
+                a = np.uint32(attribute[p])
+                rank = np.uint32(ranks[event, a])
+                both = ends[p]  # the rank of the lower end in the lower half
+                low_rank, high_rank = both & np.uint32(0xFFFF), both >> np.uint32(16)
+                if rank < (low_rank & np.uint32(RANK)) or rank > (high_rank & np.uint32(RANK)):
                     holds = False
+                elif low_rank == rank | np.uint32(INEXACT) or high_rank == rank | np.uint32(
+                    INEXACT
+                ):
+                    key = keys[event, a]
+                    if key < low[p] or key > high[p]:
+                        holds = False
         holds = all_of_team(holds)
         if i < found and lane == 0:
-            place[i] = cuda.atomic.add(counts, event, np.int32(1)) if holds else np.int32(-1)
+            found_box[i] = box
+            place[i] = np.int32(-1)
+            if holds:
+                place[i] = cuda.atomic.add(counts, event, np.int32(1))
 
 
 @card_kernel()

@@ -20,6 +20,7 @@ from boxmatch.arrays import (
     UInt16Array,
     UInt64Array,
 )
+from boxmatch.indexes.tile.cuda.order import arrange_boxes
 from boxmatch.indexes.tile.layout import TileState
 from boxmatch.indexes.tile.ranks import Ruler, rank_of
 from boxmatch.kernels.bit_lines import LINE_BITS
@@ -44,13 +45,15 @@ class CellTables(NamedTuple):
     """Lines of 32 boxes by tile, slot, word and cell.
 
     Tile `t` has `depth[t]` slots, whose attributes are `attribute[t]`, and their lines from
-    `line[t]` on.
+    `line[t]` on. If `attribute` has one dimension, those of all tiles are the first ones in order.
+    `order` says which of its boxes is at each place of a tile.
     """
 
     depth: UInt8Array
     attribute: UInt16Array
     line: Int64Array
     lines: UInt32Array
+    order: UInt16Array
 
 
 @kernel
@@ -68,29 +71,33 @@ def scales(cut_start: Int32Array) -> UInt64Array:
 
 
 def draw_tables(state: TileState, threads: int | None = None) -> CellTables:
-    """The lines of all tiles, most selective slots first."""
+    """The lines of all tiles: of all attributes in order, or of the most selective slots."""
     tiles = len(state.unsettled)
-    slots = np.diff(state.slot_start)
-    depth = np.minimum(slots, SLOTS).astype(np.uint8)
+    dimensions = len(state.cut_start) - 1
     attribute = np.zeros((tiles, SLOTS), np.uint16)
-    for slot in range(SLOTS):
-        has = slots > slot
-        attribute[has, slot] = state.slot_attribute[state.slot_start[:-1][has] + slot]
+    if dimensions <= SLOTS:
+        depth = np.full(tiles, dimensions, np.uint8)
+        attribute[:] = np.arange(SLOTS, dtype=np.uint16)
+    else:
+        slots = np.diff(state.slot_start)
+        depth = np.minimum(slots, SLOTS).astype(np.uint8)
+        for slot in range(SLOTS):
+            has = slots > slot
+            attribute[has, slot] = state.slot_attribute[state.slot_start[:-1][has] + slot]
     end = np.cumsum(depth, dtype=np.int64) * SLOT_LINES
-    tables = CellTables(
-        depth,
-        attribute,
-        end - depth * np.int64(SLOT_LINES),
-        np.empty(int(end[-1]) if tiles else 0, np.uint32),
-    )
+    first = end - depth * np.int64(SLOT_LINES)
+    lines = np.empty(int(end[-1]) if tiles else 0, np.uint32)
+    order = arrange_boxes(state, depth, attribute, threads)
     ruler = Ruler(state.cuts, state.cut_start, state.guess, state.guess_shift)
     scale = scales(state.cut_start)
     boxes = state.box_start, state.box_attribute, state.box_low, state.box_high
     each(
-        lambda part: _draw(ruler, scale, *boxes, *tables, *part),
+        lambda part: _draw(ruler, scale, *boxes, depth, attribute, first, lines, order, *part),
         split(tiles, threads, least=_TILES),
     )
-    return tables
+    if dimensions <= SLOTS:
+        attribute = attribute[:1].ravel()
+    return CellTables(depth, attribute, first, lines, order)
 
 
 @kernel
@@ -105,6 +112,7 @@ def _draw(
     slot_attribute: UInt16Array,
     first_line: Int64Array,
     lines: UInt32Array,
+    order: UInt16Array,
     first_tile: Int,
     last_tile: Int,
 ) -> None:
@@ -119,9 +127,12 @@ def _draw(
                     lines[begin + s * SLOT_LINES + word * CELLS + cell] = (
                         np.uint32(0xFFFFFFFF) if cell == 0 else np.uint32(0)
                     )
-        for box in range(tile * LINE_BITS, min(len(start) - 1, (tile + 1) * LINE_BITS)):
-            bit = np.uint32(1) << np.uint32(box & 31)
-            word = (box >> 5) & (TILE_WORDS - 1)
+        for place in range(LINE_BITS):
+            box = tile * LINE_BITS + order[tile * LINE_BITS + place]
+            if box >= len(start) - 1:
+                break
+            bit = np.uint32(1) << np.uint32(place & 31)
+            word = place >> 5
             for p in range(start[box], start[box + 1]):
                 a = attribute[p]
                 s = slot_of[a]

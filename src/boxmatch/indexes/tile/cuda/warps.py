@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -23,30 +22,13 @@ def device_function(function: Callable[..., Any]) -> Any:
     return cuda.jit(device=True)(getattr(function, "py_func", function))
 
 
-def _lookup(table: Any, place: Any, held: Any, cell: Any) -> Any:
+def _lookup(table: Any, place: Any, held: Any, cell: Any, there: Any) -> Any:
     """The item `cell & 31` of the 32 from `place` on, of which each lane holds its own.
 
     A shuffle reads 32 items for 32 lanes in one step, whichever they want; shared memory takes
     three or four, since lanes want items of the same bank.
     """
     return np.uint32(cuda.shfl_sync(FULL, np.int32(held), np.int32(cell)))
-
-
-def _reserve(counts: Any, queue: Any, count: Any, wanted: Any) -> tuple[Any, Any]:
-    """A place in a queue of the warp's own for each lane that wants one, and its new length."""
-    votes = cuda.ballot_sync(FULL, wanted)
-    below = votes & cuda.lanemask_lt()
-    return np.int32(count + cuda.popc(below)), np.int32(count + cuda.popc(votes))
-
-
-def _reserved(counts: Any, queue: Any, count: Any) -> Any:
-    """The length of a queue."""
-    return count
-
-
-def _meet() -> None:
-    """Wait for the other lanes of the warp, and see what they wrote to shared memory."""
-    cuda.syncwarp()
 
 
 def _pick_bytes(word: Any, other: Any, choice: Any) -> Any:
@@ -61,28 +43,8 @@ def _all_of_team(verdict: Any) -> Any:
     return (votes & mine) == mine
 
 
-_lock = Lock()
-
-
-def _simulated_lookup(table: Any, place: Any, held: Any, cell: Any) -> Any:
-    return table[place + (int(cell) & 31)] if place >= 0 else held
-
-
-def _simulated_reserve(counts: Any, queue: Any, count: Any, wanted: Any) -> tuple[Any, Any]:
-    if not wanted:
-        return 0, 0
-    with _lock:
-        place = int(counts[queue])
-        counts[queue] = place + 1
-    return place, 0
-
-
-def _simulated_reserved(counts: Any, queue: Any, count: Any) -> Any:
-    return int(counts[queue])
-
-
-def _simulated_meet() -> None:
-    cuda.syncthreads()
+def _simulated_lookup(table: Any, place: Any, held: Any, cell: Any, there: Any) -> Any:
+    return table[int(place) + (int(cell) & 31)] if there else held
 
 
 def _simulated_pick_bytes(word: Any, other: Any, choice: Any) -> Any:
@@ -96,17 +58,14 @@ def _simulated_all_of_team(verdict: Any) -> Any:
 
 
 lookup: Any
-reserve: Any
-reserved: Any
-meet: Any
 pick_bytes: Any
 all_of_team: Any
 if SIMULATED:
-    lookup, reserve, reserved = _simulated_lookup, _simulated_reserve, _simulated_reserved
-    pick_bytes, all_of_team = _simulated_pick_bytes, _simulated_all_of_team
-    meet = cuda.jit(device=True)(_simulated_meet)
+    lookup, pick_bytes = _simulated_lookup, _simulated_pick_bytes
+    all_of_team = _simulated_all_of_team
 else:
     from numba.cuda import libdevice
 
-    lookup, reserve, reserved = map(cuda.jit(device=True), (_lookup, _reserve, _reserved))
-    meet, pick_bytes, all_of_team = map(cuda.jit(device=True), (_meet, _pick_bytes, _all_of_team))
+    lookup, pick_bytes, all_of_team = map(
+        cuda.jit(device=True), (_lookup, _pick_bytes, _all_of_team)
+    )
