@@ -64,3 +64,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def everything_on_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile, "_LEAST_ON_CARD", 1)
     monkeypatch.setattr(tile, "_LEAST_PAIRS_ON_CARD", 1)
+    from boxmatch.indexes.tile.cuda import search
+
+    monkeypatch.setattr(search, "_LENT", 64)

@@ -339,6 +339,11 @@ class StoreView:
         return self.search
 
     @property
+    def is_plain(self) -> bool:
+        """Whether every box that holds an event is a subscription that wants it."""
+        return self.residuals is None and self.store.owners is None
+
+    @property
     def alive(self) -> BitLines | None:
         return self.store.removals.alive(self.removed, self.rows) if self.removed else None
 

@@ -18,6 +18,7 @@ from boxmatch.engine.results import (
     MatchResult,
     Searched,
     by_chunks,
+    checked,
     fold_events,
     join_chunks,
     join_parts,
@@ -141,19 +142,21 @@ class Matcher(Subscriptions):
                 for number, view in enumerate(snapshot.views)
             ]
 
-        def work(part: Searched) -> MatchResult:
-            return join_parts(list(zip(find(part), ids, strict=True)), len(part), np.int64)
+        def work(part: Searched, threads: int | None = 1) -> MatchResult:
+            return join_parts(list(zip(find(part), ids, strict=True)), len(part), np.int64, threads)
 
         searched = {
             number: view.match_points(batch.points)
             for number, view in enumerate(snapshot.views)
             if view.prefers_whole(batch, skipped)
         }
-        parts = Searched.of(batch, searched)
+        parts = Searched(batch, searched)
 
         ids = [view.store.ids for view in snapshot.views]
         if self._stores.id_dtype is object:
             chunks = [join_positions(by_chunks(find, parts, threads), ids, len(batch))]
+        elif 0 < len(searched) == len(ids) and all(view.is_plain for view in snapshot.views):
+            chunks = [work(parts, checked(threads))]  # nothing but ids is left to be found
         else:
             chunks = by_chunks(work, parts, threads)
         joined = join_chunks(chunks, snapshot.names(skipped), kept)

@@ -145,12 +145,14 @@ class MatchResult:
         return stream
 
 
-def join_parts(found: Sequence[tuple[Matches, IdArray]], events: int, dtype: type) -> MatchResult:
+def join_parts(
+    found: Sequence[tuple[Matches, IdArray]], events: int, dtype: type, threads: int | None = 1
+) -> MatchResult:
     """One result from the matches of several parts, each with its ids by position."""
     found = [(matches, ids) for matches, ids in found if len(matches.positions)]
     if len(found) == 1:
         (counts, positions), ids = found[0]
-        return MatchResult(counts, take(ids, positions))
+        return MatchResult(counts, take(ids, positions, threads))
     total = np.zeros(events, np.int64)
     for matches, _ in found:
         total += matches.counts
@@ -218,36 +220,39 @@ Whole = TypeVar("Whole", bound=Divisible)
 class Searched:
     """A batch of which some stores, by number, have been searched already, all at once."""
 
-    def __init__(
-        self, batch: PointBatch, found: Mapping[int, tuple[Matches, Int64Array]], first: int = 0
-    ) -> None:
+    def __init__(self, batch: PointBatch, found: Mapping[int, Matches]) -> None:
         self.batch = batch
         self._found = found
-        self._first = first
 
-    @classmethod
-    def of(cls, batch: PointBatch, found: Mapping[int, Matches]) -> Self:
-        """With the matches of whole stores."""
-        ends = {
-            number: (matches, np.concatenate([[0], np.cumsum(matches.counts)]))
-            for number, matches in found.items()
+    @cached_property
+    def _starts(self) -> dict[int, Int64Array]:
+        """Where the matches of each event start, and the end of all, by store."""
+        return {
+            number: np.concatenate([[0], np.cumsum(matches.counts)])
+            for number, matches in self._found.items()
         }
-        return cls(batch, ends)
 
     def __len__(self) -> int:
         return len(self.batch)
 
     def part(self, first: int, end: int) -> Searched:
         """Neighbouring events."""
-        return Searched(self.batch.part(first, end), self._found, self._first + first)
+        found = {}
+        for number, (counts, positions) in self._found.items():
+            start = self._starts[number]
+            found[number] = Matches(counts[first:end], positions[start[first] : start[end]])
+        return Searched(self.batch.part(first, end), found)
 
     def found(self, number: int) -> Matches | None:
         """The matches of a store, if it has been searched."""
-        if number not in self._found:
-            return None
-        (counts, positions), start = self._found[number]
-        first, end = self._first, self._first + len(self.batch)
-        return Matches(counts[first:end], positions[start[first] : start[end]])
+        return self._found.get(number)
+
+
+def checked(threads: int | None) -> int | None:
+    """How many threads to use, if that can be."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    return threads
 
 
 def by_chunks(work: Callable[[Whole], Result], points: Whole, threads: int | None) -> list[Result]:
@@ -255,9 +260,7 @@ def by_chunks(work: Callable[[Whole], Result], points: Whole, threads: int | Non
 
     Kernels hold no GIL.
     """
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-    wanted = min(threads or cores(), len(points) // _SMALL)
+    wanted = min(checked(threads) or cores(), len(points) // _SMALL)
     if wanted <= 1:
         return [work(points)]
     size = -(-len(points) // wanted)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from boxmatch.arrays import AnyArray, Int32Array, Int64Array
+from boxmatch.arrays import AnyArray, Int, Int32Array, Int64Array
 from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.jit import kernel
+from boxmatch.kernels.threads import each, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,18 +71,25 @@ LONG = 2_000
 """From here on NumPy, which first makes all places int64, takes three times as long as a kernel."""
 
 
+_SHARED = 1 << 16
+"""Numbers for each thread, at least."""
+
+
 @kernel
-def _gather(values: Int64Array, places: Int32Array, gathered: Int64Array) -> None:
-    for i in range(len(places)):
-        gathered[i] = values[np.uint32(places[i])]
+def _gather(
+    values: Int64Array, places: Int32Array, gathered: Int64Array, first: Int, last: Int
+) -> None:
+    for i in range(first, last):
+        gathered[np.uint64(i)] = values[np.uint32(places[np.uint64(i)])]
 
 
-def take(values: AnyArray, places: AnyArray) -> AnyArray:
+def take(values: AnyArray, places: AnyArray, threads: int | None = 1) -> AnyArray:
     """`values[places]`."""
     is_plain = values.dtype == np.int64 and places.dtype == np.int32
     if is_plain and len(places) > LONG and background.has(Stage.INDEX):
         numbers = np.empty(len(places), np.int64)
-        _gather(values, places, numbers)
+        parts = split(len(places), threads, least=_SHARED)
+        each(lambda part: _gather(values, places, numbers, *part), parts)
         return numbers
     if values.dtype != object or len(places) <= PIECE:
         return values[places]

@@ -184,10 +184,17 @@ def pass_tiles(
     first_group = (block % np.uint32(parts)) * each
     last_group = min(first_group + each, groups)
     first_event = first_group * np.uint32(32)
+    # Words are read one turn ahead, as they come from far away.
+    ahead = np.uint32(0)
+    if thread < np.uint32(_GROUPS) and first_group + thread < last_group:
+        ahead = waiting[tile, first_group + thread]
     for group in range(first_group, last_group, np.uint32(_GROUPS)):
         cuda.syncthreads()
-        if thread < np.uint32(_GROUPS) and group + thread < last_group:
-            bits = waiting[tile, group + thread]
+        bits, ahead = ahead, np.uint32(0)
+        if thread < np.uint32(_GROUPS):
+            next_group = group + np.uint32(_GROUPS) + thread
+            if next_group < last_group:
+                ahead = waiting[tile, next_group]
             if bits != 0:
                 spot = np.uint32(cuda.atomic.add(shared, 0, np.int32(cuda.popc(bits))))
                 event = (group + thread - first_group) * np.uint32(32) - np.uint32(1)

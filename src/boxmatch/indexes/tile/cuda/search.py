@@ -24,6 +24,7 @@ from boxmatch.indexes.tile.cuda.locating import (
 from boxmatch.indexes.tile.cuda.order import busiest_first
 from boxmatch.indexes.tile.cuda.passing import THREADS as PASS_THREADS
 from boxmatch.indexes.tile.cuda.passing import pass_tiles
+from boxmatch.indexes.tile.cuda.pinned import PinnedResults
 from boxmatch.indexes.tile.cuda.settling import (
     SUMMED,
     add_up,
@@ -62,8 +63,8 @@ _FOUND_EACH: Final = 32
 """Boxes that there is room for at first, and for each event."""
 
 _LISTED_BYTES: Final = 1 << 31
-_BOUNCED: Final = 1 << 26
-"""Matches that go through pinned memory, which is kept."""
+_LENT: Final = 1 << 16
+"""Matches from which on they are written where they stay."""
 
 _FOUND: Final = ("found_event", "found_box", "place")
 
@@ -97,6 +98,7 @@ class CardSearch:
         self._runs: Any = None
         self._never: npt.NDArray[np.uint32] | None = None
         self._making = threading.Lock()
+        self._results = PinnedResults()
         self._free: list[Workspace] = []
         self._all: list[Workspace] = []
         with self._card:
@@ -396,11 +398,13 @@ class CardSearch:
         """The first boxes of a list, in memory of their own."""
         if total == 0:
             return np.zeros(0, np.int32)
-        if total > _BOUNCED:
-            taken = np.empty(total, np.int32)
-            boxes[:total].copy_to_host(taken, stream=space.stream)
+        if total < _LENT:
+            fetched = space.fetch("boxes", boxes, total)
             space.wait()
-            return taken
-        fetched = space.fetch("boxes", boxes, total)
+            return fetched.copy()
+        taken = self._results.array(total)
+        if taken is None:
+            taken = np.empty(total, np.int32)
+        space.copy(taken, boxes)
         space.wait()
-        return fetched.copy()
+        return taken

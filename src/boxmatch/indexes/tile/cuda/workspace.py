@@ -73,11 +73,15 @@ class Workspace:
         """Begin to copy the first `size` items, or all; they are there after `wait`."""
         count = int(source.size) if size is None else size
         target = self.pinned(name, count, source.dtype)
-        if SIMULATED:
-            target[:] = source.copy_to_host()[:count]
-        elif count:
-            driver.device_to_host(target, source, target.nbytes, stream=self.stream)
+        self.copy(target, source)
         return target
+
+    def copy(self, target: Array, source: Any) -> None:
+        """Begin to copy from the card as many items as there is room for."""
+        if SIMULATED:
+            target[:] = source.copy_to_host()[: target.size]
+        elif target.size:
+            driver.device_to_host(target, source, target.nbytes, stream=self.stream)
 
     def wait(self) -> None:
         """Wait for all that was begun."""
