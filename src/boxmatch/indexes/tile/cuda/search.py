@@ -36,8 +36,11 @@ from boxmatch.indexes.tile.cuda.tables import draw_tables, make_runs, scales
 from boxmatch.indexes.tile.cuda.warps import SIMULATED
 from boxmatch.indexes.tile.cuda.whole import (
     EVENTS,
+    LISTED,
+    LISTING,
     add_parts,
     compare_all,
+    list_boxes,
     shift_parts,
     turn,
 )
@@ -356,11 +359,9 @@ class CardSearch:
         each = (len(words) + parts - 1) // parts
         by_part = space.room("by_part", (parts, events), np.int64)
         totals = space.room("counts", (events,), np.int32)
-        nothing = space.room("nothing", (0, 1), np.int64)
-        none = space.room("none", (0,), np.int32)
-        grid = _enough(blocks, parts), parts
-        compare_all[grid, WHOLE_THREADS, stream](
-            turned, *runs, living, each, by_part, nothing, none
+        masks = space.room("masks", (len(words) if listing else 0, events), np.uint32)
+        compare_all[(_enough(blocks, parts), parts), WHOLE_THREADS, stream](
+            turned, *runs, living, each, by_part, masks
         )
         add_parts[_BLOCKS, _THREADS, stream](by_part, totals)
         count = space.fetch("counts", totals)
@@ -372,8 +373,10 @@ class CardSearch:
         boxes = space.room("boxes", (total,), np.int32)
         offsets, sums = self._add_up(space, totals)
         shift_parts[_BLOCKS, _THREADS, stream](by_part, offsets, sums)
-        compare_all[grid, WHOLE_THREADS, stream](
-            turned, *runs, living, each, by_part, by_part, boxes
+        together = (LISTING + each - 1) // each
+        lists = (parts + together - 1) // together
+        list_boxes[(_enough(events, lists), lists), LISTED, stream](
+            masks, each, together, by_part, boxes
         )
         return self._take(space, boxes, total)
 

@@ -20,6 +20,14 @@ EACH: Final = 8
 
 EVENTS: Final = THREADS * EACH
 
+LISTED: Final = SUMMED
+"""Words of 32 boxes that a block lists at a time."""
+
+LISTING: Final = 4 * LISTED
+"""Words that a block lists in all, at least."""
+
+_MOST_LISTED: Final = 32 * LISTED
+
 
 @card_kernel()
 def compare_all(
@@ -33,13 +41,12 @@ def compare_all(
     alive: Any,
     words_each: Any,
     counts: Any,
-    offsets: Any,
-    boxes: Any,
+    masks: Any,
 ) -> None:
-    """Count the matches of each part of the boxes by event; or list them, if there are offsets.
+    """Count the matches of each part of the boxes by event; keep which they are, if wanted.
 
-    Block (events, part of the boxes). `keys` go by attribute. `counts` and `offsets` go by part
-    and event.
+    Block (events, part of the boxes). `keys` go by attribute, `counts` by part and event, `masks`,
+    if there is room in them, by word of 32 boxes and event.
     """
     own = cuda.local.array(EACH, np.int64)
     failed = cuda.local.array(EACH, np.uint32)
@@ -49,12 +56,9 @@ def compare_all(
     part = np.int32(cuda.blockIdx.y)
     if np.int32(cuda.blockIdx.x) * np.int32(EVENTS) >= events:
         return
-    listing = offsets.shape[0] > 0
+    keeping = masks.shape[0] > 0
     for j in range(EACH):
         count[j] = 0
-        event = first_event + j * THREADS
-        if listing and event < events:
-            count[j] = offsets[part, event]
     first_word = part * np.int32(words_each)
     last_word = min(first_word + np.int32(words_each), np.int32(alive.size))
     for word in range(first_word, last_word):
@@ -74,20 +78,61 @@ def compare_all(
         for j in range(EACH):
             event = first_event + j * THREADS
             bits = there & ~failed[j]
-            if event >= events:
-                bits = np.uint32(0)
-            if listing:
-                while bits != 0:
-                    boxes[count[j]] = word * 32 + np.int32(cuda.ffs(bits)) - 1
-                    count[j] += 1
-                    bits &= bits - np.uint32(1)
-            else:
-                count[j] += np.int64(cuda.popc(bits))
-    if not listing:
-        for j in range(EACH):
-            event = first_event + j * THREADS
             if event < events:
-                counts[part, event] = count[j]
+                count[j] += np.int64(cuda.popc(bits))
+                if keeping:
+                    masks[word, event] = bits
+    for j in range(EACH):
+        event = first_event + j * THREADS
+        if event < events:
+            counts[part, event] = count[j]
+
+
+@card_kernel()
+def list_boxes(masks: Any, words_each: Any, parts_each: Any, offsets: Any, boxes: Any) -> None:
+    """Write the boxes of masks, those of each part and event from their offset on.
+
+    A block has one event and a few parts. Lists are made in shared memory, so that what is next to
+    each other is written at once.
+    """
+    ends = cuda.shared.array(LISTED, np.int32)
+    listed = cuda.shared.array(_MOST_LISTED, np.int32)
+    thread = np.uint32(cuda.threadIdx.x)
+    event, part = np.uint32(cuda.blockIdx.x), np.uint32(cuda.blockIdx.y) * np.uint32(parts_each)
+    if event >= np.uint32(masks.shape[1]):
+        return
+    at = np.uint64(offsets[part, event])
+    first_word = part * np.uint32(words_each)
+    words = np.uint32(words_each) * np.uint32(parts_each)
+    last_word = min(first_word + words, np.uint32(masks.shape[0]))
+    for first in range(first_word, last_word, np.uint32(LISTED)):
+        word = first + thread
+        bits = np.uint32(0)
+        if word < last_word:
+            bits = masks[word, event]
+        own = np.int32(cuda.popc(bits))
+        ends[thread] = own
+        cuda.syncthreads()
+        step = 1
+        while step < LISTED:
+            before = np.int32(0)
+            if thread >= step:
+                before = ends[thread - np.uint32(step)]
+            cuda.syncthreads()
+            ends[thread] += before
+            cuda.syncthreads()
+            step *= 2
+        place = np.uint32(ends[thread] - own)
+        while bits != 0:
+            listed[place] = np.int32(word * np.uint32(32)) + np.int32(cuda.ffs(bits)) - np.int32(1)
+            bits &= bits - np.uint32(1)
+            place += np.uint32(1)
+        cuda.syncthreads()
+        total = np.uint32(ends[LISTED - 1])
+        for i in range(thread, total, np.uint32(LISTED)):
+            boxes[at + np.uint64(i)] = listed[i]
+        at += np.uint64(total)
+        cuda.syncthreads()
 
 
 @card_kernel()
