@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 import numpy as np
+import pytest
 
 from boxmatch.indexes.tile.cuda.pinned import PinnedResults
 
@@ -57,6 +58,14 @@ def test_no_more_is_pinned_than_may_be() -> None:
     assert large is not None
     large[:] = 1
     assert results.array(2 * MIB) is None
+
+
+def test_without_pinned_memory_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("boxmatch.indexes.tile.cuda.pinned.cuda.pinned_array", refuse)
+    assert PinnedResults().array(MIB) is None
 
 
 def test_a_small_result_does_not_take_a_large_block() -> None:

@@ -7,6 +7,7 @@ as long. So memory is kept, and lent again once nobody has the result any more.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from typing import Any, Final
@@ -18,7 +19,10 @@ from numba import cuda
 from boxmatch.arrays import Int32Array
 
 _MOST: Final = 1 << 32
-"""Bytes that are pinned at a time, with those of results that are still in use."""
+_SHARE: Final = 8
+"""No more bytes are pinned at a time than so many, or one in so many of the machine's memory, with
+those of results that are still in use.
+"""
 
 _STEP: Final = 1 << 20
 _ROOM: Final = 4
@@ -28,8 +32,8 @@ _ROOM: Final = 4
 class PinnedResults:
     """Arrays of pinned memory that is used again. Any number of threads may ask."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None) -> None:
+        self._most = _most() if most is None else most
         self._pinned = 0
         self._free: list[npt.NDArray[np.uint8]] = []
         self._asking = threading.Lock()
@@ -61,6 +65,15 @@ class PinnedResults:
             self._pinned -= self._free.pop(0).nbytes
         if self._pinned + size > self._most:
             return None
-        block: npt.NDArray[np.uint8] = cuda.pinned_array(size, np.uint8)
+        try:
+            block: npt.NDArray[np.uint8] = cuda.pinned_array(size, np.uint8)
+        except Exception:
+            return None  # not so much can be pinned; if the card is lost, the next copy says so
         self._pinned += size
         return block
+
+
+def _most() -> int:
+    if not hasattr(os, "sysconf"):
+        return _MOST
+    return min(_MOST, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE)
