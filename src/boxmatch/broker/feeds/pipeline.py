@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +21,10 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from boxmatch.arrays import Int64Array
 from boxmatch.broker.delivery.notifications import Notifications
 from boxmatch.broker.feeds.admission import Admission
-from boxmatch.broker.feeds.event_feed import EventFeed
+from boxmatch.broker.feeds.event_feed import EventFeed, FeedMatches
 from boxmatch.broker.feeds.feed_queue import FeedQueue
 from boxmatch.broker.monitoring.metrics import Metrics
 from boxmatch.broker.store import Appended, Store, StoreTransaction
@@ -284,17 +285,11 @@ class EventPipeline:
         feed.pace += _RECENT * (min((now - began) / len(rows), _SLOWEST) - feed.pace)
         self._metrics.stage(name, "match", now - began)
         self._metrics.matched(name, len(rows), len(slots))
-        first_row = first_match = 0
-        for request in requests:
-            last_row = first_row + len(request.events.rows)
-            last_match = first_match + int(found.counts[first_row:last_row].sum())
-            here = slice(first_match, last_match)
-            places = found.event[here] - first_row
-            request.recipients = feed.slots.recipients(places, slots[here])
+        for request, (places, mine) in zip(requests, _shares(found, requests), strict=True):
+            request.recipients = feed.slots.recipients(places, mine)
             request.rate = found.rate
-            request.matches = last_match - first_match
+            request.matches = len(mine)
             request.matched = now
-            first_row, first_match = last_row, last_match
             self._commit(request)
 
     def _commit(self, request: PublishRequest) -> None:
@@ -320,6 +315,22 @@ class EventPipeline:
             self._store.enqueue(change, done)
         except BoxmatchError as error:
             done(error)
+
+
+def _shares(
+    found: FeedMatches, requests: Sequence[PublishRequest]
+) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """The matches of each request: which of its events, and which slot."""
+    if len(requests) == 1:
+        yield found.event, found.slots
+        return
+    first_row = first_match = 0
+    for request in requests:
+        last_row = first_row + len(request.events.rows)
+        last_match = first_match + int(found.counts[first_row:last_row].sum())
+        here = slice(first_match, last_match)
+        yield found.event[here] - first_row, found.slots[here]
+        first_row, first_match = last_row, last_match
 
 
 def _take(queue: deque[Item]) -> list[Item]:
