@@ -188,15 +188,27 @@ class GroupCommit(Generic[S]):
         self._awaited: float = 1
         """So many queued changes wake the writer thread."""
         self._last = LastGroup()
+        self._led = False
+        """Whether a caller's thread commits at the moment."""
         self._closing = False
         self._failure: _Failure | None = None
         # A process that ends without closing must not wait for this thread for ever.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def enqueue(self, change: Callable[[S], T], done: Callable[[T | BaseException], None]) -> None:
+    def enqueue(
+        self,
+        change: Callable[[S], T],
+        done: Callable[[T | BaseException], None],
+        *,
+        here: bool = False,
+    ) -> None:
         """Queue a change; does not wait for the disk. After the commit `done` is called in the
         writer thread, with the result or with what kept the change from being committed.
+
+        With `here`, a change that finds the writer thread idle is committed by the calling thread,
+        which saves the time until another one runs. All else that holds of the writer thread then
+        holds of that one: only one thread commits at a time.
 
         The queue has no bound: callers who never wait may fill the memory.
         """
@@ -204,8 +216,13 @@ class GroupCommit(Generic[S]):
         with self._changed:
             self._check_usable()
             self._queue.append(Queued(change, done))
-            if len(self._queue) >= self._awaited:
+            leads = here and self._is_idle() and not self._is_early()
+            if leads:
+                self._led, self._awaited = True, math.inf
+            elif len(self._queue) >= self._awaited:
                 self._changed.notify()
+        if leads:
+            self._lead()
 
     def check(self) -> None:
         """Raise `StorageError` if nothing can be written any more."""
@@ -247,6 +264,29 @@ class GroupCommit(Generic[S]):
         if self._closing:
             raise StorageError(f"{self._file.parent} is closed")
 
+    # In the thread of a caller whose change is committed there.
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is queued but what just came, and nobody writes."""
+        return self._awaited == len(self._queue) == 1 and not self._led
+
+    def _is_early(self) -> bool:
+        """Whether the pacing has a change wait for others."""
+        pause = self._pacing(self._last)
+        return pause.changes > 1 and pause.seconds > 0
+
+    def _lead(self) -> None:
+        """Write a group in the place of the writer thread, which waits meanwhile."""
+        try:
+            self._write_group()
+        except BaseException as error:
+            self._end(error)
+        finally:
+            with self._changed:
+                self._led, self._awaited = False, 1
+                if self._is_awaited(1):
+                    self._changed.notify()
+
     # In the writer thread.
 
     def _run(self) -> None:
@@ -254,9 +294,13 @@ class GroupCommit(Generic[S]):
             while self._failure is None and self._wait_for_changes():
                 self._write_group()
         except BaseException as error:
-            _log.critical("cannot write to %s any more", self._file, exc_info=True)
-            self._undo_group()
-            self._fail(_Failure(f"the thread that writes to {self._file} has ended", error))
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """Writing itself has failed, and not what was to be written."""
+        _log.critical("cannot write to %s any more", self._file, exc_info=True)
+        self._undo_group()
+        self._fail(_Failure(f"the thread that writes to {self._file} has ended", error))
 
     def _wait_for_changes(self) -> bool:
         """False when it is closed and all is written."""
@@ -269,7 +313,12 @@ class GroupCommit(Generic[S]):
     def _wait_until(self, changes: float, seconds: float | None) -> None:
         if seconds is None or seconds > 0:
             self._awaited = changes
-            self._changed.wait_for(lambda: len(self._queue) >= changes or self._closing, seconds)
+            self._changed.wait_for(lambda: self._is_awaited(changes), seconds)
+
+    def _is_awaited(self, changes: float) -> bool:
+        """Whether the writer thread goes on."""
+        is_over = self._closing or self._failure is not None
+        return not self._led and (len(self._queue) >= changes or is_over)
 
     def _write_group(self) -> None:
         began = time.monotonic()

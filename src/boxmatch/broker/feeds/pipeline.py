@@ -311,8 +311,10 @@ class EventPipeline:
         def done(result: Appended | BaseException) -> None:
             self.call_in_loop(partial(self._finish, request, result))
 
+        # Who is alone gains by not waiting for another thread, and there is nobody to match for.
+        is_alone = self.events == len(request.events.rows)
         try:
-            self._store.enqueue(change, done)
+            self._store.enqueue(change, done, here=is_alone)
         except BoxmatchError as error:
             done(error)
 

@@ -174,14 +174,16 @@ class Store:
         done: Callable[[T | BaseException], None],
         *,
         frees: bool = False,
+        here: bool = False,
     ) -> None:
         """Queue a change. It runs in the writer thread, in order; after the commit `done` is called
-        there. If the change raises, it has done nothing.
+        there. If the change raises, it has done nothing. With `here`, the calling thread may do
+        both if the writer thread has nothing to do.
 
         If the disk is full, only a change that `frees` room is carried out; it may then run more
         than once, and all but the last time nothing of it is kept.
         """
-        self._writer.enqueue(Freeing(change) if frees else change, done)
+        self._writer.enqueue(Freeing(change) if frees else change, done, here=here)
 
     def write(self, change: Callable[[StoreTransaction], T], *, frees: bool = False) -> Future[T]:
         """`enqueue` with a future, which takes longer. If it is cancelled before its change begins,
