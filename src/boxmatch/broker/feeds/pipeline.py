@@ -158,7 +158,7 @@ class EventPipeline:
         await self._admission.enter(request)
         self._metrics.events_received(feed, len(events.rows))
         self._queue(known).put(request)
-        return await asyncio.shield(request.answer)
+        return await request.answer
 
     def check_room(self, feed: Feed) -> None:
         """`OverloadError` if so many publishers to a feed wait for room that there is no use in

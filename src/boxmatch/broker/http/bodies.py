@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
 from boxmatch.broker.access.grant import OPEN
 from boxmatch.broker.http.authentication import context_of
@@ -92,19 +91,20 @@ async def read_body(request: Request, most: int, holder: str) -> bytes:
     if length is not None and declared > most:
         raise _too_large(most)
     received = 0
-    has_room = False
+    has_room, is_more = False, True
     parts: list[bytes] = []
-    try:
-        async for part in request.stream():
-            received += len(part)
-            if received > most:
-                raise _too_large(most)
-            if received > SMALL and not has_room:
-                await context_of(request).bodies.take(request.scope, declared, holder)
-                has_room = True
-            parts.append(part)
-    except ClientDisconnect:  # nobody is there to read this
-        raise Problem(400, "body", "the body ended early") from None
+    while is_more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":  # nobody is there to read this
+            raise Problem(400, "body", "the body ended early")
+        part, is_more = message.get("body", b""), message.get("more_body", False)
+        received += len(part)
+        if received > most:
+            raise _too_large(most)
+        if received > SMALL and not has_room:
+            await context_of(request).bodies.take(request.scope, declared, holder)
+            has_room = True
+        parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import orjson
@@ -142,7 +143,7 @@ async def publish(request: Request) -> Response:
 
 def _events(body: bytes, request: Request, entry: FeedEntry, limits: Limits) -> Events:
     kind, most = media_type(request), limits.events_per_request
-    headers, schema = request.headers.raw, entry.feed.spec.schema
+    headers, schema = request.scope["headers"], entry.feed.spec.schema
     if are_cloudevents(headers, kind):
         return read_cloudevents(body, headers, kind, schema, most=most)
     events = read_events(body, kind, most=most, most_bytes=limits.body_bytes)
@@ -153,7 +154,7 @@ def _events(body: bytes, request: Request, entry: FeedEntry, limits: Limits) -> 
 
 
 def _wait(request: Request) -> bool:
-    if not request.scope["query_string"]:
+    if request.scope["query_string"] in (b"", b"wait=durable"):  # nearly all: not taken apart
         return True
     wait = request.query_params.get("wait", "durable")
     if wait not in ("durable", "received"):
@@ -169,6 +170,21 @@ def _idempotency_key(request: Request) -> str | None:
         said = f"must be 1 to {_KEY_LENGTH} visible ASCII letters"
         raise misplaced("parameters", [Fault("header.idempotency-key", said)])
     return key
+
+
+class _PublishRequest(Request):
+    """A request whose headers are looked up as those of a dict. The first of a name counts."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        self._by_name = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in reversed(scope["headers"])
+        }
+
+    @property
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]  # without its raw form
+        return self._by_name
 
 
 class FastPublish:
@@ -188,7 +204,7 @@ class FastPublish:
                 found = _PATH.fullmatch(scope["path"])
                 if found is not None:
                     scope.update(app=app, route=self._route, path_params={"feed": found[1]})
-                    app = await self._answer(Request(scope, receive))
+                    app = await self._answer(_PublishRequest(scope, receive))
             await app(scope, receive, send)
         finally:
             self._bodies.give_back(scope)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from boxmatch.broker.server.protocols import WHOLE
 
 if TYPE_CHECKING:
     from boxmatch.broker.monitoring.metrics import Metrics
@@ -43,7 +46,7 @@ class Middleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        response = _Response(send)
+        response = _Response(send, scope.get("extensions", {}).get(WHOLE))
         began = time.perf_counter()
         try:
             if scope["method"] in _READS:
@@ -93,8 +96,11 @@ class Middleware:
 class _Response:
     """How far a response is, and how it is brought to an end."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, write_whole: Callable[[Message, bytes], bool] | None) -> None:
         self._send = send
+        self._write_whole = write_whole
+        self._head: Message | None = None
+        """Until the body begins, with which it may be written at once."""
         self.status = 0
         """0: none was sent, the client has left."""
         self._complete = False
@@ -102,15 +108,23 @@ class _Response:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self._write_whole is not None:
+                self._head = message
+                return
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)
+            head, self._head = self._head, None
+            if head is not None and self._write_whole is not None:
+                if self._complete and self._write_whole(head, message["body"]):
+                    return
+                await self._send(head)
         await self._send(message)
 
     async def finish(self) -> None:
         if self._complete:
             return
         body = b""
-        if self.status == 0:
+        if self.status == 0 or self._head is not None:
             body = _STOPPING
             headers = [
                 (b"content-type", b"application/problem+json"),

@@ -15,18 +15,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 if TYPE_CHECKING:
     from asyncio.transports import BaseTransport
 
-    from uvicorn._types import ASGI3Application, ASGISendEvent
+    from uvicorn._types import ASGI3Application, ASGISendEvent, HTTPResponseStartEvent
     from uvicorn.config import Config
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
+WHOLE = "boxmatch.whole_response"
+"""The extension of ASGI by which a response is written at once, given its head and its body."""
 TICKS_PER_SECOND = 10
 """Uvicorn's main loop."""
 _LINGER = 1.0
@@ -34,6 +36,7 @@ _LINGER = 1.0
 _MOST_WAITING = 1_000
 """Requests of one connection that wait for an answer to those before them."""
 _NOT_TEXT = 1007
+_OF_CONNECTIONS = (b"connection", b"transfer-encoding")
 _log = logging.getLogger("boxmatch.server")
 
 
@@ -275,7 +278,34 @@ class TimeoutProtocol(_ReadByClient, HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle  # `self.cycle` is the newest, which may wait behind it
+        extensions: Any = {WHOLE: self._write_whole}
+        cycle.scope["extensions"] = extensions
         super()._start_asgi_task(cycle, app)
+
+    def _write_whole(self, head: HTTPResponseStartEvent, body: bytes) -> bool:
+        """Write a response as one. Uvicorn writes its head and its body one after the other, each
+        by a system call that wakes the client. False if the response is for uvicorn.
+        """
+        cycle = self._answering
+        if cycle is None or cycle.disconnected or self.flow.write_paused or not cycle.keep_alive:
+            return False
+        length = None
+        parts = [STATUS_LINE[head["status"]]]
+        for name, value in (*cycle.default_headers, *head["headers"]):
+            if name == b"content-length":
+                length = int(value)
+            elif name in _OF_CONNECTIONS or b"\n" in value or b"\r" in value:
+                return False
+            parts += (name, b": ", value, b"\r\n")
+        if length != len(body) or cycle.scope["method"] == "HEAD":
+            return False
+        parts += (b"\r\n", body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        self.transport.write(b"".join(parts))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(b"400 Bad Request", "this is not a request in HTTP/1.1")
