@@ -97,7 +97,8 @@ class NotificationStream(Reading):
         self._nbytes = 0
         """Of the bodies that wait."""
         self._behind = self._is_behind()
-        self._changed = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """Of the reader, while it waits."""
 
     def open(self) -> None:
         self.subscriber.listen(self)
@@ -115,7 +116,7 @@ class NotificationStream(Reading):
         super().close()
         self.subscriber.leave(self)
         self._on_close(self.subscriber)
-        self._changed.set()
+        self._wake()
 
     def offer(self, notifications: Sequence[Notification]) -> None:
         """Notifications that have just become durable, in order."""
@@ -132,8 +133,12 @@ class NotificationStream(Reading):
             else:
                 self._waiting.extend(notifications)
                 self._nbytes = nbytes
-        self._changed.set()
+        self._wake()
         self._on_offer()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def take(self, most: int) -> list[Notification]:
         """At least one notification and at most so many; waits for them. None at all once it is
@@ -143,8 +148,8 @@ class NotificationStream(Reading):
             if taken := await self.take_now(most):
                 return taken
             if not self._closed:
-                self._changed.clear()
-                await self._changed.wait()
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
         return []
 
     async def take_now(self, most: int) -> list[Notification]:

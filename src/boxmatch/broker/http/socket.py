@@ -29,6 +29,7 @@ from boxmatch.broker.delivery.shared_inbox import WINDOW, SharedStream
 from boxmatch.broker.http.authentication import Caller, check_name, context_of
 from boxmatch.broker.http.notifications import encode_batches
 from boxmatch.broker.http.problems import problem_of, response_of
+from boxmatch.broker.server.protocols import TEXT
 from boxmatch.broker.store.rows import Notification
 from boxmatch.errors import AccessError, BoxmatchError
 from boxmatch.wire.cloudevents import SUBPROTOCOL
@@ -125,6 +126,7 @@ class _NotificationSocket:
         bare: bool,
     ) -> None:
         self._websocket = websocket
+        self._write_text = websocket.scope.get("extensions", {}).get(TEXT)
         self._caller = caller
         self._stream = stream
         self._window = window
@@ -172,7 +174,13 @@ class _NotificationSocket:
             yield encode(Frame([stored(part) for part in batch]))
 
     async def _send(self, frame: bytes) -> None:
-        await self._websocket.send({"type": "websocket.send", "text": frame.decode()})
+        if self._write_text is None:  # another server than ours
+            await self._websocket.send_text(frame.decode())
+            return
+        try:
+            await self._write_text(frame)
+        except OSError:
+            raise WebSocketDisconnect(1006) from None
 
     async def _receive(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import OPEN
 
 if TYPE_CHECKING:
     from asyncio.transports import BaseTransport
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 WHOLE = "boxmatch.whole_response"
 """The extension of ASGI by which a response is written at once, given its head and its body."""
+TEXT = "boxmatch.websocket_text"
+"""The extension by which a message of text is sent over a WebSocket, given its bytes."""
 TICKS_PER_SECOND = 10
 """Uvicorn's main loop."""
 _LINGER = 1.0
@@ -36,6 +40,8 @@ _LINGER = 1.0
 _MOST_WAITING = 1_000
 """Requests of one connection that wait for an answer to those before them."""
 _NOT_TEXT = 1007
+_TEXT_FRAME = 0x81
+_MEDIUM_HEAD, _LARGE_HEAD = struct.Struct("!BBH"), struct.Struct("!BBQ")
 _OF_CONNECTIONS = (b"connection", b"transfer-encoding")
 _log = logging.getLogger("boxmatch.server")
 
@@ -395,6 +401,27 @@ class QuietSocketProtocol(_ReadByClient, WebSocketsSansIOProtocol):
     def shutdown(self) -> None:
         if not self.transport.is_closing():  # what was said last has been said then
             super().shutdown()
+
+    async def run_asgi(self) -> None:
+        extensions: Any = self.scope["extensions"]
+        extensions[TEXT] = self.write_text
+        await super().run_asgi()
+
+    async def write_text(self, text: bytes) -> None:
+        """Send a message of text in UTF-8 once the handshake is over. Uvicorn makes several objects
+        of each, and there is one for every subscriber of an event.
+        """
+        await self.writable.wait()
+        if self.disconnected or self.close_sent or self.conn.state is not OPEN:
+            raise ClientDisconnected
+        size = len(text)
+        if size < 126:
+            head = bytes((_TEXT_FRAME, size))
+        elif size < 1 << 16:
+            head = _MEDIUM_HEAD.pack(_TEXT_FRAME, 126, size)
+        else:
+            head = _LARGE_HEAD.pack(_TEXT_FRAME, 127, size)
+        self.transport.write(head + text)
 
     async def send(self, message: ASGISendEvent) -> None:
         if self.transport.is_closing() and not self.handshake_complete:
