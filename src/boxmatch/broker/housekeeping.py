@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -25,6 +26,9 @@ _COUNTING = 2.0
 _SPAN = 5
 """Counts of backlogs, by whose lowest one sees which grow."""
 _TIDYING = 5.0
+_REMOVING = 1.0
+_LONG = 0.05
+"""A look through all that waits that takes longer is left to the tidying."""
 _REPORTING = 60.0
 _QUIET = 2.0
 _SAVING = 5.0
@@ -48,6 +52,9 @@ class Housekeeping:
         self._clock = broker.clock
         self._given_back = broker.store.next_sequence
         self._counts = 0
+        self._tidied = time.monotonic()
+        self._looked = 0.0
+        """Seconds that it took to remove what is acknowledged, when that was last done."""
         self._removed: Counter[tuple[str, str]] = Counter()
         """Events by feed and cause, and notifications by cause, that were not logged yet."""
         self._lost: Counter[str] = Counter()
@@ -61,7 +68,7 @@ class Housekeeping:
                     (_WRITING, self._try_to_write),
                     (_EXPIRY, broker.state.expire),
                     (_COUNTING, self._count),
-                    (_TIDYING, self._tidy),
+                    (_REMOVING, self._remove),
                     (_REPORTING, self.report_removed),
                     (_QUIET, self._tidy_indexes),
                     (_SAVING, self._save_indexes),
@@ -116,6 +123,16 @@ class Housekeeping:
         for subscriber in self._directory.by_number.values():
             subscriber.count_backlog(backlogs.get(subscriber.number, 0), new_span=new_span)
             subscriber.dead_letters = letters.get(subscriber.number, 0)
+
+    async def _remove(self) -> None:
+        """Every second what is acknowledged, so that it is little; every five all that is old."""
+        began = time.monotonic()
+        if began >= self._tidied + _TIDYING:
+            self._tidied, self._looked = began, 0.0
+            await self._tidy()
+        elif self._looked < _LONG and self._store.failure is None:
+            await asyncio.to_thread(self._store.remove_read)
+            self._looked = time.monotonic() - began
 
     async def _tidy(self) -> None:
         entries = {entry.feed.number: entry.feed.spec for entry in self._directory.feeds()}

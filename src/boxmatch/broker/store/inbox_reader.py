@@ -254,7 +254,8 @@ class InboxReader(LogReader):
             after = keys[-1].last
 
     def _is_sound(self, key: RowKey) -> bool:
-        if all(isinstance(value, int) for value in key):
+        last, first, amount, checksum = key
+        if type(last) is type(first) is type(amount) is type(checksum) is int:
             return True
         self._report_row(key)
         return False

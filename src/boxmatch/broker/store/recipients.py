@@ -126,12 +126,12 @@ class Recipients(NamedTuple):
 
     def pieces(self, most: int) -> Iterator[Recipients]:
         """Cut between events, so that no piece takes many more bytes than `most` when packed."""
-        matches, texts = _bounds(self.amount), _bounds(self.length)
-        nbytes = _HEAD + self.amount + np.diff(texts[matches])
-        if nbytes.sum() <= most:
+        if _HEAD * self.size + len(self.length) + len(self.ids) <= most:
             if self.size:
                 yield self
             return
+        matches, texts = _bounds(self.amount), _bounds(self.length)
+        nbytes = _HEAD + self.amount + np.diff(texts[matches])
         of_event = self.event - self.event.min()
         by_event = np.bincount(of_event, nbytes)
         piece = ((np.cumsum(by_event) - by_event) // most)[of_event]

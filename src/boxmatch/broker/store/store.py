@@ -19,6 +19,7 @@ from boxmatch.broker.store.reader import Reader
 from boxmatch.broker.store.retention import clear_feed, lacking_bytes, tidy
 from boxmatch.broker.store.rows import MOST_ROW_BYTES, Removed
 from boxmatch.broker.store.transaction import StoreTransaction
+from boxmatch.broker.store.waiting import shrink
 from boxmatch.broker.store.writer import Freeing, Reserve, Writer
 from boxmatch.errors import StorageError
 from boxmatch.storage.folders import write_problem
@@ -249,6 +250,12 @@ class Store:
         What goes before its subscriber has acknowledged it is counted as dropped.
         """
         return tidy(self.reader, partial(self.write, frees=True), now, retention, feeds or {})
+
+    def remove_read(self) -> None:
+        """Remove rows of notifications that are all acknowledged, as `tidy` does, which it must not
+        run beside. Waits for the disk.
+        """
+        shrink(self.reader, partial(self.write, frees=True), merges=False)
 
     def drop_feed(self, number: int) -> None:
         """The feed and all that is in it; its waiting notifications are not counted as dropped.

@@ -87,12 +87,14 @@ class Reached:
         return waits
 
 
-def shrink(reader: InboxReader, write: Write) -> None:
-    """Remove what is acknowledged, and put small rows together."""
+def shrink(reader: InboxReader, write: Write, *, merges: bool = True) -> None:
+    """Remove rows of which all is acknowledged; put small rows together if it `merges`, and remove
+    what is acknowledged of those.
+    """
     rows, nbytes = reader.waiting().rows, reader.row_bytes()
     for some in _groups([row for row in rows if not row.unread], nbytes):
         write(partial(_delete, rows=[row.key.first for row in some])).result()
-    for some in _groups([row for row in rows if row.unread], nbytes):
+    for some in _groups([row for row in rows if row.unread and merges], nbytes):
         _merge(write, some)
 
 
