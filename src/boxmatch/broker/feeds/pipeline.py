@@ -8,6 +8,7 @@ no feed can take all the room.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
@@ -44,6 +45,9 @@ _MOST_EVENTS = 4_096
 _MOST_SECONDS = 0.02
 """Events that are matched together, and for how long: more do not make it faster, but everybody
 waits longer."""
+
+_ALONE = 0.05
+"""Seconds for which there was never more than one request on its way: then a publisher is alone."""
 
 _RECENT = 0.2
 """What the last batch counts in how long a feed's events take."""
@@ -106,6 +110,8 @@ class EventPipeline:
         self._admission = Admission(metrics, most_events, most_bytes)
         self._queues: WeakKeyDictionary[Feed, FeedQueue[Item]] = WeakKeyDictionary()
         self._making_queue = threading.Lock()
+        self._shared_at = -math.inf
+        """When there last was more than one request on its way."""
         self._loop_calls: deque[Callable[[], None]] = deque()
         self._scheduled = False
         self._loop = asyncio.get_running_loop()
@@ -311,8 +317,11 @@ class EventPipeline:
         def done(result: Appended | BaseException) -> None:
             self.call_in_loop(partial(self._finish, request, result))
 
-        # Who is alone gains by not waiting for another thread, and there is nobody to match for.
-        is_alone = self.events == len(request.events.rows)
+        # Who is alone gains by not waiting for another thread. Of several, those that come during a
+        # commit should be matched meanwhile, and share the next one.
+        if self.events != len(request.events.rows):
+            self._shared_at = request.matched
+        is_alone = request.matched - self._shared_at > _ALONE
         try:
             self._store.enqueue(change, done, here=is_alone)
         except BoxmatchError as error:
