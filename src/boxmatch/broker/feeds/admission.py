@@ -112,7 +112,10 @@ class Admission:
                 del self._crowded[share]
 
     def _share(self, feed: Feed) -> _Share:
-        return self._shares.setdefault(feed, _Share())
+        share = self._shares.get(feed)
+        if share is None:
+            share = self._shares[feed] = _Share()
+        return share
 
     def _has_room(self, share: _Share, request: PublishRequest) -> bool:
         own, total = share.load, self.load

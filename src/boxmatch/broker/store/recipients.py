@@ -89,7 +89,7 @@ class Recipients(NamedTuple):
 
     def only(self, chosen: BoolArray) -> Recipients:
         """Those that are chosen."""
-        places = np.flatnonzero(chosen)
+        places = chosen.nonzero()[0]
         if not len(places):
             return NOBODY
         return self if len(places) == self.size else self.take(places)
@@ -110,6 +110,8 @@ class Recipients(NamedTuple):
 
     def boxes(self) -> Iterator[tuple[int, list[tuple[int, list[str]]]]]:
         """As lists, one subscriber after the other."""
+        if not self.size:
+            return
         ends = accumulate(self.length.tolist(), initial=0)
         ids = [self.ids[low:high].decode() for low, high in pairwise(ends)]
         last, box, place = 0, list[tuple[int, list[str]]](), 0
