@@ -89,7 +89,9 @@ def check_updates(name: str, case: Any, **parameters: Any) -> None:
 
 
 def run_tile() -> None:
-    """Blocks are small here, so that a few hundred events fill several of them."""
+    """Blocks are small here, so that a few hundred events fill several of them, and lines cost
+    more, so that blocks pay in some cases.
+    """
     from box_oracle import Case, large_case, with_lists
 
     from boxmatch.indexes.registry import index_class
@@ -102,6 +104,8 @@ def run_tile() -> None:
     search._MOST_UNVERIFIED = 600
     tile_index.LEAST_EVENTS = 60
     blocks.BLOCK_EVENTS = 100
+    blocks._CHECK_COST = 20.0
+    blocks._KEY_COST = 0.0
     block_search = tile_index.BlockSearch
     searched = []
 

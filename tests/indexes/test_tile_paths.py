@@ -25,7 +25,7 @@ from boxmatch.indexes.tile.ranks import locate, mark_live
 from boxmatch.kernels.bit_lines import LINE_BITS, zero_lines
 from boxmatch.model.axis import ABSENT, FIRST, LAST
 from boxmatch.model.boxes import Boxes
-from boxmatch.workloads import BooleanWorkload
+from boxmatch.workloads import BooleanWorkload, RangeWorkload
 
 
 @pytest.fixture
@@ -69,6 +69,25 @@ def test_which_way_the_answers_come(paths: set[str], kind: str, events: int, exp
     # Without odd predicates, since those that rule nothing out are themselves dense.
     check_large("tile", large_case(kind, 3000, events, seed=7, odd=0.0), seed=7)
     assert paths == {expected, "single"}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        BooleanWorkload(subscriptions=10_000),
+        RangeWorkload(subscriptions=20_000, attributes=900, predicates=10, width=0.5),
+    ],
+)
+def test_lines_where_most_candidates_fail_at_once_or_keys_are_many(
+    paths: set[str], workload: BooleanWorkload | RangeWorkload
+) -> None:
+    boxes = workload.boxes()
+    points = workload.event_keys(0, 500)
+    index = TileIndex(boxes.dimensions)
+    index.build(boxes)
+    index.match(points)
+    index.count(points)
+    assert paths == {"lines"}
 
 
 @pytest.mark.parametrize("pays", [True, False])

@@ -40,6 +40,7 @@ from boxmatch.kernels.bit_lines import (
     shift_left,
     shift_right,
     store_line,
+    trailing_zeros,
     word_line,
     xor_lines,
     zero_lines,
@@ -57,14 +58,16 @@ _PROBED_EVENTS = 32
 _PROBED_TILES = 64
 
 # Costs of one event, measured, about nanoseconds: of a line of a tile, and where lines lie in rows;
-# of a tile in which some box is left, and of a candidate that lines do not settle; of a slot, if
-# events pass the rows one by one. For a block of events, that of a predicate; and for one event
-# that of listing its boxes in a tile.
+# of a tile in which some box is left, of a candidate that lines do not settle, and of each of its
+# predicates up to one that does not hold; of a slot, if events pass the rows one by one. For a
+# block, that of a key, and of a predicate; and for one event that of listing its boxes in a tile.
 _LINE_COST = 1.0
 _ROW_LINE_COST = 8.0
 _LEFT_COST = 43.0
-_CANDIDATE_COST = 18.0
+_CANDIDATE_COST = 4.5
+_CHECK_COST = 1.2
 _ROW_SLOT_COST = 3.0
+_KEY_COST = 25.0
 _PREDICATE_COST = 6.0
 _TILE_COST = 20.0
 
@@ -84,9 +87,10 @@ def blocks_pay(state: TileState, keys: Int64Array, listing: bool, in_rows: bool)
     by_lines = len(state.slot_line) * _ROW_SLOT_COST if in_rows else _cost_by_lines(state, keys)
     blocks = (len(keys) + BLOCK_EVENTS - 1) // BLOCK_EVENTS
     by_blocks = _PREDICATE_COST * len(state.box_low) * blocks / len(keys)
+    by_blocks += _KEY_COST * keys.shape[1]
     if listing:
         by_blocks += _TILE_COST * len(state.unsettled)
-    return by_lines > by_blocks
+    return bool(by_lines > by_blocks)
 
 
 @kernel
@@ -94,6 +98,7 @@ def _cost_by_lines(state: TileState, keys: Int64Array) -> float:
     """For one event, from a look at a few of them in a few tiles."""
     events = min(_PROBED_EVENTS, len(keys))
     tiles = len(state.unsettled)
+    start, attribute = state.box_start, state.box_attribute
     probed = min(_PROBED_TILES, tiles)
     sample = np.empty((events, keys.shape[1]), np.int64)
     for e in range(events):
@@ -105,9 +110,10 @@ def _cost_by_lines(state: TileState, keys: Int64Array) -> float:
     locate(state, sample, ranks, cells)
     mark_live(state, ranks, live)
     words = live.reshape(events, -1)
+    candidates = np.empty((1, LINE_WORDS), np.uint64)
     lines = 0
     left = 0
-    candidates = 0
+    checks = 0.0
     for i in range(probed):
         tile = i * tiles // probed
         for e in range(events):
@@ -123,10 +129,37 @@ def _cost_by_lines(state: TileState, keys: Int64Array) -> float:
                 line = and_lines(line, load_line(state.lines, state.slot_line[s] + cell))
                 lines += 1
             left += any_bit(line)
-            candidates += count_bits(and_lines(line, load_line(state.unsettled, tile)))
+            line = and_lines(line, load_line(state.unsettled, tile))
+            if any_bit(line):
+                store_line(candidates, 0, line)
+                box = tile * LINE_BITS + _first_bit(candidates)
+                cost = _cost_of_check(start, attribute, state.box_ranks, ranks[e], box)
+                checks += count_bits(line) * cost
     line_cost = _ROW_LINE_COST if len(state.row_line) > 0 else _LINE_COST
-    by_lines = lines * line_cost + left * _LEFT_COST + candidates * _CANDIDATE_COST
+    by_lines = lines * line_cost + left * _LEFT_COST + checks
     return by_lines * tiles / max(1, probed * events)
+
+
+@kernel
+def _first_bit(line: BitLines) -> Int:
+    word = 0
+    while line[0, word] == 0:
+        word += 1
+    return word * 64 + trailing_zeros(line[0, word])
+
+
+@kernel
+def _cost_of_check(
+    start: Int64Array, attribute: UInt16Array, ends: UInt16Table, ranks: UInt16Array, box: Int
+) -> float:
+    """Of one candidate: until a predicate does not hold."""
+    cost = _CANDIDATE_COST
+    for p in range(start[box], start[box + 1]):
+        cost += _CHECK_COST
+        rank = ranks[attribute[p]]
+        if rank < ends[p, 0] & RANK or rank > ends[p, 1] & RANK:
+            break
+    return cost
 
 
 class EventBlock(NamedTuple):
