@@ -290,3 +290,21 @@ def test_boxes_of_booleans_lie_together_by_the_ones_that_they_want() -> None:
     live = zero_lines(1)
     mark_live(state, ranks, live)
     assert 1 <= int(np.bitwise_count(live).sum()) <= len(state.unsettled) // 2
+
+
+def test_few_lines_rule_out_all_boxes_for_an_event_of_zeros() -> None:
+    workload = BooleanWorkload(subscriptions=10_000)
+    index = TileIndex(workload.properties)
+    index.build(workload.boxes())
+    state = index._state
+    covered = 0
+    for first, last, depth in zip(
+        state.slot_start[:-1], state.slot_start[1:], state.slot_depth.tolist(), strict=True
+    ):
+        assert len(set(state.slot_attribute[first:last].tolist())) == last - first
+        # Cuts are FIRST, 0 and 1, so that zeros are in the second cell.
+        zeros = state.lines[state.slot_line[first : first + depth] + 2]
+        covered += not np.bitwise_and.reduce(zeros).any()
+    # The last tile has the boxes that want nothing but zeros.
+    assert covered == len(state.slot_depth) - 1
+    assert np.median(state.slot_depth) < 10 < np.diff(state.slot_start).min()

@@ -25,7 +25,7 @@ from boxmatch.indexes.tile.endpoints import (
     no_rare_endpoints,
 )
 from boxmatch.indexes.tile.layout import RankedPredicates, TileState
-from boxmatch.indexes.tile.order import cluster
+from boxmatch.indexes.tile.order import cluster, ranks_of_zero
 from boxmatch.indexes.tile.ranks import (
     RANK,
     Ruler,
@@ -107,7 +107,8 @@ def build_tiles(
     # Where lines lie in rows, a tile has none that lie together.
     tile_line = np.append(slots.line, line_count)[slots.start].astype(np.int32) * (not dense)
     slot_depth = np.empty(len(constrained), np.uint16)
-    each(lambda part: order_slots(slots, lines, *part, slot_depth), tiles)
+    zero = ranks_of_zero(ruler)
+    each(lambda part: order_slots(slots, lines, zero, *part, slot_depth), tiles)
     endpoints, rare, row_rules = no_endpoints(), no_rare_endpoints(), np.zeros(0, np.uint8)
     if dense:
         endpoints = collect_endpoints(boxes, predicates, slots, threads)

@@ -53,7 +53,7 @@ def cluster(
     counts = count_attributes(boxes.attribute, boxes.dimensions)
     satisfied = width / np.maximum(1, np.diff(ruler.cut_start))
     importance = _importance(boxes, attributes, counts, satisfied)
-    zero = _ranks_of_zero(ruler)
+    zero = ranks_of_zero(ruler)
     cells = np.diff(ruler.cut_start).astype(np.int64) + 1
     bits = np.array([max(1, (cell - 1).bit_length()) for cell in cells.tolist()], np.uint8)
     keys = np.empty(boxes.count, np.uint64)
@@ -86,7 +86,7 @@ def _importance(
     return place
 
 
-def _ranks_of_zero(ruler: Ruler) -> UInt16Array:
+def ranks_of_zero(ruler: Ruler) -> UInt16Array:
     """The rank of 0 on axes whose predicates distinguish 0 and 1 only; elsewhere one that no
     predicate has. Empty if there is no such axis.
     """
@@ -112,7 +112,7 @@ def _sort_keys(
     """The sort keys of the boxes from `first` to `last`.
 
     `predicates` are attributes, low and high ranks; an attribute has so many `cells`, which take
-    `cell_bits`. `zero` is that of `_ranks_of_zero`.
+    `cell_bits`. `zero` is that of `ranks_of_zero`.
     """
     attribute, low_rank, high_rank = predicates
     one = np.uint64(1)

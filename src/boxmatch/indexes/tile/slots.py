@@ -12,7 +12,9 @@ from boxmatch.indexes.tile.ranks import INEXACT, RANK, shifts_for
 from boxmatch.kernels.bit_lines import (
     LINE_BITS,
     LINE_WORDS,
+    and_lines,
     count_bits,
+    full_line,
     load_line,
     store_line,
     xor_lines,
@@ -206,9 +208,17 @@ def fill_lines(
 
 @kernel
 def order_slots(
-    slots: TileSlots, lines: BitLines, first_tile: Int, last_tile: Int, slot_depth: UInt16Array
+    slots: TileSlots,
+    lines: BitLines,
+    zero: UInt16Array,
+    first_tile: Int,
+    last_tile: Int,
+    slot_depth: UInt16Array,
 ) -> None:
-    """Put some tiles' most selective slots first, and say how many leave few boxes."""
+    """Put some tiles' most selective slots first, and say how many leave few boxes.
+
+    `zero` is that of `order.ranks_of_zero`.
+    """
     attribute, line = slots.attribute, slots.line
     passing = np.empty(len(slots.cell_shift), np.float64)
     for tile in range(first_tile, last_tile):
@@ -235,3 +245,48 @@ def order_slots(
             expected *= passing[depth]
             depth += 1
         slot_depth[tile] = depth
+        if len(zero) > 0:
+            _cover_by_zeros(slots, lines, zero, tile, slot_depth)
+
+
+@kernel
+def _cover_by_zeros(
+    slots: TileSlots, lines: BitLines, zero: UInt16Array, tile: Int, slot_depth: UInt16Array
+) -> None:
+    """Put those slots first that together leave no box to an event of zeros, if there are such.
+
+    Nearly all values of such axes are zeros, and boxes that ask for the same one are neighbours: a
+    few of a hundred axes rule out all that the others would.
+    """
+    first, last = slots.start[tile], slots.start[tile + 1]
+    attribute, line = slots.attribute[first:last].copy(), slots.line[first:last].copy()
+    chosen = np.zeros(len(attribute), np.bool_)
+    depth: Int = 0
+    left = full_line()
+    count: Int = np.int64(LINE_BITS)
+    while count > 0 and depth < slot_depth[tile]:
+        best: Int = -1
+        for s in range(len(attribute)):
+            a = attribute[s]
+            if zero[a] < RANK:
+                at = line[s] + np.int64(zero[a]) * slots.step[a]
+                passing = count_bits(and_lines(left, load_line(lines, at)))
+                if passing < count:
+                    best, best_line, count = s, at, passing
+        if best < 0:
+            break
+        left = and_lines(left, load_line(lines, best_line))
+        slots.attribute[first + depth] = attribute[best]
+        slots.line[first + depth] = line[best]
+        chosen[best] = True
+        depth += 1
+    if count > 0:
+        depth = 0
+        chosen[:] = False
+    else:
+        slot_depth[tile] = depth
+    place = first + depth
+    for s in range(len(attribute)):
+        if not chosen[s]:
+            slots.attribute[place], slots.line[place] = attribute[s], line[s]
+            place += 1
