@@ -30,6 +30,7 @@ from boxmatch.model.filters import (
     plain_texts,
 )
 from boxmatch.model.filters.batches import Group
+from boxmatch.model.filters.plans import Plan
 from boxmatch.model.ids import IdKind
 from boxmatch.model.keys import is_absent
 from boxmatch.model.schema import Schema
@@ -356,32 +357,32 @@ def _boxes_of(table: AxisTable, batch: FilterBatch, first: Int64Array) -> Boxes:
 
 def _moved(table: AxisTable, group: Group) -> Group:
     """A group whose own axes have the positions that they have in the table."""
-    axes = group.plan.axes
-    if not axes:
+    plan = group.plan
+    if not plan.axes:
         return group
     first = len(table.schema)
-    moved = {first + place: table.position(axis) for place, axis in enumerate(axes)}
-    boxes = tuple(
-        tuple(sorted((moved.get(position, position), *rest) for position, *rest in box))
-        for box in group.plan.boxes
-    )
-    return group._replace(plan=group.plan._replace(boxes=boxes))  # type: ignore[arg-type]
+    moved = {first + place: table.position(axis) for place, axis in enumerate(plan.axes)}
+    predicates = [(moved.get(one[0], one[0]), *one[1:]) for one in plan.predicates]
+    boxes = [sorted(predicates[number] for number in box) for box in plan.boxes]
+    return group._replace(plan=Plan.of(boxes, plan.disjoint, plan.axes))
 
 
 def _boxes_of_group(table: AxisTable, group: Group) -> Boxes:
     count = len(group.rows)
-    if not group.plan.boxes:
+    predicates, boxes = group.plan.predicates, group.plan.boxes
+    if not boxes:
         return Boxes.of(table.width, [table.never] * count)
-    predicates = list(group.predicates)
     low = np.empty((count, len(predicates)), np.int64)
     high = np.empty_like(low)
     for place, predicate in enumerate(predicates):
         axis = table.strings.get(predicate[0])
         bounds = group.bounds(predicate, None if axis is None else axis.labels.__getitem__)
         low[:, place], high[:, place] = bounds
-    start = np.zeros(count * len(group.plan.boxes) + 1, np.int64)
-    np.cumsum(np.tile([len(box) for box in group.plan.boxes], count), out=start[1:])
-    attribute = np.tile(np.array([one[0] for one in predicates], np.uint16), count)
+    used = [number for box in boxes for number in box]
+    low, high = np.take(low, used, axis=1), np.take(high, used, axis=1)
+    start = np.zeros(count * len(boxes) + 1, np.int64)
+    np.cumsum(np.tile([len(box) for box in boxes], count), out=start[1:])
+    attribute = np.tile(np.array([predicates[number][0] for number in used], np.uint16), count)
     return Boxes(table.width, start, attribute, low.ravel(), high.ravel())
 
 
@@ -453,14 +454,20 @@ def resolve(table: AxisTable, compiled: CompiledFilter) -> Sequence[Any]:
         return (table.never,)
     if not strings:
         return compiled.boxes
-    return [
-        [
-            (
-                attribute,
-                strings[attribute].labels[low[0]] + low[1] if isinstance(low, tuple) else low,
-                strings[attribute].labels[high[0]] + high[1] if isinstance(high, tuple) else high,
-            )
-            for attribute, low, high in box
-        ]
-        for box in compiled.boxes
-    ]
+    rows = []
+    for box in compiled.boxes:
+        row = []
+        for predicate in box:
+            attribute, low, high = predicate
+            if attribute in strings:
+                labels = strings[attribute].labels
+                key = labels[low[0]] + low[1] if isinstance(low, tuple) else low
+                if high is low:
+                    predicate = attribute, key, key
+                elif isinstance(high, tuple):
+                    predicate = attribute, key, labels[high[0]] + high[1]
+                else:
+                    predicate = attribute, key, high
+            row.append(predicate)
+        rows.append(row)
+    return rows

@@ -21,7 +21,15 @@ from boxmatch.errors import FilterError
 from boxmatch.kernels.background import Stage, background
 from boxmatch.kernels.pieces import listed, pieces
 from boxmatch.model.filters.compiled import CompiledFilter
-from boxmatch.model.filters.plans import NEAR, OpenAxis, Operand, Plan, read_key, read_pattern
+from boxmatch.model.filters.plans import (
+    NEAR,
+    OpenAxis,
+    Operand,
+    Plan,
+    Predicate,
+    read_key,
+    read_pattern,
+)
 from boxmatch.model.filters.scope import DerivedAxis
 from boxmatch.model.filters.shapes import LONGEST, ShapeCache, Template
 from boxmatch.model.schema import Schema
@@ -54,7 +62,7 @@ class Group(NamedTuple):
         """The texts that bounds are tied to, by position in the plan."""
         import pyarrow as pa
 
-        for position, is_text, i, _, j, _ in self.predicates:
+        for position, is_text, i, _, j, _ in self.plan.predicates:
             for value in {i, j} if is_text else ():
                 if value >= 0:
                     column = self.columns[value]
@@ -62,12 +70,8 @@ class Group(NamedTuple):
                         used = pa.array(np.unique(column.values))
                         yield position, _listed(column.texts.take(used))
 
-    @property
-    def predicates(self) -> Iterator[tuple[int, bool, int, int, int, int]]:
-        return (predicate for box in self.plan.boxes for predicate in box)
-
     def bounds(
-        self, predicate: tuple[int, bool, int, int, int, int], labels: Callable[[str], int] | None
+        self, predicate: Predicate, labels: Callable[[str], int] | None
     ) -> Iterator[Int64Array | int]:
         """The low and the high keys of a predicate, by filter or the same for all."""
         _, is_text, *references = predicate

@@ -11,9 +11,10 @@ what has no keys of its own to compare, such as long decimals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from boxmatch.errors import AttributeValueError
 from boxmatch.model.axis import ABSENT, FIRST, LAST
@@ -79,8 +80,8 @@ class OpenAxis:
     """
 
     __slots__ = (
-        "alike", "attribute", "ends", "first", "is_text", "needles", "operands", "own", "patterns",
-        "stop",
+        "alike", "attribute", "ends", "first", "is_ascending", "is_text", "needles", "operands",
+        "own", "patterns", "stop",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, position: int, operands: list[Operand], first: int) -> None:
@@ -107,6 +108,9 @@ class OpenAxis:
         if not self.is_text:
             open_ended = self.attribute.type in _OPEN_ENDS
             self.ends = () if open_ended else key_range(self.attribute)
+        listed = self.alike == [slice(first, self.stop)]
+        self.is_ascending = listed and (self.is_text or not self.ends)
+        """All values are those of one `IN`, and compared with each other alone, or with ""."""
         self.own: int | DerivedAxis = position
         """The axis itself: a position in the schema, or an expression."""
         if position >= len(scope.schema):
@@ -269,6 +273,10 @@ def order_of(axes: Sequence[OpenAxis], values: Sequence[int | str]) -> Order:
         elif len(some) == 2 and not axis.ends:
             apart: int = some[1] - some[0]  # type: ignore[operator]
             order.append(max(-NEAR, min(apart, NEAR)))
+        elif axis.is_ascending:
+            order += _distances(some)
+            if axis.is_text:
+                order.append(not some[0])
         else:
             order += _compare((*some, *axis.ends))
             if len(axis.patterns) > 1:
@@ -279,59 +287,86 @@ def order_of(axes: Sequence[OpenAxis], values: Sequence[int | str]) -> Order:
 def _compare(values: Sequence[int | str]) -> list[int]:
     """The places of values in ascending order, and how far each is from the next."""
     order = sorted(range(len(values)), key=values.__getitem__)
-    sorted_values = [values[place] for place in order]
-    for low, high in pairwise(sorted_values):
-        if isinstance(low, str):
-            order.append(0 if low == high else NEAR)
-        else:
-            order.append(min(high - low, NEAR))  # type: ignore[operator]
-    return order
+    return order + _distances([values[place] for place in order])
+
+
+def _distances(ascending: Sequence[int | str]) -> list[int]:
+    """How far each value is from the next; texts are equal or far."""
+    if isinstance(ascending[0], str):
+        return [low != high for low, high in pairwise(ascending)]
+    return [min(high - low, NEAR) for low, high in pairwise(ascending)]  # type: ignore[operator]
 
 
 Reference: TypeAlias = tuple[int, int]
 """A bound: the number of a value and what to add to it; or -1 and a key."""
 
 
+Predicate: TypeAlias = tuple[int, bool, int, int, int, int]
+"""Position, whether it is one of texts, and two references."""
+
+
 class Plan(NamedTuple):
     """A compiled filter without its constants."""
 
-    boxes: tuple[tuple[tuple[int, bool, int, int, int, int], ...], ...]
-    """Predicates: position, whether it is one of texts, and two references."""
+    predicates: tuple[Predicate, ...]
+    """Those of all boxes, each once."""
+    boxes: tuple[tuple[int, ...], ...]
+    """The numbers of their predicates."""
     disjoint: bool
     axes: tuple[DerivedAxis, ...]
+    pick: tuple[Callable[[Sequence[Any]], tuple[Any, ...]], ...]
+    """What takes the predicates of each box out of all of them."""
+
+    @classmethod
+    def of(
+        cls,
+        boxes: Iterable[Sequence[Predicate]],
+        disjoint: bool,
+        axes: tuple[DerivedAxis, ...],
+    ) -> Plan:
+        numbers: dict[Predicate, int] = {}
+        numbered = tuple(
+            tuple([numbers.setdefault(one, len(numbers)) for one in box]) for box in boxes
+        )
+        pick = tuple(itemgetter(*box) if len(box) > 1 else _few_of(box) for box in numbered)
+        return cls(tuple(numbers), numbered, disjoint, axes, pick)
 
     @property
     def values(self) -> set[int]:
         """The numbers of the values that it refers to."""
-        numbers = {i for box in self.boxes for _, _, *bounds in box for i in bounds[::2]}
+        numbers = {i for _, _, *bounds in self.predicates for i in bounds[::2]}
         return numbers - {-1}
 
     def fill(self, values: Sequence[int | str] | Mapping[int, int | str]) -> CompiledFilter:
         """The filter with these values."""
         if not self.boxes:
             return NEVER
-        boxes = []
-        for box in self.boxes:
-            filled: list[tuple[int, Bound, Bound]] = []
-            for position, is_text, i, low, j, high in box:
-                if is_text:
-                    filled.append(
-                        (
-                            position,
-                            low if i < 0 else (values[i], low),  # type: ignore[arg-type]
-                            high if j < 0 else (values[j], high),
-                        )
+        filled: list[tuple[int, Bound, Bound]] = []
+        for position, is_text, i, low, j, high in self.predicates:
+            if not is_text:
+                filled.append(
+                    (
+                        position,
+                        low if i < 0 else values[i] + low,  # type: ignore[operator]
+                        high if j < 0 else values[j] + high,  # type: ignore[operator]
                     )
-                else:
-                    filled.append(
-                        (
-                            position,
-                            low if i < 0 else values[i] + low,  # type: ignore[operator]
-                            high if j < 0 else values[j] + high,  # type: ignore[operator]
-                        )
+                )
+            elif i == j and low == high:
+                bound: Bound = low if i < 0 else (values[i], low)  # type: ignore[assignment]
+                filled.append((position, bound, bound))
+            else:
+                filled.append(
+                    (
+                        position,
+                        low if i < 0 else (values[i], low),  # type: ignore[arg-type]
+                        high if j < 0 else (values[j], high),
                     )
-            boxes.append(tuple(filled))
-        return CompiledFilter(tuple(boxes), self.disjoint, self.axes)
+                )
+        return CompiledFilter(tuple([pick(filled) for pick in self.pick]), self.disjoint, self.axes)
+
+
+def _few_of(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    return lambda items: tuple([items[number] for number in numbers])
 
 
 def plan_of(
@@ -357,8 +392,8 @@ def plan_of(
             if _LOST in (i, j):
                 return None
             plan.append((position, is_text, i, from_low, j, from_high))
-        boxes.append(tuple(plan))
-    return Plan(tuple(boxes), compiled.disjoint, compiled.axes)
+        boxes.append(plan)
+    return Plan.of(boxes, compiled.disjoint, compiled.axes)
 
 
 _LOST: Final = -2
