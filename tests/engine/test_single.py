@@ -56,8 +56,11 @@ def check(matcher: bm.Matcher, truth: bm.Matcher, events: list[dict[str, Any]]) 
     """Compare every way to ask with the batches of another matcher; how many ids there are."""
     total = 0
     for event in events:
-        wanted = sorted(truth.match_batch([event], threads=1).subscription.tolist())
-        assert sorted(matcher.match_batch([event], threads=1).subscription.tolist()) == wanted
+        # A batch of one event goes the way of a single one.
+        wanted = sorted(truth.match_batch([event, {}], threads=1)[0].tolist())
+        alone = matcher.match_batch([event], threads=1)
+        assert sorted(alone.subscription.tolist()) == wanted
+        assert alone.counts.tolist() == [len(wanted)]
         assert sorted(matcher.match(event)) == wanted
         assert matcher.count(event) == len(wanted)
         total += len(wanted)
@@ -112,6 +115,16 @@ def test_answers_longer_than_the_buffer(as_id: Callable[[int], Any]) -> None:
             assert len(found) == len(wanted)
             assert set(found) == wanted
             assert matcher.count(event) == len(wanted)
+            alone = matcher.match_batch([event]).subscription
+            assert sorted(alone.tolist()) == sorted(found)
+
+
+@pytest.mark.parametrize("as_id", [int, str], ids=["int", "string"])
+def test_a_result_is_not_written_to_by_the_next_search(as_id: Callable[[int], Any]) -> None:
+    matcher = bm.Matcher(PLAIN)
+    matcher.subscribe_many([{"id": as_id(n), "filter": f"size = {n}"} for n in range(9)])
+    results = [matcher.match_batch([{"size": n}]) for n in range(9)]
+    assert [one.subscription.tolist() for one in results] == [[as_id(n)] for n in range(9)]
 
 
 def test_nothing_of_an_event_is_left_for_the_next() -> None:
@@ -164,6 +177,8 @@ def test_threads_have_buffers_of_their_own() -> None:
             for _ in range(1500):
                 event = {"size": size, "price": 1.0}
                 assert {id for id in matcher.match(event) if id < 1000} == wanted
+                alone = matcher.match_batch([event]).subscription.tolist()
+                assert {id for id in alone if id < 1000} == wanted
                 assert matcher.count(event) in (9, 10)
         except BaseException as failure:
             failures.append(failure)
@@ -203,8 +218,12 @@ def test_a_matcher_without_subscriptions() -> None:
     matcher = bm.Matcher(PLAIN)
     assert matcher.match({"size": 1}) == []
     assert matcher.count({"size": 1}) == 0
+    assert len(matcher.match_batch([{"size": 1}]).subscription) == 0
     with pytest.raises(bm.AttributeValueError):
         matcher.count({"size": "one"})
+    with pytest.raises(bm.AttributeValueError) as error:
+        matcher.match_batch([{"size": "one"}])
+    assert error.value.row == 0
 
 
 @given(

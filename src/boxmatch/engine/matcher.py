@@ -11,7 +11,7 @@ from boxmatch.adaptive.excess import Excess
 from boxmatch.arrays import BoolArray, Float64Array, Int64Array
 from boxmatch.engine.box_stores import StoreView
 from boxmatch.engine.explain import Among, Explainer, Nearest, find_nearest
-from boxmatch.engine.ids import check_id
+from boxmatch.engine.ids import IdArray, check_id
 from boxmatch.engine.kept_columns import KeptColumns
 from boxmatch.engine.memory import available_memory
 from boxmatch.engine.results import (
@@ -26,7 +26,12 @@ from boxmatch.engine.results import (
 )
 from boxmatch.engine.snapshot import Snapshot
 from boxmatch.engine.subscriptions import Subscriptions
-from boxmatch.errors import IndexConfigError, ResultTooLargeError
+from boxmatch.errors import (
+    AttributeValueError,
+    EventError,
+    IndexConfigError,
+    ResultTooLargeError,
+)
 from boxmatch.indexes.base import Matches
 from boxmatch.model.explanation import Explanation
 from boxmatch.model.ids import SubscriptionId
@@ -100,6 +105,10 @@ class Matcher(Subscriptions):
             events = kept.events
         events = self._names.batch(events, keep or ())
 
+        if skipped is None and kept is None:
+            ids = _find_alone(snapshot, events)
+            if ids is not None:
+                return MatchResult(np.array([len(ids)]), ids)
         batch = snapshot.batch(events, lazy=snapshot.takes_floats(events, skipped))
         _check_size(snapshot, batch, skipped)
         return self._list(snapshot, batch, skipped, threads, kept)
@@ -257,6 +266,18 @@ def _count(views: Sequence[StoreView], batch: PointBatch, skipped: BoolArray | N
     for view in views:
         total += view.count(batch, skipped)
     return total
+
+
+def _find_alone(snapshot: Snapshot, events: Any) -> IdArray | None:
+    """The ids for a batch of one dict, which need not become columns first; else None."""
+    if type(events) is not list or len(events) != 1 or type(events[0]) is not dict:
+        return None
+    if sum(view.rows for view in snapshot.views) * _MATCH_BYTES >= _NEVER_TOO_LARGE:
+        return None
+    try:
+        return snapshot.single.find(events[0])
+    except (AttributeValueError, EventError):
+        return None  # again as a batch, whose errors say the row
 
 
 _MATCH_BYTES = 24

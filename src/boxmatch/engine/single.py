@@ -14,6 +14,8 @@ import numpy as np
 
 from boxmatch.arrays import BoolArray
 from boxmatch.engine.box_stores import StoreView
+from boxmatch.engine.ids import IdArray
+from boxmatch.kernels.pieces import concatenate, take
 from boxmatch.model.document_reader import DocumentReader
 from boxmatch.model.ids import SubscriptionId
 from boxmatch.model.point_encoder import PointEncoder, Values
@@ -75,25 +77,48 @@ class SingleSearch:
         self._free.append(buffers)
         return ids
 
+    def find(self, event: Mapping[str, Any]) -> IdArray | None:
+        """The same as an array; None if elements of lists in the event have to be chosen."""
+        buffers = self._take()
+        found = self._read(event, buffers)
+        ids = None
+        if len(found) == 1:
+            parts = []
+            for view in self._views:
+                part = self._find(view, *found[0], buffers, None)
+                # The next search writes to the same buffers.
+                parts.append(part if isinstance(part, np.ndarray) else np.array(part))
+            ids = parts[0] if len(parts) == 1 else concatenate(parts) if parts else None
+        self._free.append(buffers)
+        return ids
+
     def _match(
         self, points: Points, values: Values | None, buffers: _Buffers, skipped: BoolArray | None
     ) -> list[SubscriptionId]:
-        room = buffers.room
         ids: list[SubscriptionId] = []
         for view in self._views:
-            search = view.search or view.prepare()
-            if search is None or skipped is not None or not _suits(view, points):
-                ids += view.match_one(points, values, skipped).tolist()
-                continue
-            positions = search(points.keys, True, room)
-            if positions is not None:
-                ids += view.store.ids[positions].tolist()
-            elif count := buffers.found[0]:
-                if view.store.ids.dtype == np.int64:
-                    ids += buffers.found[1 : count + 1].tolist()
-                else:
-                    ids += view.store.ids[room[1 : count + 1]].tolist()
+            ids += self._find(view, points, values, buffers, skipped).tolist()
         return ids
+
+    def _find(
+        self,
+        view: StoreView,
+        points: Points,
+        values: Values | None,
+        buffers: _Buffers,
+        skipped: BoolArray | None,
+    ) -> IdArray | memoryview:
+        """The ids in one store. They may be those in the buffers."""
+        search = view.search or view.prepare()
+        if search is None or skipped is not None or not _suits(view, points):
+            return view.match_one(points, values, skipped)
+        positions = search(points.keys, True, buffers.room)
+        if positions is not None:
+            return take(view.store.ids, positions)
+        end = buffers.found[0] + 1
+        if view.store.ids.dtype == np.int64:
+            return buffers.found[1:end]
+        return view.store.ids[buffers.room[1:end]]
 
     def count(self, event: Mapping[str, Any], skipped: BoolArray | None) -> int:
         """How many subscriptions want the event."""
