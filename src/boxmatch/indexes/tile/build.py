@@ -15,6 +15,7 @@ from boxmatch.arrays import (
     Int64Array,
     UInt8Array,
     UInt16Array,
+    UInt16Table,
     UInt64Array,
 )
 from boxmatch.indexes.tile.endpoints import (
@@ -88,7 +89,8 @@ def build_tiles(
     `threads` None there is one for each core.
     """
     ruler = make_ruler(*choose_cuts(boxes, _quantiles(boxes.count), threads))
-    boxes, order, predicates, constrained, dense = _arrange(boxes, ruler, attributes, threads)
+    boxes, order, ends, constrained, dense = _arrange(boxes, ruler, attributes, threads)
+    predicates = RankedPredicates(boxes.start, boxes.attribute, ends[:, 0], ends[:, 1])
     cut_start = ruler.cut_start
     top_attribute, top_shift, top_row, top = _make_directory(
         predicates, cut_start, constrained, threads
@@ -148,7 +150,7 @@ def build_tiles(
         filled=filled,
         box_start=boxes.start,
         box_attribute=boxes.attribute,
-        box_ranks=np.stack((predicates.low, predicates.high), axis=1),
+        box_ranks=ends,
         box_low=boxes.low,
         box_high=boxes.high,
     )
@@ -166,9 +168,9 @@ Ranks = tuple[UInt16Array, UInt16Array]
 
 def _arrange(
     boxes: Boxes, ruler: Ruler, attributes: int, threads: int | None
-) -> tuple[Boxes, Int32Array, RankedPredicates, UInt16Array, bool]:
-    """The boxes in clustered order, that order, their predicates as ranks, how many boxes of each
-    tile constrain each attribute, and whether the index is made for many matches.
+) -> tuple[Boxes, Int32Array, UInt16Table, UInt16Array, bool]:
+    """The boxes in clustered order, that order, the ranks of their predicates, how many boxes of
+    each tile constrain each attribute, and whether the index is made for many matches.
     """
     size = len(boxes.attribute)
     ranks = np.empty(size, np.uint16), np.empty(size, np.uint16)
@@ -192,17 +194,17 @@ def _arrange(
     parts = split(boxes.count, threads, least=_TILES * LINE_BITS, multiple=LINE_BITS)
     moves = boxes.start, order, start
     # Ranks before bounds, which take most of the memory, so that the old ranks are gone by then.
-    short = np.empty(size, np.uint16), np.empty(size, np.uint16), np.empty(size, np.uint16)
+    attribute, ends = np.empty(size, np.uint16), np.empty((size, 2), np.uint16)
 
     def gather_ranks(part: tuple[int, int], old: Ranks = ranks) -> None:
-        _gather_ranks(*moves, *part, (boxes.attribute, *old), short, constrained)
+        _gather_ranks(*moves, *part, (boxes.attribute, *old), attribute, ends, constrained)
 
     each(gather_ranks, parts)
     del ranks, ranked, rank, gather_ranks
     long = np.empty(size, np.int64), np.empty(size, np.int64)
     each(lambda part: _gather_bounds(*moves, *part, (boxes.low, boxes.high), long), parts)
-    gathered = Boxes(boxes.dimensions, start, short[0], *long)
-    return gathered, order, RankedPredicates(start, *short), constrained, dense
+    gathered = Boxes(boxes.dimensions, start, attribute, *long)
+    return gathered, order, ends, constrained, dense
 
 
 @kernel
@@ -213,12 +215,12 @@ def _gather_ranks(
     first: Int,
     last: Int,
     columns: tuple[UInt16Array, UInt16Array, UInt16Array],
-    columns_out: tuple[UInt16Array, UInt16Array, UInt16Array],
+    attribute_out: UInt16Array,
+    ends_out: UInt16Table,
     constrained: UInt16Array,
 ) -> None:
     """Copy attributes and ranks of the boxes at the positions from `first` to `last`."""
     attribute, low, high = columns
-    attribute_out, low_out, high_out = columns_out
     one = np.uint64(1)
     for here in range(np.uint64(first), np.uint64(last)):
         # Rows come from all over memory: ask for those a little ahead.
@@ -233,11 +235,9 @@ def _gather_ranks(
         begin = np.uint64(start[row])
         size = np.uint64(start[row + one]) - begin
         target = np.uint64(start_out[here])
-        # Array by array, which the compiler turns into copies of whole vectors.
         for i in range(size):
-            low_out[target + i] = low[begin + i]
-        for i in range(size):
-            high_out[target + i] = high[begin + i]
+            ends_out[target + i, 0] = low[begin + i]
+            ends_out[target + i, 1] = high[begin + i]
         tile = here // np.uint64(LINE_BITS)
         for i in range(size):
             attribute_out[target + i] = attribute[begin + i]
