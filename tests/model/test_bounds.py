@@ -15,6 +15,7 @@ from boxmatch.errors import AttributeValueError, EventError, FilterError
 from boxmatch.model import bounds as bounds_module
 from boxmatch.model.axis import FIRST, LAST
 from boxmatch.model.bounds import boxes_from_bounds
+from boxmatch.model.boxes import Boxes
 from boxmatch.model.keys import float_key, key_of
 from boxmatch.model.schema import Schema
 from property_examples import examples
@@ -90,6 +91,25 @@ def test_arrays_that_are_converted_in_slices(monkeypatch: pytest.MonkeyPatch) ->
     lows[5, 2] = 2
     with pytest.raises(AttributeValueError, match="in row 5 is neither 0 nor 1"):
         boxes_from_bounds(SCHEMA, np.asfortranarray(lows), highs)
+
+
+sizes = st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=6)
+
+
+@given(sizes)
+def test_boxes_joined_part_by_part(parts: list[list[int]]) -> None:
+    """The first parts say little of how many predicates the others have."""
+    rows = [
+        [[(place, 10 * part + place, LAST - part) for place in range(size)] for size in some]
+        for part, some in enumerate(parts)
+    ]
+    count = sum(map(len, rows))
+    joined = Boxes.joined((Boxes.of(7, some) for some in rows), 7, count)
+    wanted = Boxes.of(7, [row for some in rows for row in some])
+    assert joined.dimensions == 7
+    for name, array in wanted.arrays.items():
+        assert joined.arrays[name].dtype == array.dtype
+        assert joined.arrays[name].tolist() == array.tolist()
 
 
 def test_integers_stay_exact() -> None:

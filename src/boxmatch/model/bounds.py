@@ -75,10 +75,11 @@ def boxes_from_bounds(schema: Schema, lows: npt.ArrayLike, highs: npt.ArrayLike)
     low, high = np.asarray(lows), np.asarray(highs)
     if low.ndim != 2 or low.shape != high.shape or (_is_plain(low) and _is_plain(high)):
         return _boxes(schema, low, high)
-    starts = range(0, max(1, len(low)), _CONVERTED)
+    starts = range(0, len(low), _CONVERTED)
     slices = [slice(first, first + _CONVERTED) for first in starts]
     try:
-        return Boxes.concatenate([_boxes(schema, low[some], high[some]) for some in slices])
+        parts = (_boxes(schema, low[some], high[some]) for some in slices)
+        return Boxes.joined(parts, len(schema), len(low))
     except AttributeValueError:
         # For the error with the row among all of them.
         return _boxes(schema, low, high)
@@ -202,12 +203,11 @@ def boxes_from_columns(
             wanted.append((position, _column_ends(reader, axes.get(position), column, end)))
         except Refused as refused:
             raise refused.at(reader) from None
-    return Boxes.concatenate(
-        [
-            _boxes_of_rows(wanted, slice(first, first + _ROWS), columns.length, len(schema))
-            for first in range(0, max(columns.length, 1), _ROWS)
-        ]
+    parts = (
+        _boxes_of_rows(wanted, slice(first, first + _ROWS), columns.length, len(schema))
+        for first in range(0, columns.length, _ROWS)
     )
+    return Boxes.joined(parts, len(schema), columns.length)
 
 
 def _meaning(schema: Schema, names: Sequence[object]) -> dict[str, tuple[int, End]]:

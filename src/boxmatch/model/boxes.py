@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -132,6 +132,26 @@ class Boxes(NamedTuple):
             np.concatenate([part.low for part in parts]),
             np.concatenate([part.high for part in parts]),
         )
+
+    @staticmethod
+    def joined(parts: Iterable[Boxes], dimensions: int, count: int) -> Boxes:
+        """The `count` boxes of `parts`, which are made one by one, and let go of as they come."""
+        start = np.zeros(count + 1, np.int64)
+        columns: list[npt.NDArray[Any]] = [np.empty(0, t) for t in (np.uint16, np.int64, np.int64)]
+        rows = used = 0
+        for part in parts:
+            end = used + len(part.attribute)
+            start[rows + 1 : rows + part.count + 1] = part.start[1:] + used
+            rows += part.count
+            if end > len(columns[0]):
+                # Enough if the others are like these; what is not used is never touched.
+                room = end * count // rows + end // 32
+                columns = [longer(column, room) for column in columns]
+            for column, more in zip(columns, part[2:], strict=True):
+                column[used:end] = more
+            used = end
+        attribute, low, high = (column[:used] for column in columns)
+        return Boxes(dimensions, start, attribute, low, high)
 
 
 class GrowingBoxes:
