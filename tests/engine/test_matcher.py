@@ -996,6 +996,7 @@ def test_threads_agree(m: bm.Matcher, events: int) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1])
 def test_no_threads_are_refused(m: bm.Matcher, threads: int) -> None:
+    m.subscribe("a", "volume = 1")
     for call in (m.match_batch, m.count_batch):
         with pytest.raises(ValueError, match="threads"):
             call([{}], threads=threads)

@@ -105,6 +105,7 @@ class Matcher(Subscriptions):
             events = kept.events
         events = self._names.batch(events, keep or ())
 
+        checked(threads)
         if skipped is None and kept is None:
             ids = _find_alone(snapshot, events)
             if ids is not None:
