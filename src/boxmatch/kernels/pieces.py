@@ -59,6 +59,8 @@ def pieces(count: int, size: int | None = None) -> Iterator[slice]:
 
 def repeat(values: Int64Array, counts: Int64Array) -> Int64Array:
     """`np.repeat` of numbers with a count each."""
+    if len(counts) == 1:
+        return np.full(counts[0], values[0])
     used = np.flatnonzero(counts)
     ends = np.cumsum(counts[used])
     steps = np.empty(ends[-1] if len(ends) else 0, np.int64)

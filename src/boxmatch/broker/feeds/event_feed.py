@@ -15,7 +15,7 @@ from boxmatch.broker.feeds.index_files import Capture, LoadedIndex
 from boxmatch.broker.feeds.spec import FeedSpec
 from boxmatch.broker.subscribers.subscribers import Slots, Subscription
 from boxmatch.engine.matcher import Matcher
-from boxmatch.errors import BoxmatchError, BrokerError, FilterError, FilterTooLargeError
+from boxmatch.errors import BrokerError, FilterError, FilterTooLargeError
 from boxmatch.indexes.registry import index_class
 from boxmatch.model.dialects.registry import DialectFilter, in_dialect
 from boxmatch.model.event_names import KnownNames
@@ -239,9 +239,6 @@ class EventFeed:
     def match(self, rows: list[dict[str, Any]], waited: float = 0.0) -> FeedMatches:
         """Who wants these events, by slot, if they have waited so many seconds."""
         rate = self.adapting.decide(waited, len(rows))
-        if len(rows) == 1 and not rate and (found := self._match_one(rows[0])) is not None:
-            self.adapting.end_batch()
-            return found
         try:
             result = self.matcher.match_batch(rows, threads=1, max_false_positive_rate=rate)
         finally:
@@ -260,20 +257,6 @@ class EventFeed:
         slots = np.concatenate([slots, more.subscription.astype(np.int64, copy=False)])
         order = np.argsort(events, kind="stable")
         return FeedMatches(result.counts + more.counts, events[order], slots[order], rate)
-
-    def _match_one(self, row: dict[str, Any]) -> FeedMatches | None:
-        """The same of one event, without what a batch needs. None if the event is wrong: the batch
-        says in which row.
-        """
-        try:
-            slots = self.matcher.match(row, max_false_positive_rate=0.0)
-            if len(self.exact):
-                slots += self.exact.match(row)
-        except BoxmatchError:
-            return None
-        return FeedMatches(
-            np.array([len(slots)]), np.zeros(len(slots), np.int64), np.array(slots, np.int64), 0.0
-        )
 
     def reserve(self, wanted: Iterable[Wanted], compiled: Iterable[CompiledFilter]) -> Reservation:
         """Room for the expressions of subscriptions that are going to be `put`, until `release`.
